@@ -1,0 +1,64 @@
+"""The failures that a user can meet, each with the exit code it leads to.
+
+An error says what was expected, what was found and what to do. Everything that is not one of
+these is a defect of the harness and shows its traceback.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    FAILED = 1  # a guardrail or a check failed
+    USAGE = 2  # wrong usage, manifest or input
+    UNMEASURED = 3  # a required fact is unmeasured or stale
+    INCAPABLE = 4  # the machine cannot do it
+
+
+class FlashcoreError(Exception):
+    """Base of all errors that are reported without a traceback."""
+
+    exit_code: Exit = Exit.USAGE
+
+
+class UsageError(FlashcoreError):
+    """Wrong command line, or an input that does not exist."""
+
+
+class ManifestError(FlashcoreError):
+    """A suite's manifest is wrong. Holds every mistake found, not the first alone.
+
+    Args:
+        path: the manifest.
+        mistakes: one line each: key, what was expected, what was found.
+    """
+
+    def __init__(self, path: str, mistakes: list[str]) -> None:
+        self.path = path
+        self.mistakes = mistakes
+        count = f"{len(mistakes)} mistake{'s' if len(mistakes) != 1 else ''}"
+        super().__init__("\n".join([f"{path}: {count}", *(f"  {m}" for m in mistakes)]))
+
+
+class RecordError(FlashcoreError):
+    """A run record cannot be read, or is of another schema version."""
+
+
+class CapabilityError(FlashcoreError):
+    """The machine lacks something (nvcc, GPU, ncu, permission).
+
+    Args:
+        what: what is missing.
+        mend: the way to mend it, in one line.
+    """
+
+    exit_code = Exit.INCAPABLE
+
+    def __init__(self, what: str, mend: str) -> None:
+        self.what = what
+        self.mend = mend
+        super().__init__(f"{what}\n  to mend: {mend}")

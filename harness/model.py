@@ -1,0 +1,429 @@
+"""The words of the harness as frozen data: what each stage hands to the next.
+
+Nothing here imports anything but the standard library, so every layer may use it.
+Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+SCHEMA_VERSION = 1
+
+Value = float | int | str | bool
+
+
+class Source(StrEnum):
+    """Where a fact was read."""
+
+    PTXAS = "ptxas"
+    CUBIN = "cubin"
+    SASS = "sass"
+    PLAN = "plan"
+    OCCUPANCY = "occupancy"  # computed from cubin and plan
+    NCU = "ncu"
+    EVENTS = "events"  # CUDA events and graph replay
+    NVML = "nvml"
+    CHECK = "check"
+    FORMULA = "formula"  # the problem's own FLOP and byte counts
+    SANITIZER = "sanitizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a fact is about.
+
+    Static facts are about (variant, arch, kernel); with ``shape`` when the launch plan enters
+    (theoretical occupancy). Measured facts are about (variant, shape, kernel, launch): a case as a
+    whole has no kernel, a kernel summed over its launches no launch.
+    """
+
+    variant: str
+    arch: str | None = None
+    shape: str | None = None
+    kernel: str | None = None
+    launch: int | None = None
+
+    @property
+    def case(self) -> str:
+        """``variant/shape``, the name of the NVTX range too."""
+        return f"{self.variant}/{self.shape}"
+
+    def __str__(self) -> str:
+        parts = [self.variant]
+        if self.shape:
+            parts.append(self.shape)
+        if self.kernel:
+            parts.append(self.kernel + (f"#{self.launch}" if self.launch is not None else ""))
+        return "/".join(parts) + (f" ({self.arch})" if self.arch else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One measured value, or the statement that it could not be measured.
+
+    ``value`` is ``None`` exactly when the fact is unmeasured; ``note`` then says why. A value that
+    is not finite is never stored: it is unmeasured, with the note saying what was found.
+    """
+
+    subject: Subject
+    name: str
+    value: Value | None
+    unit: str
+    source: Source
+    note: str = ""
+
+    @property
+    def number(self) -> float | None:
+        """The value as a float, ``None`` if unmeasured or not a number."""
+        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
+            return None
+        return float(self.value)
+
+
+class Facts:
+    """Facts, found by name and subject.
+
+    Iteration gives them in the order they were recorded. A later fact of the same name, subject
+    and source replaces an earlier one in look-ups.
+    """
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._all: list[Fact] = []
+        self._index: dict[tuple[str, Subject], Fact] = {}
+        self._by_name: dict[str, list[Fact]] = {}
+        self._by_variant: dict[str, list[Fact]] = {}
+        self.extend(facts)
+
+    def extend(self, facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            self._all.append(fact)
+            self._index[fact.name, fact.subject] = fact
+            self._by_name.setdefault(fact.name, []).append(fact)
+            self._by_variant.setdefault(fact.subject.variant, []).append(fact)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def named(self, name: str) -> list[Fact]:
+        """All facts of one name."""
+        return self._by_name.get(name, [])
+
+    def of(self, variant: str) -> list[Fact]:
+        """All facts of one variant."""
+        return self._by_variant.get(variant, [])
+
+    def get(self, name: str, subject: Subject) -> Fact | None:
+        """The fact of that name about exactly that subject."""
+        return self._index.get((name, subject))
+
+    def number(self, name: str, subject: Subject) -> float | None:
+        """Its value as a float; ``None`` if absent or unmeasured."""
+        fact = self.get(name, subject)
+        return None if fact is None else fact.number
+
+
+# --- what a suite declares ---------------------------------------------------------------------
+
+Stage = Literal["check", "bench", "profile"]
+Tier = Literal["static", "counters", "timing"]
+TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
+Severity = Literal["limit", "goal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Named parameters of a problem, and the stages that use it."""
+
+    name: str
+    problem: str
+    params: Mapping[str, int | float | str | bool]
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a technique is expected to change, so that it can be judged.
+
+    ``before``/``after`` are in ``unit``; either may be unknown. ``source`` names who said so and
+    on which device.
+    """
+
+    fact: str
+    before: float | None
+    after: float | None
+    unit: str
+    source: str
+    device: str | None = None
+    shape: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A limit on a fact.
+
+    ``variants``, ``archs``, ``shapes``, ``kernels`` are globs that say where it holds; ``device``
+    restricts it to GPUs whose name contains that text. Exactly one or both of ``minimum`` and
+    ``maximum`` are set (``minimum <= value <= maximum``), in ``unit``.
+    """
+
+    name: str
+    fact: str
+    unit: str
+    tier: Tier
+    severity: Severity
+    source: str
+    minimum: float | None = None
+    maximum: float | None = None
+    stretch: float | None = None
+    variants: tuple[str, ...] = ("*",)
+    archs: tuple[str, ...] = ("*",)
+    shapes: tuple[str, ...] = ("*",)
+    kernels: tuple[str, ...] = ("*",)
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A known miss: the accepted value and the reason. Worse than accepted is a fail."""
+
+    budget: str
+    variants: tuple[str, ...]
+    archs: tuple[str, ...]
+    shapes: tuple[str, ...]
+    kernels: tuple[str, ...]
+    accepted: float
+    reason: str
+    expires: str | None = None  # ISO date; past it the waiver no longer holds
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a variant supports. ``unsupported`` maps an arch to the reason it is left out."""
+
+    archs: tuple[str, ...]
+    shapes: tuple[str, ...] = ("*",)
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to solve a problem: a CUDA source with a config, or a Python callable (a peer)."""
+
+    name: str
+    problem: str
+    technique: str
+    where: Where
+    roof: str  # the dtype of its compute roof: fp16_tensor, fp32, ...
+    tolerance: str
+    tolerance_reason: str
+    source: str | None = None  # relative to the suite
+    config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    callable: str | None = None  # "peers.py:cudnn"
+    parent: str | None = None
+    document: str | None = None  # where it comes from
+    predictions: tuple[Prediction, ...] = ()
+
+    @property
+    def is_peer(self) -> bool:
+        return self.callable is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a problem's operator.
+
+    ``kind`` is ``tensor``, ``int`` or ``float``. For tensors ``dims`` names each dimension by a
+    shape parameter and ``dtype`` is torch's name of the element type.
+    """
+
+    name: str
+    kind: Literal["tensor", "int", "float"]
+    mutable: bool = False
+    dims: tuple[str, ...] = ()
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is computed: the operator's schema and the Python file that knows the answer."""
+
+    name: str
+    file: str
+    schema: str
+    arguments: tuple[Argument, ...]
+    dims: tuple[str, ...]  # every dimension, in the order of first use
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A validated manifest. Paths in it are relative to ``root``."""
+
+    name: str
+    title: str
+    root: str
+    nvcc: str  # the release its static budgets were set with, as "13.0"
+    archs: tuple[str, ...]
+    baseline: str
+    problems: Mapping[str, Problem]
+    shapes: Mapping[str, Shape]
+    variants: Mapping[str, Variant]
+    budgets: tuple[Budget, ...]
+    waivers: tuple[Waiver, ...]
+    notes: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+
+
+# --- what the stages hand on --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch of a plan: dimensions in blocks, threads, blocks per cluster, bytes."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    dynamic_smem: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a variant launches on a shape, and the workspace it needs in bytes."""
+
+    variant: str
+    shape: str
+    launches: tuple[Launch, ...]
+    workspace_bytes: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What the build made of one (variant, arch).
+
+    ``status`` is ``ok``, ``failed`` (``message`` holds the compiler's words) or ``unsupported``
+    (``message`` holds the reason). ``closure`` hashes every file that went in, the flags and the
+    config; ``code`` hashes the kernels' code sections alone and decides freshness.
+    """
+
+    variant: str
+    arch: str
+    status: Literal["ok", "failed", "unsupported"]
+    message: str = ""
+    closure: str = ""
+    code: str = ""
+    flags: tuple[str, ...] = ()
+    cubin: str | None = None
+    log: str | None = None
+    library: str | None = None  # the torch operator's .so, for the host arch only
+    plan_library: str | None = None
+    seconds: float | None = None
+    cached: bool = False
+
+
+CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """What became of one case in one stage. ``reason`` is empty only when ``ok``."""
+
+    variant: str
+    shape: str
+    stage: Stage
+    status: CaseStatus
+    reason: str = ""
+    seconds: float | None = None
+
+    @property
+    def case(self) -> str:
+        return f"{self.variant}/{self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the tools a run used. ``None`` is unknown or absent."""
+
+    host: str
+    os: str
+    cpu: str
+    python: str
+    harness: str
+    gpu: str | None = None
+    gpu_arch: str | None = None
+    gpu_sms: int | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_l2_bytes: int | None = None
+    gpu_sm_clock_mhz: float | None = None  # the highest the driver names
+    driver: str | None = None
+    cuda_runtime: str | None = None
+    nvcc: str | None = None
+    ncu: str | None = None
+    torch: str | None = None
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageNote:
+    """How a stage went: seconds, and what it could not do (empty if nothing)."""
+
+    stage: str
+    status: Literal["ok", "failed", "skipped"]
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where facts that were joined into a run come from."""
+
+    run: str
+    machine: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything one invocation recorded; all that analysis, report and gate ever see.
+
+    ``keys`` maps a case (``variant/shape``) to its freshness key. ``stale`` maps a case to the
+    reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
+    microseconds, in the order of the rounds.
+    """
+
+    id: str
+    created: str
+    command: str
+    suite: Suite
+    environment: Environment
+    artifacts: tuple[Artifact, ...]
+    plans: tuple[Plan, ...]
+    outcomes: tuple[CaseOutcome, ...]
+    stages: tuple[StageNote, ...]
+    facts: Facts
+    keys: Mapping[str, str] = field(default_factory=dict)
+    stale: Mapping[str, str] = field(default_factory=dict)
+    joined: tuple[Origin, ...] = ()
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    published: bool = False
+    schema: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage that runs kernels hands on: facts, what became of each case, raw samples (us)."""
+
+    facts: tuple[Fact, ...]
+    outcomes: tuple[CaseOutcome, ...]
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

@@ -1,0 +1,551 @@
+"""Reads ``suite.toml`` into a :class:`~harness.model.Suite`, or reports every mistake in it.
+
+The manifest's form is declared as pydantic models; what spans several entries (a parent that does not
+exist, a budget that matches nothing) is checked afterwards. All mistakes are collected and raised at
+once as a :class:`~harness.errors.ManifestError`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+import tomllib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.binding import SCALAR_TYPES
+from harness.errors import ManifestError, UsageError
+from harness.metrics import FACTS
+from harness.model import (
+    Argument,
+    Budget,
+    Prediction,
+    Problem,
+    Shape,
+    Suite,
+    Variant,
+    Waiver,
+    Where,
+)
+
+MANIFEST = "suite.toml"
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
+Text = Annotated[str, Field(min_length=1)]
+Scalar = int | float | str | bool
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Problem(_Form):
+    file: Text
+    op_schema: Text = Field(alias="schema")
+    dims: dict[str, list[str]]
+    dtypes: dict[str, str]
+    seeds: list[int] = [0, 1, 2]
+
+
+class _Shape(_Form):
+    problem: Name | None = None
+    params: dict[str, Scalar]
+    stages: list[Literal["check", "bench", "profile"]] = Field(
+        default=["check", "bench", "profile"], min_length=1
+    )
+
+
+class _Prediction(_Form):
+    fact: Name
+    source: Text
+    before: float | None = Field(default=None, alias="from")
+    after: float | None = Field(default=None, alias="to")
+    device: str | None = None
+    shape: Name | None = None
+
+
+class _Where(_Form):
+    archs: list[Arch] | None = None
+    shapes: list[Text] = ["*"]
+    unsupported: dict[Arch, Text] = {}
+
+
+class _Variant(_Form):
+    technique: Text
+    roof: Name
+    tolerance: Name
+    tolerance_reason: Text
+    problem: Name | None = None
+    source: Text | None = None
+    config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
+    callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
+    parent: Text | None = None
+    document: Text | None = None
+    where: _Where = _Where()
+    predictions: list[_Prediction] = []
+    sweep: dict[Name, list[int | str]] | list[dict[Name, int | str]] | None = None
+
+
+class _Budget(_Form):
+    name: Name
+    fact: Name
+    source: Text
+    severity: Literal["limit", "goal"] = "limit"
+    min: float | None = None
+    max: float | None = None
+    stretch: float | None = None
+    variants: list[Text] = ["*"]
+    documents: list[Text] | None = None
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+    device: str | None = None
+
+
+class _Waiver(_Form):
+    budget: Name
+    accepted: float
+    reason: Text
+    variants: list[Text] = ["*"]
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+    expires: datetime.date | None = None
+
+
+class _Manifest(_Form):
+    name: Name
+    title: Text
+    nvcc: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
+    archs: list[Arch] = Field(min_length=1)
+    baseline: Name
+    include: list[Text] = []
+    documents: dict[str, Text] = {}
+    notes: list[Text] = []
+    problem: dict[Name, _Problem] = Field(min_length=1)
+    shape: dict[Name, _Shape] = Field(min_length=1)
+    variant: dict[Text, _Variant] = Field(min_length=1)
+    budget: list[_Budget] = []
+    waiver: list[_Waiver] = []
+
+
+def load(folder: Path | str) -> Suite:
+    """Reads and validates the manifest in ``folder``.
+
+    Raises:
+        UsageError: there is no such folder or no manifest in it.
+        ManifestError: the manifest is wrong; holds every mistake found.
+    """
+    root = Path(folder)
+    path = root / MANIFEST
+    if not path.is_file():
+        raise UsageError(
+            f"{path}: expected a suite's manifest, found no such file\n"
+            f"  to mend: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
+        )
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
+    try:
+        manifest = _Manifest.model_validate(data)
+    except ValidationError as error:
+        mistakes = [_mistake(e, data) for e in error.errors()]
+        raise ManifestError(str(path), list(dict.fromkeys(mistakes))) from error
+    builder = _Builder(manifest, root)
+    suite = builder.build()
+    if builder.mistakes:
+        raise ManifestError(str(path), builder.mistakes)
+    return suite
+
+
+def _mistake(error: Any, data: Any) -> str:
+    """One pydantic error as: key, what was expected, what was found."""
+    key = ""
+    value = data
+    for part in error["loc"]:
+        # Members of a union and generic markers are pydantic's own words, not keys of the manifest.
+        if isinstance(part, str) and (not isinstance(value, Mapping) or part not in value):
+            if error["type"] == "missing" or isinstance(value, Mapping):
+                key += f".{part}" if not part.startswith(("dict[", "list[")) else ""
+            continue
+        key += f"[{part}]" if isinstance(part, int) else f".{part}"
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            value = None
+    key = key.replace(".[key]", "").lstrip(".") or "(top level)"
+    if error["type"] == "missing":
+        return f"{key}: expected a value, found nothing"
+    if error["type"] == "extra_forbidden":
+        return f"{key}: expected no such key (is it misspelt?), found {error['input']!r}"
+    message = error["msg"]
+    expected = message[0].lower() + message[1:]
+    return f"{key}: expected {_expectation(error, expected)}, found {error['input']!r}"
+
+
+def _expectation(error: Any, message: str) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "string_pattern_mismatch":
+        return f"text matching {context['pattern']}"
+    if error["type"] == "literal_error":
+        return f"one of {context['expected']}"
+    if error["type"].endswith("_type"):
+        return {
+            "string_type": "text",
+            "int_type": "a whole number",
+            "float_type": "a number",
+            "bool_type": "true or false",
+            "list_type": "a list",
+            "dict_type": "a table",
+            "model_type": "a table",
+        }.get(error["type"], message)
+    return message
+
+
+class _Builder:
+    """Turns the validated form into the model and collects mistakes that span entries."""
+
+    def __init__(self, manifest: _Manifest, root: Path) -> None:
+        self.m = manifest
+        self.root = root
+        self.mistakes: list[str] = []
+
+    def build(self) -> Suite:
+        m = self.m
+        problems = {n: self._problem(n, p) for n, p in m.problem.items()}
+        shapes = {n: self._shape(n, s, problems) for n, s in m.shape.items()}
+        variants: dict[str, Variant] = {}
+        for template, form in m.variant.items():
+            for name, variant in self._expand(template, form, problems):
+                if name in variants:
+                    self._wrong(f"variant.{template}", "a name of its own", f"{name!r} twice")
+                variants[name] = variant
+        for name, variant in variants.items():
+            if variant.parent is not None and variant.parent not in variants:
+                self._wrong(f"variant.{name}.parent", "a variant", repr(variant.parent))
+            self._ancestry(name, variants)
+            for pattern in variant.where.shapes:
+                if not any(fnmatchcase(s, pattern) for s in shapes):
+                    self._wrong(f"variant.{name}.where.shapes", "globs that match a shape", pattern)
+        if m.baseline not in variants:
+            self._wrong("baseline", "a variant", repr(m.baseline))
+        for file in m.include:
+            if not (self.root / file).is_dir():
+                self._wrong("include", "a folder of the suite", repr(file))
+        budgets = tuple(
+            b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants, shapes))
+        )
+        names = [b.name for b in budgets]
+        for name in sorted({n for n in names if names.count(n) > 1}):
+            self._wrong("budget", "each name once", f"{name!r} {names.count(name)} times")
+        waivers = tuple(self._waiver(i, w, names, variants) for i, w in enumerate(m.waiver))
+        return Suite(
+            name=m.name,
+            title=m.title,
+            root=str(self.root),
+            nvcc=m.nvcc,
+            archs=tuple(m.archs),
+            baseline=m.baseline,
+            problems=problems,
+            shapes=shapes,
+            variants=variants,
+            budgets=budgets,
+            waivers=waivers,
+            notes=tuple(m.notes),
+            include=tuple(m.include),
+        )
+
+    def _wrong(self, key: str, expected: str, found: str) -> None:
+        self.mistakes.append(f"{key}: expected {expected}, found {found}")
+
+    def _problem(self, name: str, form: _Problem) -> Problem:
+        key = f"problem.{name}"
+        if not (self.root / form.file).is_file():
+            self._wrong(f"{key}.file", "a file of the suite", f"no {form.file}")
+        arguments: list[Argument] = []
+        try:
+            parsed = parse_schema(form.op_schema)
+        except ValueError as error:
+            self._wrong(f"{key}.schema", str(error), repr(form.op_schema))
+            parsed = []
+        dims: dict[str, None] = {}
+        for a in parsed:
+            if a.kind != "tensor":
+                arguments.append(a)
+                continue
+            if a.name not in form.dims:
+                self._wrong(f"{key}.dims.{a.name}", "the names of its dimensions", "nothing")
+            dtype = form.dtypes.get(a.name, form.dtypes.get("*", ""))
+            if dtype not in SCALAR_TYPES:
+                expected = f"one of {', '.join(SCALAR_TYPES)}"
+                self._wrong(f"{key}.dtypes.{a.name}", expected, repr(dtype) if dtype else "nothing")
+            own = tuple(form.dims.get(a.name, []))
+            dims.update(dict.fromkeys(own))
+            arguments.append(Argument(a.name, "tensor", a.mutable, own, dtype))
+        tensors = {a.name for a in parsed if a.kind == "tensor"}
+        for table, given in (("dims", form.dims), ("dtypes", form.dtypes)):
+            for unknown in sorted(set(given) - tensors - {"*"}):
+                self._wrong(f"{key}.{table}.{unknown}", "a tensor of the schema", "no such tensor")
+        return Problem(
+            name, form.file, form.op_schema, tuple(arguments), tuple(dims), tuple(form.seeds)
+        )
+
+    def _problem_name(self, key: str, given: str | None, problems: Mapping[str, Problem]) -> str:
+        if given is None and len(problems) == 1:
+            return next(iter(problems))
+        if given not in problems:
+            found = repr(given) if given else "nothing"
+            self._wrong(f"{key}.problem", f"one of {', '.join(problems)}", found)
+            return next(iter(problems))
+        return given
+
+    def _shape(self, name: str, form: _Shape, problems: Mapping[str, Problem]) -> Shape:
+        key = f"shape.{name}"
+        problem = self._problem_name(key, form.problem, problems)
+        for dim in problems[problem].dims:
+            size = form.params.get(dim)
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                found = "nothing" if size is None else repr(size)
+                self._wrong(f"{key}.params.{dim}", "a whole number of at least 1", found)
+        return Shape(name, problem, form.params, tuple(form.stages))
+
+    def _expand(
+        self, template: str, form: _Variant, problems: Mapping[str, Problem]
+    ) -> list[tuple[str, Variant]]:
+        if isinstance(form.sweep, dict):
+            points = [
+                dict(zip(form.sweep, combination, strict=True))
+                for combination in itertools.product(*form.sweep.values())
+            ]
+        else:
+            points = form.sweep or [{}]
+        return [v for point in points if (v := self._variant(template, form, point, problems))]
+
+    def _variant(
+        self,
+        template: str,
+        form: _Variant,
+        point: Mapping[str, int | str],
+        problems: Mapping[str, Problem],
+    ) -> tuple[str, Variant] | None:
+        key = f"variant.{template}"
+
+        def fill(text: str) -> str:
+            try:
+                return text.format_map(point)
+            except (KeyError, IndexError, ValueError) as error:
+                axes = ", ".join(point) or "no sweep axes"
+                self._wrong(key, f"only the names {axes} in braces", f"{text!r} ({error})")
+                return text
+
+        name = fill(template)
+        if not NAME.fullmatch(name):
+            self._wrong(key, f"a name matching {NAME.pattern}", repr(name))
+            return None
+        if (form.source is None) == (form.callable is None):
+            found = "both" if form.source else "neither"
+            self._wrong(key, "a source or a callable", found)
+            return None
+        file = form.source or (form.callable or "").split(":")[0]
+        if not (self.root / file).is_file():
+            which = "source" if form.source else "callable"
+            self._wrong(f"{key}.{which}", "a file of the suite", f"no {file}")
+        if form.callable and form.config:
+            self._wrong(f"{key}.config", "no config for a callable", repr(form.config))
+        if form.document and form.document not in self.m.documents:
+            known = ", ".join(self.m.documents) or "none"
+            self._wrong(f"{key}.document", f"one of documents ({known})", repr(form.document))
+        archs = tuple(form.where.archs or self.m.archs)
+        for arch in [*archs, *form.where.unsupported]:
+            if arch not in self.m.archs:
+                self._wrong(f"{key}.where", f"archs among {', '.join(self.m.archs)}", repr(arch))
+        return name, Variant(
+            name=name,
+            problem=self._problem_name(key, form.problem, problems),
+            technique=fill(form.technique),
+            where=Where(
+                tuple(a for a in archs if a not in form.where.unsupported),
+                tuple(form.where.shapes),
+                form.where.unsupported,
+            ),
+            roof=form.roof,
+            tolerance=form.tolerance,
+            tolerance_reason=form.tolerance_reason,
+            source=form.source,
+            config={k: _number(fill(v)) if isinstance(v, str) else v for k, v in form.config.items()},
+            callable=form.callable,
+            parent=fill(form.parent) if form.parent else None,
+            document=form.document,
+            predictions=tuple(
+                p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))
+            ),
+        )
+
+    def _prediction(self, key: str, index: int, form: _Prediction) -> Prediction | None:
+        where = f"{key}.predictions[{index}]"
+        if form.before is None and form.after is None:
+            self._wrong(where, "a `from`, a `to` or both", "neither")
+        if form.shape is not None and form.shape not in self.m.shape:
+            self._wrong(f"{where}.shape", "a shape", repr(form.shape))
+        spec = FACTS.get(form.fact)
+        if spec is None:
+            self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
+            return None
+        return Prediction(
+            form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape
+        )
+
+    def _ancestry(self, name: str, variants: Mapping[str, Variant]) -> None:
+        seen = [name]
+        parent = variants[name].parent
+        while parent is not None and parent in variants:
+            if parent in seen:
+                if parent == name:
+                    self._wrong(f"variant.{name}.parent", "no circle", " → ".join([*seen, parent]))
+                return
+            seen.append(parent)
+            parent = variants[parent].parent
+
+    def _globs(self, key: str, globs: list[str], names: Any, what: str) -> tuple[str, ...]:
+        for glob in globs:
+            if not any(fnmatchcase(name, glob) for name in names):
+                self._wrong(key, f"globs that match a {what}", repr(glob))
+        return tuple(globs)
+
+    def _budget(
+        self,
+        index: int,
+        form: _Budget,
+        variants: Mapping[str, Variant],
+        shapes: Mapping[str, Shape],
+    ) -> Budget | None:
+        key = f"budget[{index}] ({form.name})"
+        if form.min is None and form.max is None:
+            self._wrong(key, "a `min`, a `max` or both", "neither")
+        elif form.min is not None and form.max is not None and form.min > form.max:
+            self._wrong(key, "min <= max", f"{form.min} > {form.max}")
+        spec = FACTS.get(form.fact)
+        if spec is None:
+            self._wrong(f"{key}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
+            return None
+        if spec.tier is None:
+            self._wrong(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
+            return None
+        globs = list(form.variants)
+        if form.documents is not None:
+            for document in form.documents:
+                if document not in self.m.documents:
+                    self._wrong(f"{key}.documents", "a document of the manifest", repr(document))
+            globs = [
+                n
+                for n, v in variants.items()
+                if v.document in form.documents and any(fnmatchcase(n, g) for g in form.variants)
+            ]
+            if not globs:
+                self._wrong(f"{key}.documents", "documents of at least one variant", "no variant")
+        return Budget(
+            name=form.name,
+            fact=form.fact,
+            unit=spec.unit,
+            tier=spec.tier,
+            severity=form.severity,
+            source=form.source,
+            minimum=form.min,
+            maximum=form.max,
+            stretch=form.stretch,
+            variants=self._globs(f"{key}.variants", globs, variants, "variant"),
+            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            shapes=self._globs(f"{key}.shapes", form.shapes, shapes, "shape"),
+            kernels=tuple(form.kernels),
+            device=form.device,
+        )
+
+    def _waiver(
+        self, index: int, form: _Waiver, budgets: list[str], variants: Mapping[str, Variant]
+    ) -> Waiver:
+        key = f"waiver[{index}] ({form.budget})"
+        if form.budget not in budgets:
+            self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
+        return Waiver(
+            budget=form.budget,
+            variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),
+            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            shapes=self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
+            kernels=tuple(form.kernels),
+            accepted=form.accepted,
+            reason=form.reason,
+            expires=form.expires.isoformat() if form.expires else None,
+        )
+
+
+def _number(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
+
+
+_ARGUMENT = re.compile(
+    r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)"
+)
+
+
+def parse_schema(schema: str) -> list[Argument]:
+    """Arguments of an operator schema such as ``(Tensor q, Tensor(a!) out, float scale) -> ()``.
+
+    Raises:
+        ValueError: says what was expected.
+    """
+    form = re.fullmatch(r"\((?P<arguments>.*)\) -> \(\)", schema.strip())
+    if form is None:
+        raise ValueError("the form (Tensor q, …, Tensor(a!) out) -> (), outputs as Tensor(a!)")
+    arguments = []
+    for part in form["arguments"].split(","):
+        match = _ARGUMENT.fullmatch(part.strip())
+        if match is None or (match["alias"] and match["type"] != "Tensor"):
+            raise ValueError(f"'Tensor', 'Tensor(a!)', 'int' or 'float' and a name in {part.strip()!r}")
+        kind = {"Tensor": "tensor", "int": "int", "float": "float"}[match["type"]]
+        arguments.append(Argument(match["name"], kind, bool(match["alias"])))  # type: ignore[arg-type]
+    letters = re.findall(r"\(([a-z])!\)", schema)
+    if len(set(letters)) != len(letters):
+        raise ValueError("another letter for each output")
+    if not any(a.mutable for a in arguments):
+        raise ValueError("at least one output, written Tensor(a!)")
+    if arguments[0].kind != "tensor" or arguments[0].mutable:
+        raise ValueError("an input tensor as first argument")
+    names = [a.name for a in arguments]
+    if len(set(names)) != len(names):
+        raise ValueError("each argument's name once")
+    return arguments
+
+
+def runs_on(variant: Variant, shape: Shape) -> bool:
+    """Whether the manifest has this case at all: same problem, and the shape is one it supports."""
+    return variant.problem == shape.problem and any(
+        fnmatchcase(shape.name, glob) for glob in variant.where.shapes
+    )
+
+
+def select(
+    suite: Suite, variants: str | None = None, shapes: tuple[str, ...] = ()
+) -> tuple[list[Variant], list[Shape]]:
+    """The variants whose names match the glob and the shapes of these names (default: all).
+
+    Raises:
+        UsageError: nothing matches.
+    """
+    chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
+    if not chosen:
+        known = ", ".join(suite.variants)
+        raise UsageError(f"--variant {variants}: expected a glob matching one of {known}; found none")
+    for name in shapes:
+        if name not in suite.shapes:
+            known = ", ".join(suite.shapes)
+            raise UsageError(f"--shape {name}: expected one of {known}")
+    return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]
