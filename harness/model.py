@@ -343,6 +343,7 @@ class CaseOutcome:
     status: CaseStatus
     reason: str = ""
     seconds: float | None = None
+    origin: str = ""  # the run it was joined from; empty: this one
 
     @property
     def case(self) -> str:
@@ -375,6 +376,22 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseKey:
+    """What decides whether a case's recorded facts are still about the present code.
+
+    ``code`` hashes the kernels' code sections, the launch plan, the problem file and the shape: it
+    does not move with a comment. It compares only within one ``nvcc`` release; across releases
+    ``closure`` (sources, headers, flags instead of code) does. Peers have ``peer`` set, carry library
+    versions in their run's environment, and are never stale.
+    """
+
+    code: str
+    closure: str
+    nvcc: str
+    peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StageNote:
     """How a stage went: seconds, and what it could not do (empty if nothing)."""
 
@@ -386,10 +403,11 @@ class StageNote:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where facts that were joined into a run come from."""
+    """Where facts that were joined into a run come from: its id, its GPU and arch, what was taken."""
 
     run: str
     machine: str
+    arch: str
     what: str
 
 
@@ -397,7 +415,7 @@ class Origin:
 class Record:
     """Everything one invocation recorded; all that analysis, report and gate ever see.
 
-    ``keys`` maps a case (``variant/shape``) to its freshness key. ``stale`` maps a case to the
+    ``keys`` maps a case (``variant/shape``) to its freshness key for ``environment.gpu_arch``. ``stale`` maps a case to the
     reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
     microseconds, in the order of the rounds.
     """
@@ -412,12 +430,25 @@ class Record:
     outcomes: tuple[CaseOutcome, ...]
     stages: tuple[StageNote, ...]
     facts: Facts
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, CaseKey] = field(default_factory=dict)
     stale: Mapping[str, str] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    published: bool = False
-    schema: int = SCHEMA_VERSION
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU that the measured facts are about: this machine's, else that of the joined run."""
+        if self.environment.gpu:
+            return self.environment.gpu
+        return self.joined[0].machine if self.joined else None
+
+    @property
+    def gpu_arch(self) -> str | None:
+        """The suite's arch of :attr:`gpu`."""
+        if self.environment.gpu_arch:
+            return self.environment.gpu_arch
+        return self.joined[0].arch if self.joined else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,416 @@
+"""Compiles every variant of a suite: cubins for each arch, a torch operator for the host's.
+
+One ``build.ninja`` holds all variants; ``ninja -k 0`` lets one that does not compile fail alone. What
+is compiled lies in a folder whose name carries a hash of everything that went in (sources, headers,
+flags, config, compiler), so a second build finds it there and starts no process at all.
+
+For each variant and arch:
+
+    object (host arch only)  variant.o, variant.cubin   nvcc -c --keep, so that the device code that is
+                                                        loaded is the very one that is read
+    cubin (other archs)      variant.cubin              nvcc -cubin
+    libraries                operator.so                variant.o + the problem's binding, stable ABI
+                             plan.so                    variant.o alone: the launch plan, without torch
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import binding, toolchain
+from harness.errors import CapabilityError, UsageError
+from harness.model import Artifact, Problem, Suite, Variant
+from harness.store import write_atomically, writing
+
+FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+HARNESS_INCLUDE = Path(__file__).parent / "include"
+LOG = "variant.log"
+CUBIN = "variant.cubin"
+PLAN = "plan.so"
+OPERATOR = "operator.so"
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose about a build."""
+
+    debug: bool = False  # -G: never timed, never gated
+    verbose: bool = False  # show the commands and the compiler's words
+    archs: tuple[str, ...] = ()  # empty: all of the suite
+
+    @staticmethod
+    def from_environment(suite: Suite) -> Options:
+        """``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (as ``8.9``, several with commas).
+
+        Raises:
+            UsageError: a value is none of these.
+        """
+
+        def flag(name: str) -> bool:
+            value = os.environ.get(name, "0") or "0"
+            if value not in ("0", "1"):
+                raise UsageError(f"{name}={value}: expected 0 or 1")
+            return value == "1"
+
+        archs = []
+        for text in filter(None, re.split(r"[,; ]+", os.environ.get("CUDA_ARCH", ""))):
+            number = text.removeprefix("sm_").replace(".", "")
+            exact = [a for a in suite.archs if a[3:] == number]
+            loose = [a for a in suite.archs if a[3:].rstrip("af") == number]
+            if not exact and not loose:
+                known = ", ".join(suite.archs)
+                raise UsageError(f"CUDA_ARCH={text}: expected one of the suite's archs ({known})")
+            archs.append((exact or loose)[0])
+        return Options(flag("DEBUG"), flag("VERBOSE"), tuple(archs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """One (variant, arch) to compile."""
+
+    variant: Variant
+    arch: str
+    folder: Path
+    closure: str
+    flags: tuple[str, ...]
+    wanted: tuple[str, ...]  # names of the files that it is to make
+
+    @property
+    def is_host(self) -> bool:
+        return PLAN in self.wanted
+
+    @property
+    def done(self) -> bool:
+        return all((self.folder / name).is_file() for name in self.wanted)
+
+
+def build(
+    suite: Suite,
+    folder: Path,
+    options: Options,
+    *,
+    variants: Iterable[Variant],
+    gpu_arch: str | None = None,
+    with_operator: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Artifact]:
+    """Builds the variants and tells what became of each on each arch.
+
+    Args:
+        folder: where everything built is kept (``build/``).
+        gpu_arch: the arch of the machine's GPU: the operator is built for it. Without one it is
+            built for the last arch that a variant supports, which gives the launch plan.
+        with_operator: ``False`` leaves the torch operator out where torch is not installed.
+
+    Raises:
+        CapabilityError: no nvcc, g++ or ninja.
+        FlashcoreError: the build folder cannot be written.
+    """
+    nvcc = toolchain.find_nvcc()
+    torch_root = toolchain.torch_root() if with_operator else None
+    artifacts: list[Artifact] = []
+    units: list[_Unit] = []
+    root = folder / suite.name
+    closures = _Closures(suite, nvcc, torch_root)
+    for variant in variants:
+        if variant.is_peer:
+            continue
+        wanted = [a for a in options.archs or suite.archs if a in variant.where.archs]
+        host = gpu_arch if gpu_arch in wanted else (wanted[-1] if wanted else None)
+        for arch in options.archs or suite.archs:
+            if arch not in variant.where.archs:
+                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
+                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
+                continue
+            flags = compile_flags(suite, variant, arch, options.debug)
+            closure = closures.closure(variant, flags)
+            wanted: tuple[str, ...] = (CUBIN,)
+            if arch == host:
+                wanted = (CUBIN, PLAN, OPERATOR) if torch_root else (CUBIN, PLAN)
+            unit_folder = root / f"{variant.name}-{arch}-{closures.key(variant, closure)[:16]}"
+            units.append(_Unit(variant, arch, unit_folder, closure, flags, wanted))
+    missing = [u for u in units if not u.done]
+    started = time.monotonic()
+    if missing:
+        _compile(suite, root, missing, nvcc, torch_root, options, say)
+    seconds = time.monotonic() - started
+    fresh = {u.folder for u in missing}
+    artifacts += [_artifact(u, u.folder not in fresh, seconds) for u in units]
+    order = {name: i for i, name in enumerate(suite.variants)}
+    return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
+
+
+def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
+    """nvcc's flags for a variant. Paths in them are relative to the suite, so they can be compared
+    between machines."""
+    number = arch.removeprefix("sm_")
+    config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
+    return (
+        *(DEBUG_FLAGS if debug else FLAGS),
+        "-gencode",
+        f"arch=compute_{number},code={arch}",
+        f"-DFLASHCORE_NAME={variant.name}",
+        *config,
+        *(f"-I{i}" for i in suite.include),
+    )
+
+
+def _macro(value: int | float | str | bool) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+class _Closures:
+    """Hashes of everything that goes into an object, each file read once."""
+
+    def __init__(self, suite: Suite, nvcc: toolchain.Nvcc, torch_root: Path | None) -> None:
+        self.suite = suite
+        self.nvcc = nvcc
+        torch_version = toolchain.version_of("torch") if torch_root else None
+        self.tools = f"nvcc {nvcc.path} {nvcc.version} torch {torch_root} {torch_version}"
+        self.generated = {
+            p.name: {
+                "flashcore/problem.h": binding.problem_header(p).encode(),
+                "flashcore/arguments.h": binding.arguments_header(p).encode(),
+                "binding.cpp": binding.binding_source(suite.name, p).encode(),
+            }
+            for p in suite.problems.values()
+        }
+        self.read = functools.cache(_read)
+        self.roots = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
+
+    def key(self, variant: Variant, closure: str) -> str:
+        """What names a build's folder: the closure, the tools, and the binding it is linked with."""
+        digest = hashlib.sha256(f"{closure} {self.tools}".encode())
+        digest.update(self.generated[variant.problem]["binding.cpp"])
+        return digest.hexdigest()
+
+    def closure(self, variant: Variant, flags: Sequence[str]) -> str:
+        """Of a superset of what is compiled: includes are followed even under an ``#if``. No tool's
+        version is in it, so it compares across compilers."""
+        digest = hashlib.sha256(json.dumps([flags, variant.name]).encode())
+        generated = self.generated[variant.problem]
+        assert variant.source is not None
+        pending = [Path(self.suite.root) / variant.source]
+        seen: set[Path] = set()
+        while pending:
+            path = pending.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            text = self.read(path)
+            digest.update(text)
+            for name in _INCLUDE.findall(text):
+                include = name.decode(errors="replace")
+                if include in generated:
+                    digest.update(generated[include])
+                    continue
+                found = next((r / include for r in (path.parent, *self.roots) if (r / include).is_file()), None)
+                if found is not None:
+                    pending.append(found)
+        return digest.hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def _compile(
+    suite: Suite,
+    root: Path,
+    units: Sequence[_Unit],
+    nvcc: toolchain.Nvcc,
+    torch_root: Path | None,
+    options: Options,
+    say: Callable[[str], None],
+) -> None:
+    ninja = toolchain.find_ninja()
+    cxx = toolchain.find_cxx()
+    with writing(root):
+        for unit in units:
+            unit.folder.mkdir(parents=True, exist_ok=True)
+    bindings = {
+        name: _write_problem(suite, root, problem)
+        for name, problem in suite.problems.items()
+        if any(u.variant.problem == name for u in units)
+    }
+    # Two builds at once do not harm each other: each has its own graph and its own temporary files
+    # (named by the shell's process id), and moves what it made into place; either may be first.
+    graph = root / f"build-{os.getpid()}.ninja"
+    text = _graph(suite, units, bindings, nvcc, cxx, torch_root)
+    write_atomically(graph, text.encode())
+    command = [str(ninja), "-f", str(graph), "-k", "0"]
+    if options.verbose:
+        command.append("-v")
+    jobs = os.environ.get("MAX_JOBS")
+    if jobs:
+        command += ["-j", jobs]
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}
+    # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
+    environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
+    try:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if options.verbose or line.startswith("["):
+                    say(line.rstrip())
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            process.wait()
+    finally:
+        graph.unlink(missing_ok=True)
+
+
+def _write_problem(suite: Suite, root: Path, problem: Problem) -> Path:
+    """Writes the generated headers and binding of a problem; their folder is named by their content."""
+    files = {
+        "flashcore/problem.h": binding.problem_header(problem),
+        "flashcore/arguments.h": binding.arguments_header(problem),
+        "binding.cpp": binding.binding_source(suite.name, problem),
+    }
+    key = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
+    folder = root / f"{problem.name}-binding-{key}"
+    with writing(folder):
+        (folder / "flashcore").mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        # Rewriting an unchanged file would make ninja compile the binding again.
+        if not (folder / name).is_file():
+            write_atomically(folder / name, text.encode())
+    return folder
+
+
+def _graph(
+    suite: Suite,
+    units: Sequence[_Unit],
+    bindings: Mapping[str, Path],
+    nvcc: toolchain.Nvcc,
+    cxx: Path,
+    torch_root: Path | None,
+) -> str:
+    """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
+    q = shlex.quote
+    log = "> $log 2>&1 || { cat $log; exit 1; }"
+    lines = [
+        "ninja_required_version = 1.5",
+        "rule cubin",
+        f"  command = cd {q(suite.root)} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$ && mv $out.$$$$ $out; }} {log}",
+        "  description = $what",
+        "rule object",
+        # --keep leaves the cubin that went into the object; its other intermediates are dropped.
+        f"  command = cd {q(suite.root)} && {{ mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
+        "$dir/keep.$$$$ $in_abs -o $out.$$$$ && mv $dir/keep.$$$$/*.cubin $cubin && rm -rf $dir/keep.$$$$ && "
+        f"mv $out.$$$$ $out; }} {log}",
+        "  description = $what",
+        "rule binding",
+        "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
+        "  description = $what",
+        "rule link",
+        "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries && mv $out.$$$$ $out",
+        "  description = $what",
+        f"nvcc = {_escape(q(str(nvcc.path)))}",
+        f"cxx = {_escape(q(str(cxx)))}",
+    ]
+    defaults: list[str] = []
+    for name, folder in bindings.items():
+        if torch_root is None:
+            continue
+        includes = [
+            f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}",
+            f"-isystem {q(str(torch_root / 'include'))}",
+            f"-I{q(str(folder.resolve()))}",
+        ]
+        lines += [
+            f"build {_path(folder / 'binding.o')}: binding {_path(folder / 'binding.cpp')}",
+            f"  includes = {_escape(' '.join(includes))}",
+            f"  what = binding of {name}",
+        ]
+    # --exclude-libs keeps each library's static CUDA runtime to itself.
+    runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
+    for unit in units:
+        folder = unit.folder.resolve()
+        source = (Path(suite.root) / str(unit.variant.source)).resolve()
+        problem = bindings[unit.variant.problem].resolve()
+        flags = " ".join([*map(q, unit.flags), f"-I{q(str(problem))}", f"-I{q(str(HARNESS_INCLUDE))}"])
+        common = [
+            f"  flags = {_escape(flags)}",
+            f"  in_abs = {_escape(q(str(source)))}",
+            f"  log = {_escape(q(str(folder / LOG)))}",
+            f"  what = {unit.variant.name} {unit.arch}",
+        ]
+        if not unit.is_host:
+            lines += [f"build {_path(folder / CUBIN)}: cubin {_path(source)}", *common]
+            defaults.append(_path(folder / CUBIN))
+            continue
+        lines += [
+            f"build {_path(folder / 'variant.o')}: object {_path(source)}",
+            *common,
+            f"  dir = {_escape(q(str(folder)))}",
+            f"  cubin = {_escape(q(str(folder / CUBIN)))}",
+            f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}",
+            f"  libraries = {_escape(runtime)}",
+            f"  what = {unit.variant.name} plan",
+        ]
+        defaults.append(_path(folder / "plan.so"))
+        if torch_root is not None:
+            library = q(str(torch_root / "lib"))
+            lines += [
+                f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "
+                f"{_path(bindings[unit.variant.problem] / 'binding.o')}",
+                f"  libraries = {_escape(f'-L{library} -ltorch -ltorch_cpu {runtime}')}",
+                f"  what = {unit.variant.name} operator",
+            ]
+            defaults.append(_path(folder / "operator.so"))
+    lines.append(f"default {' '.join(defaults)}")
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _path(path: Path) -> str:
+    return re.sub(r"([$ :])", r"$\1", str(path.resolve()))
+
+
+def _artifact(unit: _Unit, cached: bool, seconds: float) -> Artifact:
+    def made(name: str) -> str | None:
+        path = unit.folder / name
+        return str(path) if path.is_file() else None
+
+    message = ""
+    if not unit.done:
+        log = unit.folder / LOG
+        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+        message = "\n".join(line for line in said.splitlines() if not line.startswith("ptxas info"))
+        missing = ", ".join(n for n in unit.wanted if not (unit.folder / n).is_file())
+        message = message.strip() or f"the compiler said nothing; {missing} not made (VERBOSE=1 shows more)"
+    return Artifact(
+        variant=unit.variant.name,
+        arch=unit.arch,
+        status="ok" if unit.done else "failed",
+        message=message,
+        closure=unit.closure,
+        flags=unit.flags,
+        cubin=made(CUBIN),
+        log=made(LOG),
+        library=made(OPERATOR),
+        plan_library=made(PLAN),
+        seconds=None if cached else round(seconds, 3),
+        cached=cached,
+    )

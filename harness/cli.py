@@ -1,0 +1,254 @@
+"""The command line. Each command is a few lines here; what it does lies in the module it names.
+
+Nothing heavy is imported before a command is known, so that ``flashcore --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import __version__
+from harness.errors import Exit, FlashcoreError
+
+if TYPE_CHECKING:
+    from harness.model import Record
+    from harness.pipeline import Settings
+
+DEFAULT_SUITE = "kernels/attention"
+
+_EXITS = """exit codes:
+  0  fine
+  1  a guardrail or a check failed
+  2  wrong usage, manifest or input
+  3  a required fact is unmeasured or stale
+  4  the machine cannot do it; the message says how to mend it
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except FlashcoreError as error:
+        print(f"flashcore: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        print("flashcore: interrupted; what was measured is kept: go on with --resume", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`flashcore list | head`): not our failure, but nothing more to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="flashcore",
+        description="Build, check, time and profile every variant of a CUDA kernel family; gate what they promise.",
+        epilog=_EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"flashcore {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str, run: object, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text, parents=list(parents), epilog=_EXITS,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        made.set_defaults(run=run)
+        return made
+
+    suite = argparse.ArgumentParser(add_help=False)
+    suite.add_argument("--suite", default=DEFAULT_SUITE, metavar="DIR", help=f"suite folder (default: {DEFAULT_SUITE})")
+    places = argparse.ArgumentParser(add_help=False)
+    places.add_argument("--profiles", default="profiles", metavar="DIR", help="recorded runs (default: profiles)")
+    places.add_argument("--build-dir", default="build", metavar="DIR", help="compiled objects (default: build)")
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument("--variant", metavar="GLOB", help="variants whose names match (default: all)")
+    chosen.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
+    gating = argparse.ArgumentParser(add_help=False)
+    gating.add_argument("--require", choices=("static", "counters", "timing"), default="static", metavar="TIER",
+                        help="highest tier whose missing or stale facts exit 3 (default: static)")  # fmt: skip
+    reporting = argparse.ArgumentParser(add_help=False)
+    reporting.add_argument("-o", "--output", metavar="DIR", help="folder of the report (default: reports/<run>)")
+    reporting.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
+    measuring = argparse.ArgumentParser(add_help=False)
+    measuring.add_argument("--resume", action="store_true", help="go on with the newest run that did not end")
+    measuring.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds a case may take (default: 60)")
+    measuring.add_argument("--repeats", type=int, default=20, metavar="N",
+                           help="calls that must agree bit by bit in check (default: 20)")  # fmt: skip
+    measuring.add_argument("--samples", type=int, default=100, metavar="N", help="timing samples, at least (default: 100)")
+    profiling = argparse.ArgumentParser(add_help=False)
+    profiling.add_argument("--clock-control", choices=("none", "base"), default="none",
+                           help="ncu's clock control (default: none, the clocks are left alone)")  # fmt: skip
+    profiling.add_argument("--keep-report", action="store_true", help="keep ncu's own report (.ncu-rep) in the run")
+
+    command("doctor", "say what this machine can do, and how to mend what it cannot", _doctor)
+    listing = command("list", "list a suite's variants, shapes and budgets", _list, suite)
+    listing.add_argument("--facts", action="store_true", help="list every fact's name, unit and meaning instead")
+    command("build", "compile every variant; print registers, spills, shared memory, occupancy", _build,
+            suite, places, chosen)  # fmt: skip
+    command("check", "prove every variant right against fp64", _measure, suite, places, chosen, measuring)
+    command("bench", "check, then time", _measure, suite, places, chosen, measuring)
+    command("profile", "all of it: build, check, bench, profile, record, report, gate", _profile,
+            suite, places, chosen, measuring, profiling, reporting, gating)  # fmt: skip
+    report = command("report", "render a recorded run (default: the newest) as HTML", _report, places, reporting, gating)
+    report.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    gate = command("gate", "judge the present sources, or RUN alone, by the suite's budgets", _gate,
+                   suite, places, chosen, gating)  # fmt: skip
+    gate.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    diff = command("diff", "what changed between two recorded runs", _diff, places)
+    diff.add_argument("a", metavar="A")
+    diff.add_argument("b", metavar="B")
+    init = command("init", "write a new suite to fill in", _init)
+    init.add_argument("folder", metavar="DIR")
+    return top
+
+
+def _settings(arguments: argparse.Namespace, upto: str | None) -> Settings:
+    from harness.pipeline import Settings
+
+    return Settings(
+        suite=arguments.suite,
+        profiles=arguments.profiles,
+        build=arguments.build_dir,
+        variant=arguments.variant,
+        shapes=tuple(arguments.shape),
+        upto=upto,
+        clock_control=getattr(arguments, "clock_control", "none"),
+        keep_report=getattr(arguments, "keep_report", False),
+        time_limit=getattr(arguments, "time_limit", 60.0),
+        repeats=getattr(arguments, "repeats", 20),
+        samples=getattr(arguments, "samples", 100),
+        command=shlex.join(["flashcore", *sys.argv[1:]]),
+    )
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from harness import pipeline, tables
+
+    line = pipeline.start(_settings(arguments, None), pipeline.printer())
+    pipeline.compile_all(line)
+    print(tables.static(line.suite, line.artifacts, line.facts))
+    return Exit.FAILED if any(a.status == "failed" for a in line.artifacts) else Exit.OK
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    from harness import pipeline, tables
+
+    settings = _settings(arguments, arguments.command)
+    line_say = pipeline.printer()
+    pipeline.require_gpu(settings)
+    record, _ = pipeline.run(settings, line_say, resume=arguments.resume)
+    print(tables.checked(record) if arguments.command == "check" else tables.ladder(record))
+    return _failed(record)
+
+
+def _failed(record: Record) -> int:
+    bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
+    return Exit.FAILED if bad or any(a.status == "failed" for a in record.artifacts) else Exit.OK
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    from harness import diff, guardrails, pipeline, tables
+
+    say = pipeline.printer()
+    settings = _settings(arguments, "profile")
+    record, folder = pipeline.run(settings, say, resume=arguments.resume)
+    pages = _render(arguments, record, say)
+    print(tables.ladder(record))
+    judgement = guardrails.judge(record, require=arguments.require, today=_today())
+    print(guardrails.table(judgement))
+    if arguments.variant is not None:
+        previous = pipeline.latest(Path(arguments.profiles), record.suite.name, measured=True, before=record.id)
+        for name in pipeline.matching(record.suite, arguments.variant):
+            print("\n".join(diff.inner_loop(record, previous, name)))
+    print(f"run:    {folder}\nreport: {pages[0]}")
+    return max(_failed(record), int(judgement.exit_code), key=_gravity)
+
+
+def _gravity(code: int) -> int:
+    """A failure outweighs an unmeasured fact, which outweighs success."""
+    return (Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED).index(Exit(code))
+
+
+def _render(arguments: argparse.Namespace, record: Record, say: object) -> list[Path]:
+    from harness import report
+
+    output = Path(arguments.output) if arguments.output else Path("reports") / record.id
+    pages = report.render(
+        record, output, single_file=arguments.single_file, require=arguments.require, today=_today()
+    )
+    if callable(say):
+        say(f"report: {len(pages)} pages in {output}")
+    return pages
+
+
+def _today() -> object:
+    import datetime
+
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from harness import store
+
+    record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
+    print(_render(arguments, record, None)[0])
+    return Exit.OK
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    from harness import guardrails, pipeline, store
+
+    if arguments.recorded is not None:
+        record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
+    else:
+        record = pipeline.present(_settings(arguments, None), pipeline.printer())
+    judgement = guardrails.judge(record, require=arguments.require, today=_today())
+    print(guardrails.table(judgement))
+    return int(judgement.exit_code)
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from harness import diff, store
+
+    a, b = (store.read(store.find(Path(arguments.profiles), name)) for name in (arguments.a, arguments.b))
+    print(diff.table(a, b))
+    return Exit.OK
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from harness import tables
+
+    if arguments.facts:
+        print(tables.facts())
+        return Exit.OK
+    from harness.suite import load
+
+    print(tables.suite(load(arguments.suite)))
+    return Exit.OK
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from harness import doctor
+
+    lines, can_build = doctor.examine()
+    print("\n".join(lines))
+    return Exit.OK if can_build else Exit.INCAPABLE
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from harness import new_suite
+
+    for path in new_suite.write(Path(arguments.folder)):
+        print(path)
+    print(f"next: flashcore build --suite {arguments.folder}")
+    return Exit.OK

@@ -1,0 +1,236 @@
+"""Theoretical occupancy from registers, shared memory, block size and arch: no GPU, no driver.
+
+How many blocks of a kernel fit on an SM is the smallest of four counts, one for each resource. What
+does not follow from these numbers (clusters, whose placement the driver decides) is unmeasured.
+
+:func:`what_if` answers the question that follows: what would have to shrink for one block more, and
+what is free as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Resource = Literal["registers", "shared memory", "warps", "blocks"]
+
+KIB = 1024
+WARP = 32
+MAX_THREADS = 1024  # a block
+MAX_REGISTERS = 255  # a thread
+REGISTERS_PER_SM = 65536
+PARTITIONS = 4  # of an SM, each with its own registers; warps are dealt out over them
+REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
+SMEM_UNIT = 128  # bytes
+SMEM_RESERVED = 1024  # bytes a block that the system keeps from sm_80 on
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an SM holds at once. ``smem`` is in KiB an SM, ``smem_block`` in KiB a block (opt-in)."""
+
+    warps: int
+    blocks: int
+    smem: int
+    smem_block: int
+
+
+#: By compute capability, from the CUDA C++ Programming Guide's table of technical specifications.
+LIMITS = {
+    "sm_80": Limits(64, 32, 164, 163),
+    "sm_86": Limits(48, 16, 100, 99),
+    "sm_87": Limits(48, 16, 164, 163),
+    "sm_89": Limits(48, 24, 100, 99),
+    "sm_90": Limits(64, 32, 228, 227),
+    "sm_100": Limits(64, 32, 228, 227),
+    "sm_103": Limits(64, 32, 228, 227),
+    "sm_120": Limits(48, 24, 100, 99),
+}
+
+
+def limits(arch: str) -> Limits | None:
+    """The limits of ``arch`` (``sm_90``, ``sm_90a``, ``sm_100f``); ``None`` if they are not known."""
+    return LIMITS.get(re.sub(r"[af]$", "", arch))
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """How many blocks fit on an SM, and what keeps more off it.
+
+    Args:
+        blocks_per_sm: ``None`` is unmeasured, 0 a launch that fails; ``reason`` then says why.
+        warps: warps on an SM at that many blocks.
+        pct: these warps over the most that an SM holds.
+        limiters: the resources that allow no further block, tightest alone or several at a tie.
+        by_resource: the blocks that each resource alone would allow; empty if unmeasured or 0.
+    """
+
+    blocks_per_sm: int | None
+    warps: int | None
+    pct: float | None
+    limiters: tuple[Resource, ...]
+    by_resource: dict[Resource, int]
+    reason: str = ""
+
+    @property
+    def limiter(self) -> str:
+        """The limiters as text: ``registers``, ``registers and warps``."""
+        return " and ".join(self.limiters)
+
+
+def occupancy(
+    arch: str | Limits,
+    threads: int,
+    registers: int,
+    static_smem: int,
+    dynamic_smem: int,
+    cluster: int = 1,
+) -> Occupancy:
+    """The occupancy of one launch.
+
+    Args:
+        arch: an arch, or the limits themselves (of a GPU whose driver was asked).
+        threads: threads a block.
+        registers: registers a thread.
+        static_smem: bytes a block as ptxas counts them, without the 1 KiB that the system reserves
+            (from sm_90 on ``cuobjdump`` and the cubin's sections have it in).
+        dynamic_smem: bytes a block from the launch plan.
+        cluster: blocks a cluster.
+    """
+    limit = limits(arch) if isinstance(arch, str) else arch
+    if limit is None:
+        return Occupancy(None, None, None, (), {}, f"the limits of {arch} are not known here")
+    if cluster > 1:
+        reason = f"clusters of {cluster} blocks: only the driver knows how many fit"
+        return Occupancy(None, None, None, (), {}, reason)
+    reason = _refusal(limit, threads, registers, static_smem + dynamic_smem)
+    if reason:
+        return Occupancy(0, 0, 0.0, (), {}, reason)
+    warps = _up(threads, WARP) // WARP
+    by_resource: dict[Resource, int] = {
+        "registers": _by_registers(warps, registers),
+        "shared memory": _by_smem(limit, static_smem + dynamic_smem),
+        "warps": limit.warps // warps,
+        "blocks": limit.blocks,
+    }
+    blocks = min(by_resource.values())
+    limiters = tuple(r for r, n in by_resource.items() if n == blocks)
+    return Occupancy(blocks, blocks * warps, 100.0 * blocks * warps / limit.warps, limiters, by_resource)
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def _by_registers(warps: int, registers: int) -> int:
+    """Blocks by registers: each partition holds whole warps."""
+    a_warp = _up(max(registers, 1) * WARP, REGISTER_UNIT)
+    return REGISTERS_PER_SM // PARTITIONS // a_warp * PARTITIONS // warps
+
+
+def _by_smem(limit: Limits, smem: int) -> int:
+    return limit.smem * KIB // _up(smem + SMEM_RESERVED, SMEM_UNIT)
+
+
+def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:
+    """Why such a launch fails; empty if it does not."""
+    if not 1 <= threads <= MAX_THREADS:
+        return f"{threads:,} threads a block; a block has 1 to {MAX_THREADS:,}"
+    if registers > MAX_REGISTERS:
+        return f"{registers} registers a thread; the most is {MAX_REGISTERS}"
+    warps = _up(threads, WARP) // WARP
+    # The launch check deals warps out evenly, which is why a block of 5 warps counts as 8 here.
+    needed = _up(registers * WARP, REGISTER_UNIT) * _up(warps, PARTITIONS)
+    if needed > REGISTERS_PER_SM:
+        return f"{needed:,} registers a block; an SM has {REGISTERS_PER_SM:,}"
+    if smem > limit.smem_block * KIB:
+        return f"{smem:,} bytes of shared memory a block; the most is {limit.smem_block * KIB:,}"
+    return ""
+
+
+# --- what would have to change ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The distance to the next block, and the slack at the present number.
+
+    Args:
+        blocks: blocks an SM holds now.
+        target: what the smallest cut gives: mostly one more. ``None`` where no cut of registers or
+            shared memory gives any (``obstacle`` then says what is in the way).
+        fewer_registers: registers a thread to give up for it, together with
+        fewer_smem: bytes of shared memory a block to give up for it.
+        free_registers: registers a thread that may be added and change nothing.
+        free_smem: bytes of shared memory a block that may be added and change nothing.
+    """
+
+    blocks: int
+    target: int | None
+    fewer_registers: int
+    fewer_smem: int
+    free_registers: int
+    free_smem: int
+    obstacle: str = ""
+
+    def lines(self) -> list[str]:
+        """The same in words, one line each."""
+        found = []
+        if self.target is not None:
+            cuts = [f"{self.fewer_registers} registers fewer"] if self.fewer_registers else []
+            cuts += [f"{self.fewer_smem:,} bytes of shared memory fewer"] if self.fewer_smem else []
+            verb = "give" if cuts[1:] or self.fewer_registers != 1 else "gives"
+            count = f"{self.target} block{'s' if self.target != 1 else ''}"
+            found.append(f"{' and '.join(cuts)} {verb} {count} instead of {self.blocks}")
+        elif self.obstacle:
+            found.append(self.obstacle)
+        if self.free_registers:
+            found.append(f"{self.free_registers} registers are free")
+        if self.free_smem:
+            found.append(f"{self.free_smem:,} bytes of shared memory are free")
+        return found
+
+
+def what_if(
+    arch: str | Limits, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
+) -> WhatIf | None:
+    """What would give one block more at this block size, and what is free; ``None`` if unmeasured.
+
+    Takes what :func:`occupancy` takes. A launch that fails counts as 0 blocks.
+    """
+    limit = limits(arch) if isinstance(arch, str) else arch
+    smem = static_smem + dynamic_smem
+    if limit is None:
+        return None
+    now = occupancy(limit, threads, registers, 0, smem, cluster).blocks_per_sm
+    if now is None:
+        return None
+
+    def blocks(r: int, s: int) -> int:
+        return occupancy(limit, threads, r, 0, s).blocks_per_sm or 0
+
+    most_smem = limit.smem_block * KIB
+    free_registers = free_smem = 0
+    if now:
+        free_registers = max(r for r in range(registers, MAX_REGISTERS + 1) if blocks(r, smem) == now)
+        free_registers -= registers
+        room = limit.smem * KIB // now // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED
+        free_smem = min(room, most_smem) - smem
+    target = now + 1
+    if blocks(1, 0) < target:
+        warps = _up(threads, WARP) // WARP
+        if not 1 <= threads <= MAX_THREADS:
+            obstacle = f"a block has 1 to {MAX_THREADS:,} threads, not {threads:,}"
+        elif limit.warps // warps < target:
+            obstacle = f"an SM holds {limit.warps} warps: {target} blocks of {warps} do not fit"
+        else:
+            obstacle = f"an SM holds {limit.blocks} blocks, whatever their size"
+        return WhatIf(now, None, 0, 0, free_registers, free_smem, obstacle)
+    # Each resource is cut just as far as the target needs it, were the other one free.
+    enough_registers = max(r for r in range(1, MAX_REGISTERS + 1) if blocks(r, 0) >= target)
+    enough_smem = min(limit.smem * KIB // target // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED, most_smem)
+    fewer_registers = max(0, registers - enough_registers)
+    fewer_smem = max(0, smem - enough_smem)
+    reached = blocks(registers - fewer_registers, smem - fewer_smem)
+    return WhatIf(now, reached, fewer_registers, fewer_smem, free_registers, free_smem)

@@ -1,0 +1,457 @@
+"""The straight line: suite → build → check → bench → profile → record → report → gate.
+
+This is the one place that knows the order of the stages and what each hands to the next. What needs a
+GPU is left out on a machine without one, and joined from a recorded run where that is still fresh.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from harness import build, join, launch_plan, store, toolchain
+from harness import static as static_stage
+from harness.errors import CapabilityError, UsageError
+from harness.model import (
+    Artifact,
+    CaseOutcome,
+    Fact,
+    Facts,
+    Plan,
+    Record,
+    Shape,
+    Source,
+    StageNote,
+    StageResult,
+    Subject,
+    Suite,
+    Variant,
+)
+from harness.suite import load, runs_on, select
+
+#: The stages that need a GPU, in order; asking for one asks for those before it.
+GPU_STAGES = ("check", "bench", "profile")
+_SETTINGS = "settings.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user chose. Paths are as given on the command line."""
+
+    suite: str
+    profiles: str = "profiles"
+    build: str = "build"
+    variant: str | None = None
+    shapes: tuple[str, ...] = ()
+    upto: str | None = "profile"  # the last GPU stage; None: static only
+    join: bool = True
+    clock_control: str = "none"
+    keep_report: bool = False
+    time_limit: float = 60.0
+    repeats: int = 20
+    samples: int = 100
+    command: str = ""
+
+
+@dataclass
+class Line:
+    """A run under way: what it knows so far, and how it tells the user."""
+
+    settings: Settings
+    suite: Suite
+    say: Callable[[str], None]
+    gpu: toolchain.Gpu | None
+    gpu_arch: str | None
+    options: build.Options
+    variants: list[Variant]
+    shapes: list[Shape]
+    nvcc: str | None = None
+    ncu: str | None = None
+    artifacts: list[Artifact] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    outcomes: list[CaseOutcome] = field(default_factory=list)
+    samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: list[StageNote] = field(default_factory=list)
+
+    def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
+        """The chosen cases that use this stage, shape by shape."""
+        return [
+            (v, s) for s in self.shapes if stage in s.stages for v in self.variants if runs_on(v, s)
+        ]
+
+
+def printer() -> Callable[[str], None]:
+    """Prints progress lines to standard error, at once, with or without a terminal."""
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def start(settings: Settings, say: Callable[[str], None]) -> Line:
+    """Loads the suite and looks at the machine.
+
+    Raises:
+        UsageError, ManifestError: see :mod:`harness.suite`.
+    """
+    suite = load(settings.suite)
+    options = build.Options.from_environment(suite)
+    variants, shapes = select(suite, settings.variant, settings.shapes)
+    gpu = toolchain.find_gpu()
+    arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
+    return Line(settings, suite, say, gpu, arch, options, variants, shapes)
+
+
+def compile_all(line: Line) -> None:
+    """Build, plans and static facts, for the variants chosen (in every shape that they support)."""
+    started = time.monotonic()
+    count = sum(not v.is_peer for v in line.variants)
+    archs = line.options.archs or line.suite.archs
+    line.say(f"build: {count} variants for {', '.join(archs)}")
+    line.nvcc = toolchain.find_nvcc().version
+    line.artifacts = build.build(
+        line.suite,
+        Path(line.settings.build),
+        line.options,
+        variants=line.variants,
+        gpu_arch=line.gpu_arch,
+        say=lambda text: line.say(f"build: {text}"),
+    )
+    failed = [a for a in line.artifacts if a.status == "failed"]
+    for artifact in failed:
+        line.say(f"build: {artifact.variant} for {artifact.arch} FAILED\n{artifact.message}")
+    line.plans = launch_plan.plans(line.suite, line.artifacts, list(line.suite.shapes.values()))
+    for i, artifact in enumerate(line.artifacts):
+        found, code = static_stage.facts(artifact)
+        line.artifacts[i] = dataclasses.replace(artifact, code=code)
+        line.facts += found
+        own: dict[Subject, dict[str, Fact]] = {}
+        for fact in found:
+            own.setdefault(fact.subject, {})[fact.name] = fact
+        sms = line.gpu.sms if line.gpu and artifact.arch == line.gpu_arch else None
+        for plan in line.plans:
+            if plan.variant == artifact.variant and artifact.status == "ok":
+                line.facts += static_stage.plan_facts(artifact, plan, own, sms)
+    line.facts += _formulas(line.suite, line.variants, line.shapes)
+    cached = sum(a.cached for a in line.artifacts)
+    compiled = sum(a.status == "ok" for a in line.artifacts) - cached
+    seconds = time.monotonic() - started
+    line.say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
+    reason = f"{len(failed)} of {len(line.artifacts)} did not compile" if failed else ""
+    line.notes.append(StageNote("build", "failed" if failed else "ok", round(seconds, 3), reason))
+
+
+def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]) -> list[Fact]:
+    """The problem's own counts, for each case: ``formula_<key>`` of its ``work``."""
+    from harness.operators import load_problem
+
+    units = {"bytes": "B"}
+    facts: list[Fact] = []
+    modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
+    for shape in shapes:
+        work: dict[str, float] = modules[shape.problem].work(shape.params)
+        for variant in variants:
+            if runs_on(variant, shape):
+                subject = Subject(variant.name, shape=shape.name)
+                facts += [
+                    Fact(subject, f"formula_{k}", v, units.get(k.rsplit("_", 1)[-1], "1"), Source.FORMULA)
+                    for k, v in work.items()
+                ]
+    return facts
+
+
+def measure(line: Line, folder: Path) -> None:
+    """The GPU stages up to the one asked for. A case that fails one is not taken to the next."""
+    upto = line.settings.upto
+    wanted = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
+    if not wanted:
+        return
+    reason = _why_not(line)
+    if reason:
+        line.say(f"{', '.join(wanted)}: left out: {reason}")
+        line.notes += [StageNote(stage, "skipped", 0.0, reason) for stage in wanted]
+        return
+    for stage in wanted:
+        started = time.monotonic()
+        pairs = line.cases(stage)
+        failed = {o.case: o.reason for o in line.outcomes if o.status != "ok"}
+        ready = []
+        for variant, shape in pairs:
+            why = _not_ready(line, variant, shape, failed)
+            if why is None:
+                ready.append((variant, shape))
+            else:
+                status, text = why
+                line.outcomes.append(
+                    CaseOutcome(variant.name, shape.name, stage, status, text)  # type: ignore[arg-type]
+                )
+        line.say(f"{stage}: {len(ready)} cases" + (f", {len(pairs) - len(ready)} left out" if len(pairs) > len(ready) else ""))
+        try:
+            result = _run_stage(line, stage, ready, folder / stage)
+        except CapabilityError as error:
+            seconds = time.monotonic() - started
+            line.say(f"{stage}: {error}")
+            line.notes.append(StageNote(stage, "failed", round(seconds, 3), str(error)))
+            if stage == "check":
+                raise
+            return
+        line.facts += result.facts
+        line.outcomes += result.outcomes
+        line.samples.update(result.samples)
+        bad = [o for o in result.outcomes if o.status == "failed"]
+        for outcome in bad:
+            line.say(f"{stage}: {outcome.case} FAILED: {outcome.reason}")
+        seconds = time.monotonic() - started
+        line.say(f"{stage}: {len(result.outcomes) - len(bad)} ok, {len(bad)} failed in {seconds:.1f} s")
+        text = f"{len(bad)} of {len(result.outcomes)} cases failed" if bad else ""
+        line.notes.append(StageNote(stage, "failed" if bad else "ok", round(seconds, 3), text))
+
+
+def _why_not(line: Line) -> str:
+    if line.gpu is None:
+        return "no GPU on this machine"
+    if line.gpu_arch is None:
+        return f"{line.gpu.name} runs none of the suite's archs ({', '.join(line.suite.archs)})"
+    if line.options.debug:
+        return "a debug build (-G) is never timed"
+    if toolchain.torch_root() is None:
+        return "torch is not installed"
+    return ""
+
+
+def _not_ready(
+    line: Line, variant: Variant, shape: Shape, failed: dict[str, str]
+) -> tuple[str, str] | None:
+    if (case := f"{variant.name}/{shape.name}") in failed:
+        return "skipped", f"failed before: {failed[case]}"
+    # A variant that is wrong on one shape is trusted on none.
+    wrong = next((o for o in line.outcomes if o.variant == variant.name and o.stage == "check" and o.status == "failed"), None)
+    if wrong is not None:
+        return "skipped", f"wrong on {wrong.shape}: {wrong.reason}"
+    if variant.is_peer:
+        return None
+    artifact = next((a for a in line.artifacts if a.variant == variant.name and a.arch == line.gpu_arch), None)
+    if artifact is None or artifact.status == "unsupported":
+        return "unsupported", artifact.message if artifact else f"not built for {line.gpu_arch}"
+    if artifact.status == "failed":
+        return "skipped", f"did not compile for {artifact.arch}"
+    plan = next((p for p in line.plans if p.variant == variant.name and p.shape == shape.name), None)
+    if plan is not None and plan.error:
+        return "unsupported", plan.error
+    return None
+
+
+def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
+    from harness import bench, check, profile
+    from harness.operators import Case
+
+    s = line.settings
+    libraries = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
+    cases = [
+        Case(
+            variant=v.name,
+            shape=shape.name,
+            suite=line.suite.name,
+            root=str(Path(line.suite.root).resolve()),
+            problem_file=line.suite.problems[v.problem].file,
+            params=dict(shape.params),
+            arguments=line.suite.problems[v.problem].arguments,
+            library=None if v.is_peer else str(Path(build.require_gpu_library(libraries[v.name])).resolve()),
+            callable=v.callable,
+            tolerance=v.tolerance,
+            seeds=line.suite.problems[v.problem].seeds,
+            roof=v.roof,
+        )
+        for v, shape in pairs
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    progress = _progress(line, stage, len(cases))
+    if stage == "check":
+        return check.run(cases, folder, time_limit=s.time_limit, repeats=s.repeats, progress=progress)
+    if stage == "bench":
+        return bench.run(cases, folder, baseline=line.suite.baseline, min_samples=s.samples, progress=progress)
+    ncu = profile.find_ncu()
+    line.ncu = profile.version(ncu)
+    assert line.gpu is not None
+    return profile.run(
+        cases,
+        folder,
+        ncu=ncu,
+        chip=profile.chip_of(line.gpu.capability),
+        plans={f"{p.variant}/{p.shape}": p for p in line.plans},
+        clock_control=s.clock_control,
+        keep_report=s.keep_report,
+        time_limit=s.time_limit,
+        progress=progress,
+    )
+
+
+def _progress(line: Line, stage: str, total: int) -> Callable[[str], None]:
+    """Counts a stage's lines and estimates what is left from the pace so far."""
+    started = time.monotonic()
+    done = 0
+
+    def progress(text: str) -> None:
+        nonlocal done
+        done += 1
+        left = (time.monotonic() - started) / done * max(total - done, 0)
+        line.say(f"{stage} {done}/{total} {text}" + (f" (about {left:.0f} s left)" if left >= 1 else ""))
+
+    return progress
+
+
+def record_of(line: Line, run_id: str, recorded: Record | None) -> Record:
+    """Puts together what was measured here and what a recorded run adds."""
+    suite = line.suite
+    created = datetime.datetime.strptime(run_id.split("-")[0], "%Y%m%dT%H%M%SZ").isoformat() + "Z"
+    arch = line.gpu_arch or (recorded.gpu_arch if recorded else None) or suite.archs[-1]
+    pairs = [(v, s) for s in line.shapes for v in line.variants if runs_on(v, s)]
+    keys = join.case_keys(suite, pairs, line.artifacts, line.plans, arch, line.nvcc or "")
+    facts, outcomes, samples = list(line.facts), list(line.outcomes), dict(line.samples)
+    stale: dict[str, str] = {}
+    joined = ()
+    if recorded is not None:
+        measured = {(o.case, o.stage) for o in line.outcomes if o.status in ("ok", "failed")}
+        more, earlier, old, stale, origin = join.join(recorded, keys, measured)
+        facts += more
+        outcomes += earlier
+        samples = {**old, **samples}
+        joined = (origin,) if origin else ()
+        for o in joined:
+            line.say(f"join: {o.what} from run {o.run} on {o.machine}")
+        if stale:
+            line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
+    environment = toolchain.environment(
+        Path(suite.root), toolchain.find_nvcc(), line.gpu, line.gpu_arch, line.ncu
+    )
+    return Record(
+        id=run_id,
+        created=created,
+        command=line.settings.command,
+        suite=suite,
+        environment=environment,
+        artifacts=tuple(line.artifacts),
+        plans=tuple(line.plans),
+        outcomes=tuple(outcomes),
+        stages=tuple(line.notes),
+        facts=Facts(facts),
+        keys=keys,
+        stale=stale,
+        joined=joined,
+        samples=samples,
+    )
+
+
+def latest(profiles: Path, suite: str, *, measured: bool = False, before: str | None = None) -> Record | None:
+    """The newest run of this suite; with ``measured``, the newest that a GPU measured itself."""
+    for folder in store.runs(profiles):
+        if before is not None and folder.name >= before:
+            continue
+        header = json.loads((folder / store.HEADER).read_bytes())
+        if header.get("schema_version") != store.SCHEMA_VERSION or header["suite"]["name"] != suite:
+            continue
+        if measured and not (header["environment"]["gpu"] and header["outcomes"]):
+            continue
+        return store.read(folder)
+    return None
+
+
+def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False) -> tuple[Record, Path]:
+    """Everything up to the stage asked for, recorded. Gives the record and its folder.
+
+    Raises:
+        FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
+    """
+    profiles = Path(settings.profiles)
+    if resume:
+        folder, settings = _unfinished(profiles, settings)
+        run_id = folder.name.removesuffix(store.PARTIAL)
+        say(f"resume: {run_id}")
+    line = start(settings, say)
+    compile_all(line)
+    if not resume:
+        run_id = store.new_id()
+        folder = store.begin(profiles, run_id)
+    closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
+    _remember(folder, settings, closures, resume)
+    measure(line, folder)
+    recorded = latest(profiles, line.suite.name, measured=True, before=run_id) if settings.join else None
+    record = record_of(line, run_id, recorded)
+    _keep_raw(line, folder)
+    store.write(record, folder)
+    (folder / _SETTINGS).unlink(missing_ok=True)
+    final = store.complete(folder)
+    say(f"record: {final}")
+    return record, final
+
+
+def _remember(folder: Path, settings: Settings, closures: dict[str, str], resume: bool) -> None:
+    path = folder / _SETTINGS
+    if resume:
+        if json.loads(path.read_bytes())["closures"] != closures:
+            raise UsageError(
+                f"{folder}: expected the sources that the run began with, found others\n"
+                "  to mend: record a new run (without --resume); the old folder can be deleted"
+            )
+        return
+    data = {"settings": dataclasses.asdict(settings), "closures": closures}
+    store.write_atomically(path, json.dumps(data).encode())
+
+
+def _unfinished(profiles: Path, settings: Settings) -> tuple[Path, Settings]:
+    for folder in store.unfinished(profiles):
+        try:
+            data: dict[str, Any] = json.loads((folder / _SETTINGS).read_bytes())["settings"]
+        except (OSError, ValueError, KeyError):
+            continue
+        if data["suite"] == settings.suite:
+            data["shapes"] = tuple(data["shapes"])
+            return folder, Settings(**data)
+    raise UsageError(f"{profiles}: expected an unfinished run of {settings.suite} to resume, found none")
+
+
+def _keep_raw(line: Line, folder: Path) -> None:
+    """Keeps the ptxas logs: ninja will not print them again."""
+    logs = folder / "ptxas"
+    with store.writing(logs):
+        logs.mkdir(exist_ok=True)
+        for artifact in line.artifacts:
+            if artifact.log is not None:
+                shutil.copyfile(artifact.log, logs / f"{artifact.variant}-{artifact.arch}.log")
+
+
+def present(settings: Settings, say: Callable[[str], None]) -> Record:
+    """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
+    line = start(settings, say)
+    compile_all(line)
+    recorded = latest(Path(settings.profiles), line.suite.name, measured=True)
+    return record_of(line, store.new_id(), recorded)
+
+
+def require_gpu(settings: Settings) -> None:
+    """For the commands that make no sense without a GPU.
+
+    Raises:
+        CapabilityError: says what is missing.
+    """
+    reason = _why_not(start(settings, lambda _: None))
+    if reason:
+        mend = "run it on a machine with a GPU; `flashcore gate` and `flashcore report` work without one"
+        raise CapabilityError(reason, mend)
+
+
+def matching(suite: Suite, glob: str) -> list[str]:
+    """The CUDA variants whose names match."""
+    return [n for n, v in suite.variants.items() if fnmatchcase(n, glob) and not v.is_peer]

@@ -1,0 +1,153 @@
+"""What the terminal shows: plain text tables that also read well in a log file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.metrics import FACTS
+from harness.model import Artifact, Fact, Facts, Record, Subject, Suite
+
+UNMEASURED = "unmeasured"
+
+
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Aligned columns: text to the left, numbers to the right."""
+    body = [list(r) for r in rows]
+    widths = [max(len(str(r[i])) for r in [header, *body]) for i in range(len(header))]
+    right = [bool(body) and all(_is_number(r[i]) for r in body) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), line(["-" * w for w in widths]), *map(line, body)])
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", "-", UNMEASURED) or text[:1].isdigit() or text[:1] in "+-."
+
+
+def show(fact: Fact | None, digits: int = 1) -> str:
+    """A fact's value; ``unmeasured`` where there is none, never an empty cell."""
+    if fact is None or fact.value is None:
+        return UNMEASURED
+    if isinstance(fact.value, float):
+        return f"{fact.value:,.{digits}f}"
+    return f"{fact.value:,}" if isinstance(fact.value, int) and not isinstance(fact.value, bool) else str(fact.value)
+
+
+def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -> str:
+    """Registers, spills, shared memory and theoretical occupancy of each kernel, by arch."""
+    facts = Facts(found)
+    rows: list[list[str]] = []
+    for artifact in artifacts:
+        if artifact.status != "ok":
+            rows.append([artifact.variant, artifact.arch, artifact.status, *["-"] * 7])
+            continue
+        kernels = [f.subject for f in facts.of(artifact.variant) if f.name == "registers" and f.subject.arch == artifact.arch]
+        for subject in kernels:
+            occupancies = [
+                f
+                for f in facts.of(artifact.variant)
+                if f.name == "theoretical_occupancy"
+                and f.subject.arch == artifact.arch
+                and f.subject.kernel == subject.kernel
+            ]
+            first = occupancies[0] if occupancies else None
+            limiter = facts.get("occupancy_limiter", first.subject) if first else None
+            rows.append(
+                [
+                    artifact.variant,
+                    artifact.arch,
+                    subject.kernel or "",
+                    show(facts.get("registers", subject)),
+                    show(facts.get("spill_store_bytes", subject)),
+                    show(facts.get("spill_load_bytes", subject)),
+                    show(facts.get("stack_bytes", subject)),
+                    show(facts.get("smem", first.subject) if first else facts.get("static_smem", subject)),
+                    show(first),
+                    show(limiter),
+                ]
+            )
+    header = ["variant", "arch", "kernel", "regs", "spill st B", "spill ld B", "stack B", "smem B", "occupancy %", "limited by"]
+    return grid(header, rows)
+
+
+def ladder(record: Record) -> str:
+    """Times of each shape, fastest first, against the baseline and the fastest peer."""
+    parts: list[str] = []
+    facts = record.facts
+    for shape in record.suite.shapes.values():
+        if "bench" not in shape.stages:
+            continue
+        rows: list[tuple[float, list[str]]] = []
+        for variant in record.suite.variants.values():
+            subject = Subject(variant.name, shape=shape.name)
+            time = facts.get("warm_p50", subject)
+            if time is None:
+                continue
+            rows.append(
+                (
+                    time.number if time.number is not None else float("inf"),
+                    [
+                        variant.name + (" (peer)" if variant.is_peer else ""),
+                        show(time, 2),
+                        show(facts.get("warm_p90", subject), 2),
+                        show(facts.get("cold_p50", subject), 2),
+                        show(facts.get("eager_p50", subject), 2),
+                        show(facts.get("speedup_vs_baseline", subject), 2),
+                        show(facts.get("speedup_vs_peer", subject), 2),
+                        show(facts.get("tflops", subject), 1),
+                    ],
+                )
+            )
+        if rows:
+            params = ", ".join(f"{k}={v}" for k, v in shape.params.items())
+            header = ["variant", "warm p50 us", "p90", "cold p50", "eager p50", "x baseline", "x peer", "TFLOP/s"]
+            table = grid(header, [r for _, r in sorted(rows, key=lambda x: (x[0], x[1][0]))])
+            parts.append(f"{shape.name} ({params})\n{table}")
+    return "\n\n".join(parts) or "no times were recorded"
+
+
+def checked(record: Record) -> str:
+    """What became of each case in check, failures first."""
+    rows = []
+    for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
+        if o.stage == "check":
+            subject = Subject(o.variant, shape=o.shape)
+            error = record.facts.get("max_error", subject)
+            over = record.facts.get("frobenius_over_class", subject)
+            value = "-" if error is None or error.number is None else f"{error.number:.2e}"
+            rows.append([o.case, o.status, value, show(over, 2), o.reason])
+    return grid(["case", "status", "max error", "x class", "reason"], rows)
+
+
+def suite(given: Suite) -> str:
+    """Variants, shapes and budgets of a suite."""
+    variants = [
+        [v.name, v.parent or "-", v.source or v.callable or "", ", ".join(v.where.archs), v.technique]
+        for v in given.variants.values()
+    ]
+    shapes = [
+        [s.name, ", ".join(f"{k}={v}" for k, v in s.params.items()), ", ".join(s.stages)]
+        for s in given.shapes.values()
+    ]
+    budgets = [
+        [b.name, b.fact, "-" if b.minimum is None else f"{b.minimum:g}", "-" if b.maximum is None else f"{b.maximum:g}",
+         b.unit, b.tier, b.severity, b.source]
+        for b in given.budgets
+    ]  # fmt: skip
+    return "\n\n".join(
+        [
+            f"{given.name}: {given.title}",
+            grid(["variant", "parent", "source", "archs", "technique"], variants),
+            grid(["shape", "parameters", "stages"], shapes),
+            grid(["budget", "fact", "min", "max", "unit", "tier", "severity", "source"], budgets),
+        ]
+    )
+
+
+def facts() -> str:
+    """Every fact's name, unit, tier and meaning."""
+    rows = [[s.name, s.unit, s.tier or "-", s.ncu or "-", s.why] for s in FACTS.values()]
+    return grid(["fact", "unit", "tier", "ncu metric", "meaning"], rows)

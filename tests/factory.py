@@ -1,0 +1,498 @@
+"""Synthetic suites and records for tests: small by default, honest in form, quick to change.
+
+Everything has a default, so that a test names only what it is about::
+
+    record = factory.record(
+        suite=factory.suite(budgets=[factory.budget("registers", maximum=128)]),
+        facts=[factory.fact("registers", 140, "fast", arch="sm_90a", kernel="fast_kernel")],
+    )
+
+``record()`` alone is a complete run of the default suite on an H200: three variants and a peer, two
+shapes, static facts for three archs, check, counters, timing and samples. ``bare_record()`` has the
+suite and the builds only; ``large_record(cases)`` has many.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.metrics import FACTS, STALL_REASONS
+from harness.model import (
+    Argument,
+    Artifact,
+    Budget,
+    CaseOutcome,
+    Environment,
+    Fact,
+    Facts,
+    Launch,
+    Plan,
+    Problem,
+    Record,
+    Shape,
+    Source,
+    Stage,
+    StageNote,
+    Subject,
+    Suite,
+    Value,
+    Variant,
+    Waiver,
+    Where,
+)
+
+ARCHS = ("sm_80", "sm_89", "sm_90a")
+STAGES: tuple[Stage, ...] = ("check", "bench", "profile")
+GPU = "NVIDIA H200"
+MISSION = {"B": 1, "H": 8, "S": 512, "D": 64}
+LONG = {"B": 1, "H": 8, "S": 2048, "D": 64}
+
+
+# --- what a suite declares ----------------------------------------------------------------------
+
+
+def shape(
+    name: str = "mission",
+    params: Mapping[str, int | float | str | bool] | None = None,
+    stages: Sequence[Stage] = STAGES,
+) -> Shape:
+    """A shape of the problem ``attention``; the mission's parameters unless others are given."""
+    return Shape(name, "attention", dict(params or MISSION), tuple(stages))
+
+
+def variant(name: str, **changes: Any) -> Variant:
+    """A CUDA variant of the problem ``attention``; any field can be given by name.
+
+    ``archs``, ``shapes`` and ``unsupported`` go into its ``where``.
+    """
+    where = Where(
+        tuple(changes.pop("archs", ARCHS)),
+        tuple(changes.pop("shapes", ("*",))),
+        changes.pop("unsupported", {}),
+    )
+    fields: dict[str, Any] = {
+        "name": name,
+        "problem": "attention",
+        "technique": f"what {name} adds",
+        "where": where,
+        "roof": "fp16_tensor",
+        "tolerance": "fused",
+        "tolerance_reason": "P is rounded to fp16",
+        "source": f"{name}.cu",
+        "document": "000",
+    }
+    if "callable" in changes:
+        fields["source"] = None
+    return Variant(**{**fields, **changes})
+
+
+def peer(name: str = "cudnn", **changes: Any) -> Variant:
+    """A Python callable as a variant."""
+    return variant(name, **{"callable": f"peers.py:{name}", "document": None, **changes})
+
+
+def budget(fact: str, name: str | None = None, **changes: Any) -> Budget:
+    """A limit on ``fact``; unit and tier come from the catalogue. Give ``maximum`` or ``minimum``."""
+    spec = FACTS[fact]
+    assert spec.tier is not None, f"{fact} has no number to limit"
+    fields: dict[str, Any] = {
+        "name": name or f"{fact}_limit",
+        "fact": fact,
+        "unit": spec.unit,
+        "tier": spec.tier,
+        "severity": "limit",
+        "source": "FlashCore design 000",
+    }
+    return Budget(**{**fields, **changes})
+
+
+def goal(fact: str, name: str | None = None, **changes: Any) -> Budget:
+    """A goal on ``fact``: shown as progress, never a failure."""
+    return budget(fact, name or f"{fact}_goal", **{"severity": "goal", **changes})
+
+
+def waiver(budget: str, accepted: float, **changes: Any) -> Waiver:
+    """A known miss of the budget of that name, everywhere unless globs are given."""
+    fields: dict[str, Any] = {
+        "budget": budget,
+        "variants": ("*",),
+        "archs": ("*",),
+        "shapes": ("*",),
+        "kernels": ("*",),
+        "accepted": accepted,
+        "reason": "known, to be mended",
+    }
+    return Waiver(**{**fields, **changes})
+
+
+def suite(
+    variants: Iterable[Variant] | None = None,
+    shapes: Iterable[Shape] | None = None,
+    budgets: Iterable[Budget] = (),
+    waivers: Iterable[Waiver] = (),
+    archs: Sequence[str] = ARCHS,
+    **changes: Any,
+) -> Suite:
+    """A suite of attention kernels: ``slow`` (the baseline), ``fast``, ``split`` (two kernels) and
+    the peer ``cudnn``, on the shapes ``mission`` and ``long``.
+    """
+    if variants is None:
+        variants = (
+            variant("slow", roof="fp32"),
+            variant("fast", parent="slow"),
+            variant("split", parent="fast", archs=("sm_90a",), unsupported={
+                "sm_80": "no TMA before sm_90", "sm_89": "no TMA before sm_90"}),
+            peer(),
+        )  # fmt: skip
+    chosen = tuple(variants)
+    tensors = ("q", "k", "v")
+    problem = Problem(
+        name="attention",
+        file="problem.py",
+        schema="(Tensor q, Tensor k, Tensor v, Tensor(a!) out, float scale) -> ()",
+        arguments=(
+            *(Argument(t, "tensor", False, ("B", "H", "S", "D"), "float16") for t in tensors),
+            Argument("out", "tensor", True, ("B", "H", "S", "D"), "float16"),
+            Argument("scale", "float"),
+        ),
+        dims=("B", "H", "S", "D"),
+        seeds=(0, 1, 2),
+    )
+    fields: dict[str, Any] = {
+        "name": "attention",
+        "title": "Attention forward",
+        "root": "kernels/attention",
+        "nvcc": "13.0",
+        "archs": tuple(archs),
+        "baseline": chosen[0].name,
+        "problems": {"attention": problem},
+        "shapes": {s.name: s for s in (shapes or (shape(), shape("long", LONG)))},
+        "variants": {v.name: v for v in chosen},
+        "budgets": tuple(budgets),
+        "waivers": tuple(waivers),
+    }
+    return Suite(**{**fields, **changes})
+
+
+# --- facts --------------------------------------------------------------------------------------
+
+
+def fact(
+    name: str,
+    value: Value | None,
+    variant: str = "fast",
+    *,
+    arch: str | None = None,
+    shape: str | None = None,
+    kernel: str | None = None,
+    launch: int | None = None,
+    source: Source | None = None,
+    note: str = "",
+) -> Fact:
+    """A fact of the catalogue with its unit and its usual source; no check of the value."""
+    return Fact(
+        Subject(variant, arch, shape, kernel, launch),
+        name,
+        value,
+        FACTS[name].unit,
+        source or usual_source(name),
+        note,
+    )
+
+
+def usual_source(name: str) -> Source:
+    """Where a fact of that name is normally read."""
+    spec = FACTS[name]
+    if spec.group == "formula":
+        return Source.FORMULA
+    if spec.group == "check":
+        return Source.CHECK
+    if spec.group == "timing":
+        return Source.NVML if name.startswith(("bench_", "throttle")) else Source.EVENTS
+    if spec.group != "static":
+        return Source.NCU
+    if name in ("theoretical_occupancy", "blocks_per_sm", "waves", "occupancy_limiter"):
+        return Source.OCCUPANCY
+    if name in ("dynamic_smem", "smem", "threads", "blocks", "workspace_bytes"):
+        return Source.PLAN
+    if name.startswith("sass_"):
+        return Source.SASS
+    return Source.PTXAS if name.startswith(("spill_", "compiler_")) else Source.CUBIN
+
+
+def facts_of(
+    values: Mapping[str, Value | None],
+    variant: str,
+    *,
+    arch: str | None = None,
+    shape: str | None = None,
+    kernel: str | None = None,
+) -> list[Fact]:
+    """One fact for each name and value, all about the same subject."""
+    return [fact(n, v, variant, arch=arch, shape=shape, kernel=kernel) for n, v in values.items()]
+
+
+STATIC: dict[str, Value] = {
+    "registers": 96, "spill_store_bytes": 0, "spill_load_bytes": 0, "stack_bytes": 0,
+    "static_smem": 1024, "barriers": 1, "parameter_bytes": 64, "compiler_warnings": 0,
+    "sass_instructions": 1200, "sass_hmma": 64, "sass_bar": 6, "sass_ldl": 0, "sass_stl": 0,
+}  # fmt: skip
+PLANNED: dict[str, Value] = {
+    "dynamic_smem": 32768, "smem": 33792, "threads": 256, "blocks": 128,
+    "theoretical_occupancy": 25.0, "blocks_per_sm": 2, "waves": 0.5,
+    "occupancy_limiter": "registers",
+}  # fmt: skip
+
+
+def kernels(variant: str) -> tuple[str, ...]:
+    """The kernels that a variant of the default suite launches."""
+    return ("split_kernel", "split_combine") if variant == "split" else (f"{variant}_kernel",)
+
+
+def static_facts(variant: str, archs: Iterable[str] = ARCHS, shapes: Iterable[str] = ()) -> list[Fact]:
+    """What build and static make of a variant: per kernel and arch, and per shape from the plan."""
+    found: list[Fact] = []
+    for arch in archs:
+        for kernel in kernels(variant):
+            found += facts_of(STATIC, variant, arch=arch, kernel=kernel)
+            for name in shapes:
+                found += facts_of(PLANNED, variant, arch=arch, shape=name, kernel=kernel)
+    return found
+
+
+def counter_facts(variant: str, shape: Shape, *, us: float = 10.0) -> list[Fact]:
+    """What profile makes of a case that takes ``us`` under ncu: the case, and each of its kernels."""
+    flop = 4.0 * _size(shape, "B") * _size(shape, "H") * _size(shape, "S") ** 2 * _size(shape, "D")
+    least = formula_values(shape)["formula_bytes"]
+    values: dict[str, Value | None] = {
+        "ncu_duration": us * 1000, "elapsed_cycles": us * 1970, "sm_clock": 1.97e9,
+        "tensor_active": 20.0, "tensor_flop": flop, "cuda_core_flop": flop / 64,
+        "tensor_flop_fp16": flop, "tensor_instructions": flop / 4096,
+        "achieved_occupancy": 14.0, "ncu_theoretical_occupancy": 25.0, "memory_stalls": 40.0,
+        "local_load_instructions": 0, "local_store_instructions": 0, "spill_instructions": 0,
+        "barrier_instructions": 8448, "barriers_per_block": 16, "instructions": 2e6,
+        "issue_active": 30.0, "bank_conflicts": 120, "shared_efficiency": 97.0, "l1_hit": 10.0,
+        "l2_hit": 80.0, "l1_bytes": 8 * least, "l2_bytes": 4 * least, "dram_read_bytes": 0.75 * least,
+        "dram_write_bytes": 0.25 * least, "dram_bytes": least, "dram_throughput": 8.0,
+        "sm_throughput": 30.0, "kernel_launches": len(kernels(variant)), "plan_matches": 1,
+    }  # fmt: skip
+    stalls = {f"stall_share_{r}": 100.0 / (len(STALL_REASONS) - 1) for r in STALL_REASONS if r != "selected"}
+    values.update(stalls)
+    found = facts_of(values, variant, shape=shape.name)
+    parts = len(kernels(variant))
+    for kernel in kernels(variant):
+        share: dict[str, Value | None] = {
+            n: v / parts if FACTS[n].kind == "counter" and isinstance(v, (int, float)) else v
+            for n, v in values.items()
+            if n not in ("kernel_launches", "plan_matches")
+        }
+        found += facts_of(share, variant, shape=shape.name, kernel=kernel)
+    return found
+
+
+def formula_values(shape: Shape) -> dict[str, float]:
+    """The problem's own counts at a shape of dimensions B, H, S, D (fp16)."""
+    b, h, s, d = (_size(shape, n) for n in "BHSD")
+    return {
+        "formula_flop": 4 * b * h * s * s * d,
+        "formula_bytes": 4 * b * h * s * d * 2,
+        "formula_exp": b * h * s * s,
+    }
+
+
+def formula_facts(variant: str, shape: Shape) -> list[Fact]:
+    """The formulas' values as facts of a case."""
+    return facts_of(formula_values(shape), variant, shape=shape.name)
+
+
+def samples(us: float, count: int = 100, *, spread: float = 0.01, seed: int = 0) -> tuple[float, ...]:
+    """Bench samples in microseconds around ``us`` with a relative standard deviation ``spread``."""
+    source = random.Random(f"{seed}/{us}")
+    return tuple(us * (1 + abs(source.gauss(0, spread))) for _ in range(count))
+
+
+def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) -> list[Fact]:
+    """The statistics that bench makes of its samples; ``mode`` is warm, cold or eager."""
+    ordered = sorted(times)
+    values: dict[str, Value | None] = {
+        f"{mode}_p50": statistics.median(times),
+        f"{mode}_p90": ordered[int(0.9 * (len(ordered) - 1))],
+        f"{mode}_mean": statistics.fmean(times),
+        f"{mode}_std": statistics.pstdev(times),
+        f"{mode}_samples": len(times),
+    }
+    return facts_of(values, variant, shape=shape)
+
+
+def check_facts(variant: str, shape: str) -> list[Fact]:
+    """What check makes of a case that is right."""
+    values: dict[str, Value | None] = {
+        "max_error": 2e-4, "mean_error": 3e-5, "frobenius_error": 2.8e-4,
+        "max_error_over_class": 1.1, "frobenius_over_class": 1.0,
+    }  # fmt: skip
+    return facts_of(values, variant, shape=shape)
+
+
+def _size(shape: Shape, name: str) -> float:
+    value = shape.params[name]
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+def environment(**changes: Any) -> Environment:
+    """An H200 machine with its tools. ``gpu=None`` makes a machine without a GPU."""
+    fields: dict[str, Any] = {
+        "host": "testhost", "os": "Linux 6.8", "cpu": "16 cores", "python": "3.12.3",
+        "harness": "0.1.0", "gpu": GPU, "gpu_arch": "sm_90a", "gpu_sms": 132,
+        "gpu_memory_bytes": 150_000_000_000, "gpu_l2_bytes": 60 << 20, "gpu_sm_clock_mhz": 1980.0,
+        "driver": "580.65", "cuda_runtime": "13.0", "nvcc": "13.0.88", "ncu": "2025.3.1",
+        "torch": "2.11.0", "git_commit": "0" * 40, "git_dirty": False,
+    }  # fmt: skip
+    if "gpu" in changes and changes["gpu"] is None:
+        for name in ("gpu_arch", "gpu_sms", "gpu_memory_bytes", "gpu_l2_bytes", "gpu_sm_clock_mhz", "driver"):
+            fields[name] = None
+    return Environment(**{**fields, **changes})
+
+
+def artifact(variant: str, arch: str, status: str = "ok", message: str = "", **changes: Any) -> Artifact:
+    """What the build made of (variant, arch)."""
+    fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "closure": f"closure-{variant}-{arch}"}
+    return Artifact(variant, arch, status, message, **{**fields, **changes})  # type: ignore[arg-type]
+
+
+def artifacts(suite: Suite) -> tuple[Artifact, ...]:
+    """A successful build of every variant for every arch that it supports."""
+    return tuple(
+        artifact(v.name, a, "unsupported", v.where.unsupported[a]) if a in v.where.unsupported
+        else artifact(v.name, a)
+        for v in suite.variants.values() if not v.is_peer
+        for a in suite.archs if a in v.where.archs or a in v.where.unsupported
+    )  # fmt: skip
+
+
+def plan(variant: str, shape: str, *, error: str = "") -> Plan:
+    """The launches of a variant of the default suite."""
+    launches = tuple(
+        Launch(k, (16, 8, 1), (256, 1, 1), (1, 1, 1), 32768) for k in kernels(variant) if not error
+    )
+    return Plan(variant, shape, launches, 0, error)
+
+
+def cases(suite: Suite) -> list[tuple[Variant, Shape]]:
+    """Every case of the suite, in its order."""
+    return [
+        (v, s)
+        for v in suite.variants.values()
+        for s in suite.shapes.values()
+        if v.problem == s.problem and (v.where.shapes == ("*",) or s.name in v.where.shapes)
+    ]
+
+
+def outcome(
+    variant: str, shape: str, stage: Stage, status: str = "ok", reason: str = "", seconds: float | None = 0.1
+) -> CaseOutcome:
+    """What became of a case in a stage."""
+    return CaseOutcome(variant, shape, stage, status, reason, seconds)  # type: ignore[arg-type]
+
+
+def bare_record(suite: Suite | None = None, facts: Iterable[Fact] = (), **changes: Any) -> Record:
+    """A record with the suite, successful builds and their plans, and only the facts given."""
+    chosen = suite if suite is not None else globals()["suite"]()
+    fields: dict[str, Any] = {
+        "id": "20260102T030405Z-0001",
+        "created": "2026-01-02T03:04:05Z",
+        "command": "make profile",
+        "suite": chosen,
+        "environment": environment(),
+        "artifacts": artifacts(chosen),
+        "plans": tuple(plan(v.name, s.name) for v, s in cases(chosen) if not v.is_peer),
+        "outcomes": (),
+        "stages": (StageNote("build", "ok", 1.0),),
+        "facts": Facts(facts),
+    }
+    return Record(**{**fields, **changes})
+
+
+def record(
+    suite: Suite | None = None,
+    facts: Iterable[Fact] = (),
+    times: Mapping[str, float] | None = None,
+    **changes: Any,
+) -> Record:
+    """A complete run: all stages ok on all cases. ``facts`` are added last and win over the default
+    ones of the same subject; ``times`` gives a variant's warm time in microseconds at every shape.
+    """
+    chosen = suite if suite is not None else globals()["suite"]()
+    found: list[Fact] = []
+    outcomes: list[CaseOutcome] = []
+    timed: dict[str, tuple[float, ...]] = {}
+    us = {"slow": 400.0, "fast": 40.0, "split": 20.0, "cudnn": 9.0, **(times or {})}
+    for v in chosen.variants.values():
+        if not v.is_peer:
+            names = [s.name for w, s in cases(chosen) if w is v]
+            found += static_facts(v.name, v.where.archs, names)
+    for v, s in cases(chosen):
+        warm = us.get(v.name, 50.0)
+        found += formula_facts(v.name, s)
+        for stage in s.stages:
+            outcomes.append(outcome(v.name, s.name, stage))
+        if "check" in s.stages:
+            found += check_facts(v.name, s.name)
+        if "bench" in s.stages:
+            for mode, factor in (("warm", 1.0), ("cold", 1.25), ("eager", 3.0)):
+                series = samples(warm * factor, seed=len(timed))
+                timed[f"{v.name}/{s.name}/{mode}"] = series
+                found += timing_facts(v.name, s.name, mode, series)
+            found.append(fact("bench_sm_clock", 1980.0, v.name, shape=s.name))
+        if "profile" in s.stages:
+            found += counter_facts(v.name, s, us=warm * 1.2)
+    fields: dict[str, Any] = {
+        "outcomes": tuple(outcomes),
+        "samples": timed,
+        "keys": {f"{v.name}/{s.name}": f"key-{v.name}-{s.name}" for v, s in cases(chosen)},
+        "stages": tuple(StageNote(n, "ok", 1.0) for n in ("build", "static", "check", "bench", "profile")),
+    }
+    return bare_record(chosen, [*found, *facts], **{**fields, **changes})
+
+
+#: Counters that each case of a large record has.
+FEW_COUNTERS: dict[str, Value | None] = {
+    "ncu_duration": 10_000, "sm_clock": 1.97e9, "tensor_active": 20.0, "spill_instructions": 0,
+    "bank_conflicts": 120, "tensor_flop": 5e8, "cuda_core_flop": 1e7, "dram_bytes": 2e6,
+}  # fmt: skip
+
+
+def large_record(
+    count: int = 10_000, budgets: Iterable[Budget] = (), waivers: Iterable[Waiver] = ()
+) -> Record:
+    """A record of ``count`` cases (on 100 shapes) with some 20 facts each."""
+    shapes = [shape(f"s{i}", {**MISSION, "S": 64 * (i + 1)}) for i in range(100)]
+    variants = [variant(f"v{i}", archs=("sm_90a",)) for i in range(max(1, count // len(shapes)))]
+    made = suite(variants, shapes, budgets, waivers, archs=("sm_90a",))
+    found: list[Fact] = []
+    outcomes: list[CaseOutcome] = []
+    for v in variants:
+        found += static_facts(v.name, v.where.archs, made.shapes)
+        for s in shapes:
+            found += formula_facts(v.name, s)
+            found += facts_of(FEW_COUNTERS, v.name, shape=s.name)
+            found += facts_of({"warm_p50": 10.0, "max_error": 2e-4}, v.name, shape=s.name)
+            outcomes += [outcome(v.name, s.name, stage) for stage in STAGES]
+    return bare_record(made, found, outcomes=tuple(outcomes))
+
+
+def without(record: Record, name: str, **subject: Any) -> Record:
+    """The record less the facts of that name (of the subjects whose given fields agree)."""
+    kept = [
+        f
+        for f in record.facts
+        if f.name != name or any(getattr(f.subject, k) != v for k, v in subject.items())
+    ]
+    return replace(record, facts=Facts(kept))

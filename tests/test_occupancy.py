@@ -1,0 +1,148 @@
+"""Occupancy against worked examples and against its own definition over many launches."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.occupancy import LIMITS, Limits, occupancy, what_if
+
+launches = {
+    "arch": st.sampled_from(sorted(LIMITS)),
+    "threads": st.integers(1, 1024),
+    "registers": st.integers(1, 255),
+    "smem": st.integers(0, 227 * 1024),
+}
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "smem", "blocks", "limiter"),
+    [
+        # By hand: 96 registers are 3,072 a warp, 5 warps a partition, 20 an SM, 2 blocks of 8.
+        ("sm_90a", 256, 96, 0, 2, "registers"),
+        ("sm_90", 256, 64, 0, 4, "registers"),
+        ("sm_90", 256, 32, 0, 8, "registers and warps"),
+        ("sm_89", 256, 32, 0, 6, "warps"),
+        ("sm_86", 32, 16, 0, 16, "blocks"),
+        ("sm_89", 32, 16, 0, 24, "blocks"),
+        ("sm_80", 32, 16, 0, 32, "blocks"),
+        # 233,472 bytes an SM over 33,792 + 1,024 a block
+        ("sm_90a", 128, 32, 33792, 6, "shared memory"),
+        # A block of 227 KiB is the largest; with the reserved 1 KiB it takes the whole SM.
+        ("sm_100", 128, 32, 227 * 1024, 1, "shared memory"),
+        # FlashCore design 004: 4 warps with 71.5 KB give 8 % on sm_89 and 19 % on sm_90.
+        ("sm_89", 128, 64, 73216, 1, "shared memory"),
+        ("sm_90", 128, 64, 73216, 3, "shared memory"),
+        # Registers go to whole warps of a partition: 5 warps a block, 28 a SM at 72 registers.
+        ("sm_90", 160, 72, 0, 5, "registers"),
+    ],
+)
+def test_worked_examples(
+    arch: str, threads: int, registers: int, smem: int, blocks: int, limiter: str
+) -> None:
+    found = occupancy(arch, threads, registers, smem // 2, smem - smem // 2)
+    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
+
+
+def test_percent_is_of_the_warps_an_sm_holds() -> None:
+    assert occupancy("sm_89", 128, 64, 0, 73216).pct == pytest.approx(100 * 4 / 48)
+    assert occupancy("sm_90", 128, 64, 0, 73216).pct == pytest.approx(100 * 12 / 64)
+    found = occupancy("sm_90", 33, 16, 0, 0)  # two warps, the second nearly empty
+    assert (found.blocks_per_sm, found.warps, found.pct) == (32, 64, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "smem", "words"),
+    [
+        (1025, 32, 0, "1,025 threads"),
+        (0, 32, 0, "0 threads"),
+        (1024, 65, 0, "73,728 registers"),
+        # 7 warps of 255 registers count as 8 at launch: exactly 65,536, which fits; 9 count as 12.
+        (288, 255, 0, "98,304 registers"),
+        (128, 256, 0, "256 registers"),
+        (128, 32, 99 * 1024 + 1, "101,377 bytes"),
+    ],
+)
+def test_a_launch_that_cannot_fit_has_no_blocks_and_a_reason(
+    threads: int, registers: int, smem: int, words: str
+) -> None:
+    found = occupancy("sm_89", threads, registers, 0, smem)
+    assert (found.blocks_per_sm, found.warps, found.pct) == (0, 0, 0.0)
+    assert words in found.reason
+
+
+def test_what_just_fits_is_launched() -> None:
+    assert occupancy("sm_89", 224, 255, 0, 0).blocks_per_sm == 1
+    assert occupancy("sm_89", 1024, 64, 0, 0).blocks_per_sm == 1
+    assert occupancy("sm_89", 128, 32, 0, 99 * 1024).blocks_per_sm == 1
+
+
+def test_clusters_and_unknown_archs_are_unmeasured_not_zero() -> None:
+    for found in (occupancy("sm_90a", 128, 64, 0, 0, cluster=2), occupancy("sm_75", 128, 64, 0, 0)):
+        assert found.blocks_per_sm is None
+        assert found.pct is None
+        assert found.reason
+    assert what_if("sm_90a", 128, 64, 0, 0, cluster=2) is None
+    assert what_if("sm_75", 128, 64, 0, 0) is None
+
+
+def test_limits_may_be_given_by_a_driver() -> None:
+    assert occupancy(Limits(32, 16, 64, 64), 256, 32, 0, 0).blocks_per_sm == 4
+
+
+@given(**launches)
+def test_more_of_anything_never_fits_more_blocks(arch: str, threads: int, registers: int, smem: int) -> None:
+    blocks = occupancy(arch, threads, registers, 0, smem).blocks_per_sm
+    assert blocks is not None
+    for more in (
+        occupancy(arch, threads, registers + 1, 0, smem),
+        occupancy(arch, threads, registers, 1, smem),
+    ):
+        assert more.blocks_per_sm is not None
+        assert more.blocks_per_sm <= blocks
+
+
+@given(**launches)
+def test_what_if_keeps_its_word(arch: str, threads: int, registers: int, smem: int) -> None:
+    found = what_if(arch, threads, registers, smem, 0)
+    assert found is not None
+
+    def blocks(r: int, s: int) -> int | None:
+        return occupancy(arch, threads, r, 0, s).blocks_per_sm
+
+    assert blocks(registers, smem) == found.blocks
+    assert found.free_registers >= 0
+    assert found.free_smem >= 0
+    if found.blocks:
+        assert blocks(registers + found.free_registers, smem) == found.blocks
+        assert blocks(registers, smem + found.free_smem) == found.blocks
+        assert blocks(registers + found.free_registers + 1, smem) != found.blocks
+        assert blocks(registers, smem + found.free_smem + 1) != found.blocks
+    if found.target is None:
+        assert found.obstacle
+        assert blocks(1, 0) == found.blocks
+        return
+    cut_registers, cut_smem = registers - found.fewer_registers, smem - found.fewer_smem
+    assert blocks(cut_registers, cut_smem) == found.target
+    assert found.target > found.blocks
+    # One register or one byte less of a cut is not enough: the advice is no larger than it must be.
+    if found.fewer_registers:
+        assert blocks(cut_registers + 1, cut_smem) == found.blocks
+    if found.fewer_smem:
+        assert blocks(cut_registers, cut_smem + 1) == found.blocks
+
+
+def test_what_if_in_words() -> None:
+    found = what_if("sm_90a", 256, 88, 0, 33792)
+    assert found is not None
+    assert found.lines()[0] == "8 registers fewer give 3 blocks instead of 2"
+    found = what_if("sm_90a", 128, 32, 0, 75776)  # 3 blocks of 76,800 with the reserve take 230,400
+    assert found is not None
+    assert "1,024 bytes of shared memory are free" in found.lines()
+    found = what_if("sm_90a", 1024, 32, 0, 0)
+    assert found is not None
+    assert found.lines()[0] == "an SM holds 64 warps: 3 blocks of 32 do not fit"
+    found = what_if("sm_89", 128, 32, 0, 99 * 1024 + 100)
+    assert found is not None
+    assert found.lines() == ["100 bytes of shared memory fewer give 1 block instead of 0"]
