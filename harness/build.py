@@ -9,6 +9,7 @@ For each variant and arch:
     object (host arch only)  variant.o, variant.cubin   nvcc -c --keep, so that the device code that is
                                                         loaded is the very one that is read
     cubin (other archs)      variant.cubin              nvcc -cubin
+    sass                     variant.sass               nvdisasm, where the machine has it
     libraries                operator.so                variant.o + the problem's binding, stable ABI
                              plan.so                    variant.o alone: the launch plan, without torch
 """
@@ -37,6 +38,7 @@ DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "
 HARNESS_INCLUDE = Path(__file__).parent / "include"
 LOG = "variant.log"
 CUBIN = "variant.cubin"
+SASS = "variant.sass"
 PLAN = "plan.so"
 OPERATOR = "operator.so"
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
@@ -323,9 +325,16 @@ def _graph(
         "rule link",
         "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries && mv $out.$$$$ $out",
         "  description = $what",
+        "rule sass",
+        # A disassembler older than the arch fails; its SASS facts are then unmeasured, nothing worse.
+        "  command = $nvdisasm -c $in > $out.$$$$ 2>/dev/null && mv $out.$$$$ $out || rm -f $out.$$$$",
+        "  description = $what",
         f"nvcc = {_escape(q(str(nvcc.path)))}",
         f"cxx = {_escape(q(str(cxx)))}",
     ]
+    disassembler = toolchain.optional_tool("nvdisasm")
+    if disassembler is not None:
+        lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
     defaults: list[str] = []
     for name, folder in bindings.items():
         if torch_root is None:
@@ -353,12 +362,18 @@ def _graph(
             f"  log = {_escape(q(str(folder / LOG)))}",
             f"  what = {unit.variant.name} {unit.arch}",
         ]
+        if disassembler is not None:
+            lines += [
+                f"build {_path(folder / SASS)}: sass {_path(folder / CUBIN)}",
+                f"  what = {unit.variant.name} {unit.arch} sass",
+            ]
+            defaults.append(_path(folder / SASS))
         if not unit.is_host:
             lines += [f"build {_path(folder / CUBIN)}: cubin {_path(source)}", *common]
             defaults.append(_path(folder / CUBIN))
             continue
         lines += [
-            f"build {_path(folder / 'variant.o')}: object {_path(source)}",
+            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",
             *common,
             f"  dir = {_escape(q(str(folder)))}",
             f"  cubin = {_escape(q(str(folder / CUBIN)))}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,61 +41,82 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
     """
     from harness.suite import runs_on
 
-    found: list[Plan] = []
+    wanted: list[tuple[str, Path, dict[str, list[int]]]] = []
     for artifact in artifacts:
-        if artifact.plan_library is None:
-            continue
-        variant = suite.variants[artifact.variant]
-        dims = suite.problems[variant.problem].dims
-        wanted = {
-            s.name: [int(s.params[d]) for d in dims] for s in shapes if runs_on(variant, s)
-        }
-        answers = _answers(Path(artifact.plan_library), wanted)
-        found += [_plan(variant.name, name, answers[_key(sizes)]) for name, sizes in wanted.items()]
-    return found
+        if artifact.plan_library is not None:
+            variant = suite.variants[artifact.variant]
+            dims = suite.problems[variant.problem].dims
+            sizes = {s.name: [int(s.params[d]) for d in dims] for s in shapes if runs_on(variant, s)}
+            wanted.append((variant.name, Path(artifact.plan_library), sizes))
+    known = {library: _cached(library) for _, library, _ in wanted}
+    missing = [
+        (library, new)
+        for _, library, sizes in wanted
+        if (new := [size for size in sizes.values() if _key(size) not in known[library]])
+    ]
+    for library, answers in _ask(missing).items():
+        known[library].update(answers)
+        write_atomically(_cache(library), json.dumps(known[library]).encode())
+    return [
+        _plan(name, shape, known[library][_key(size)])
+        for name, library, sizes in wanted
+        for shape, size in sizes.items()
+    ]
 
 
 def _key(sizes: Sequence[int]) -> str:
     return ",".join(map(str, sizes))
 
 
-def _answers(library: Path, wanted: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    cache = library.with_name("plans.json")
+def _cache(library: Path) -> Path:
+    return library.with_name("plans.json")
+
+
+def _cached(library: Path) -> dict[str, Any]:
     try:
-        known = json.loads(cache.read_bytes())
+        return dict(json.loads(_cache(library).read_bytes()))
     except (OSError, ValueError):
-        known = {}
-    missing = [sizes for sizes in wanted.values() if _key(sizes) not in known]
-    if missing:
-        known.update(_ask(library, missing))
-        write_atomically(cache, json.dumps(known).encode())
-    return dict(known)
+        return {}
 
 
-def _ask(library: Path, sizes: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Runs the child once for all sizes; if it dies, each size that it did not answer has the reason."""
-    command = [sys.executable, "-m", "harness.launch_plan", str(library)]
+def _ask(questions: Sequence[tuple[Path, list[list[int]]]]) -> dict[Path, dict[str, Any]]:
+    """One child answers for all libraries. If it dies, the question it died of has the reason for its
+    answer, and a new child takes the rest."""
+    answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
+    pending = [(library, size) for library, sizes in questions for size in sizes]
+    while pending:
+        output, reason = _child([[str(library), size] for library, size in pending])
+        for line in output.splitlines():
+            library, size = pending.pop(0)
+            answers[library][_key(size)] = json.loads(line)
+        if pending:
+            library, size = pending.pop(0)
+            answers[library][_key(size)] = {"error": reason, "launches": [], "workspace": 0}
+    return answers
+
+
+def _child(questions: list[Any]) -> tuple[str, str]:
+    """What a child wrote, in whole lines, and how it ended."""
+    command = [sys.executable, "-m", "harness.launch_plan"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     try:
         done = subprocess.run(
             command,
-            input=json.dumps([list(s) for s in sizes]),
+            input=json.dumps(questions).encode(),
             capture_output=True,
-            text=True,
             check=False,
             timeout=TIME_LIMIT,
-            cwd=Path(__file__).parent.parent,
+            env=environment,
         )
-        output, reason = done.stdout, f"launch_plan ended with exit code {done.returncode} {done.stderr[-200:]}"
     except subprocess.TimeoutExpired as error:
-        output = error.stdout.decode() if isinstance(error.stdout, bytes) else (error.stdout or "")
-        reason = f"launch_plan gave no answer within {TIME_LIMIT:.0f} s"
-    answers: dict[str, Any] = {}
-    for line in output.splitlines():
-        row = json.loads(line)
-        answers[row["dims"]] = row["answer"]
-    for size in sizes:
-        answers.setdefault(_key(size), {"error": reason.strip(), "launches": [], "workspace": 0})
-    return answers
+        output = error.stdout or b""
+        reason = f"the launch plan gave no answer within {TIME_LIMIT:.0f} s"
+    else:
+        output = done.stdout
+        code = done.returncode
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        reason = f"the launch plan {how}: {done.stderr.decode(errors='replace').strip()[-200:]}"
+    return output[: output.rfind(b"\n") + 1].decode(), reason
 
 
 def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
@@ -109,11 +131,10 @@ def _three(values: Sequence[int]) -> tuple[int, int, int]:
     return (values[0], values[1], values[2])
 
 
-def main(library_path: str) -> None:
-    """The child: reads lists of dimensions, writes one answer a line."""
-    library = ctypes.CDLL(library_path)
-    library.flashcore_launch_plan.restype = ctypes.c_int
-    for sizes in json.load(sys.stdin):
+def main() -> None:
+    """The child: reads [library, dimensions] pairs, writes one answer a line."""
+    for path, sizes in json.load(sys.stdin):
+        library = ctypes.CDLL(path)
         dims = (ctypes.c_int64 * len(sizes))(*sizes)
         records = (_Record * _CAPACITY)()
         workspace = ctypes.c_uint64()
@@ -135,8 +156,8 @@ def main(library_path: str) -> None:
                 for r in records[: max(count, 0)]
             ],
         }
-        print(json.dumps({"dims": _key(sizes), "answer": answer}), flush=True)
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

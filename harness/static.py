@@ -84,7 +84,11 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     text = log.read_text(encoding="utf-8", errors="replace") if log else ""
     spills = ptxas_spills(text)
     warnings = _WARNING.findall(text)
-    sass = sass_counts(disassemble(path, disassembler)) if disassembler else None
+    listing = path.with_name("variant.sass")  # made by the build where it found a disassembler
+    if listing.is_file():
+        sass = sass_counts(listing.read_text(encoding="utf-8", errors="replace"))
+    else:
+        sass = sass_counts(disassemble(path, disassembler)) if disassembler else None
     return {
         "format": _FORMAT,
         "code": content.code,

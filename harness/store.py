@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError, create_model
-
 from harness.errors import FlashcoreError, RecordError, UsageError
 from harness.model import SCHEMA_VERSION, Fact, Facts, Record, Source, Subject
 
@@ -179,6 +177,8 @@ def read(folder: Path) -> Record:
         else:
             found, mend = f"{schema!r}", "name a folder that flashcore wrote"
         raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}\n  to mend: {mend}")
+    from pydantic import ValidationError  # a quarter of the start of commands that read no run
+
     try:
         checked = _header_form().model_validate(header)
     except ValidationError as error:
@@ -224,6 +224,8 @@ def _header_form() -> Any:
     """The header's form, made of the record's own fields."""
     global _FORM
     if _FORM is None:
+        from pydantic import ConfigDict, create_model
+
         hints = typing.get_type_hints(Record)
         fields: dict[str, Any] = {
             f.name: (hints[f.name], ...)

@@ -98,7 +98,18 @@ def _nvcc(path: Path) -> Nvcc:
     if match is None:
         said = (result.stdout + result.stderr).strip()[-300:]
         raise CapabilityError(f"{path} --version: expected a CUDA release, found {said!r}", NVCC_MEND)
-    return Nvcc(path, path.parent.parent, match[1], match[2])
+    root = path.parent.parent
+    if not (root / "include" / "cuda_runtime.h").is_file():
+        # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
+        dry = subprocess.run(
+            [path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if top := re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE):
+            root = Path(top[1]).resolve()
+    return Nvcc(path, root, match[1], match[2])
 
 
 def find_tool(name: str, mend: str) -> Path:

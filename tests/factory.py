@@ -379,9 +379,7 @@ def artifacts(suite: Suite) -> tuple[Artifact, ...]:
 
 def plan(variant: str, shape: str, *, error: str = "") -> Plan:
     """The launches of a variant of the default suite."""
-    launches = tuple(
-        Launch(k, (16, 8, 1), (256, 1, 1), (1, 1, 1), 32768) for k in kernels(variant) if not error
-    )
+    launches = tuple(Launch(k, (16, 8, 1), (256, 1, 1), (1, 1, 1), 32768) for k in kernels(variant) if not error)
     return Plan(variant, shape, launches, 0, error)
 
 
@@ -469,9 +467,7 @@ FEW_COUNTERS: dict[str, Value | None] = {
 }  # fmt: skip
 
 
-def large_record(
-    count: int = 10_000, budgets: Iterable[Budget] = (), waivers: Iterable[Waiver] = ()
-) -> Record:
+def large_record(count: int = 10_000, budgets: Iterable[Budget] = (), waivers: Iterable[Waiver] = ()) -> Record:
     """A record of ``count`` cases (on 100 shapes) with some 20 facts each."""
     shapes = [shape(f"s{i}", {**MISSION, "S": 64 * (i + 1)}) for i in range(100)]
     variants = [variant(f"v{i}", archs=("sm_90a",)) for i in range(max(1, count // len(shapes)))]
@@ -490,9 +486,5 @@ def large_record(
 
 def without(record: Record, name: str, **subject: Any) -> Record:
     """The record less the facts of that name (of the subjects whose given fields agree)."""
-    kept = [
-        f
-        for f in record.facts
-        if f.name != name or any(getattr(f.subject, k) != v for k, v in subject.items())
-    ]
+    kept = [f for f in record.facts if f.name != name or any(getattr(f.subject, k) != v for k, v in subject.items())]
     return replace(record, facts=Facts(kept))

@@ -38,9 +38,7 @@ launches = {
         ("sm_90", 160, 72, 0, 5, "registers"),
     ],
 )
-def test_worked_examples(
-    arch: str, threads: int, registers: int, smem: int, blocks: int, limiter: str
-) -> None:
+def test_worked_examples(arch: str, threads: int, registers: int, smem: int, blocks: int, limiter: str) -> None:
     found = occupancy(arch, threads, registers, smem // 2, smem - smem // 2)
     assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
 

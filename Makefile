@@ -1,0 +1,92 @@
+# `make` alone lists the targets. Each target sets up what it needs.
+#
+#   VENV=.venv      the virtual environment that is made; `make profile VENV=` uses this Python as it is
+#   SUITE=DIR       another suite                 VARIANT=GLOB  only these variants
+#   SHAPE=NAME      only this shape               RUN=ID        a recorded run (report, gate)
+#   CUDA_ARCH=8.9   only this arch                DEBUG=1       -G build, never timed
+#   VERBOSE=1       show the compiler's commands  ARGS="..."    anything else for the command
+
+VENV   ?= .venv
+SUITE  ?= kernels/attention
+PYTHON ?= python3
+
+ifeq ($(VENV),)
+  PY    := $(PYTHON)
+  READY :=
+  DEV   :=
+else
+  PY    := $(VENV)/bin/python
+  READY := $(VENV)/.ready
+  DEV   := $(VENV)/.dev
+endif
+
+FLASHCORE = $(PY) -m harness
+SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
+
+.PHONY: help profile build check bench report gate diff list doctor test lint clean bench-build bench-profile
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+profile: $(READY) ## all of it: build, check, bench, profile, record, report, gate
+	$(FLASHCORE) profile $(SELECT) $(ARGS)
+
+build: $(READY) ## compile every variant; print registers, spills, shared memory, occupancy
+	$(FLASHCORE) build $(SELECT) $(ARGS)
+
+check: $(READY) ## prove every variant right (needs a GPU)
+	$(FLASHCORE) check $(SELECT) $(ARGS)
+
+bench: $(READY) ## check and time every variant (needs a GPU)
+	$(FLASHCORE) bench $(SELECT) $(ARGS)
+
+report: $(READY) ## render a recorded run (RUN=, default the newest)
+	$(FLASHCORE) report $(RUN) $(ARGS)
+
+gate: $(READY) ## judge the present sources (or RUN=) by the suite's budgets
+	$(FLASHCORE) gate $(RUN) $(SELECT) $(ARGS)
+
+list: $(READY) ## list variants, shapes and budgets
+	$(FLASHCORE) list --suite $(SUITE) $(ARGS)
+
+doctor: $(READY) ## say what this machine can do, and how to mend what it cannot
+	$(FLASHCORE) doctor
+
+test: lint ## lint, type check and test
+	$(PY) -m pytest -q $(ARGS)
+
+lint: $(DEV) ## ruff and mypy --strict
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench-build: $(READY) ## clean build of all variants, against torch.utils.cpp_extension.load
+	$(PY) -m benchmarks.build --suite $(SUITE) $(ARGS)
+
+bench-profile: $(READY) ## the profile stage, against a bare ncu on the same launches (needs a GPU)
+	$(PY) -m benchmarks.profile --suite $(SUITE) $(ARGS)
+
+clean: ## remove what was built and rendered; recorded runs stay
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache
+	find reports -mindepth 1 ! -name README.md ! -name .gitignore -delete
+
+# --- the environment --------------------------------------------------------------------------------
+
+# Where no nvcc is found, CUDA's compiler comes from pip; nvdisasm likewise.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@if command -v nvcc >/dev/null || test -x "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" || test -n "$$NVCC"; then \
+	  echo "nvcc: found"; \
+	else \
+	  echo "nvcc: none found, installing CUDA's compiler from pip"; \
+	  $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cuda]'; \
+	fi
+	@if command -v nvdisasm >/dev/null || test -x "$${CUDA_HOME:-/usr/local/cuda}/bin/nvdisasm"; then :; else \
+	  $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[disassembler]'; \
+	fi
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.ready
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

@@ -1,0 +1,469 @@
+"""Judges a record by its suite's budgets: a pure function, the same verdicts wherever it runs.
+
+It fails closed. A budget is expanded over everything it promises (variants, archs, shapes, kernels)
+before any fact is looked at, so that a fact which is missing, stale or not a number is *unmeasured*
+and seen, never passed over. Two promises stand without being written: every variant builds for every
+arch that it names, and its answers are right.
+
+A limit that is missed fails unless a waiver accepts the value. A goal never fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from harness.errors import Exit
+from harness.model import (
+    TIERS,
+    Budget,
+    Fact,
+    Record,
+    Severity,
+    Source,
+    Subject,
+    Tier,
+    Value,
+    Waiver,
+)
+from harness.promises import Promise, Promises, matches
+
+#: ``open`` is a goal not reached yet; the others are as they read.
+Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
+WaiverState = Literal["holds", "exceeded", "not needed", "expired", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one budget on one subject.
+
+    Args:
+        budget: its name; ``builds`` and ``correct`` are the two that need no budget.
+        limit: what was promised, as text: ``≤ 128``.
+        source: where the promise comes from.
+        fact_source: where the value was read; ``None`` if it was not.
+        reason: why it is not a plain pass.
+        required: whether an unmeasured value here makes the gate exit 3.
+        progress: for a goal, 1.0 when reached: target over value, or value over target.
+    """
+
+    budget: str
+    fact: str
+    subject: Subject
+    tier: Tier
+    severity: Severity
+    status: Status
+    value: Value | None
+    unit: str
+    limit: str
+    source: str
+    fact_source: Source | None = None
+    reason: str = ""
+    required: bool = False
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaiverUse:
+    """What a waiver did.
+
+    ``holds`` covers a miss; ``exceeded`` met a value worse than accepted; ``not needed`` covers
+    nothing, since all that it names is within the limit; ``expired`` is past its date; ``idle`` met
+    no measured value. ``worst`` is the value farthest from the limit among those it names.
+    """
+
+    waiver: Waiver
+    state: WaiverState
+    covers: int
+    worst: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All verdicts in the order of the budgets, and the exit code they lead to.
+
+    ``left_out`` counts (variant, arch or shape) pairs that the manifest declares unsupported.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    waivers: tuple[WaiverUse, ...]
+    notes: tuple[str, ...]
+    left_out: int
+    require: Tier
+    exit_code: Exit
+
+    @property
+    def limits(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.severity == "limit")
+
+    @property
+    def goals(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.severity == "goal")
+
+    def counts(self, severity: Severity = "limit") -> Mapping[Status, int]:
+        """How many verdicts of that severity have each status."""
+        return Counter(v.status for v in self.verdicts if v.severity == severity)
+
+    @property
+    def missing(self) -> int:
+        """Limits that are unmeasured though required."""
+        return sum(v.required and v.status == "unmeasured" for v in self.verdicts)
+
+    @property
+    def loosened(self) -> tuple[WaiverUse, ...]:
+        """The waivers that loosen a limit now."""
+        return tuple(w for w in self.waivers if w.state in ("holds", "exceeded"))
+
+
+def judge(
+    record: Record,
+    *,
+    require: Tier = "static",
+    today: date | None = None,
+    variants: Collection[str] | None = None,
+) -> Judgement:
+    """Judges ``record`` by the budgets of its suite.
+
+    Args:
+        require: the highest tier in which an unmeasured limit exits 3.
+        today: the day that waivers' dates are held against; without it none is expired, and a note
+            says so.
+        variants: judge these alone, by name (what an inner loop has built); all if ``None``.
+    """
+    return _Judge(record, require, today, variants).judge()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a waiver has met so far."""
+
+    covers: int = 0
+    exceeded: int = 0
+    measured: int = 0
+    needed: int = 0
+    worst: float | None = None
+    worst_by: float = -math.inf
+
+
+class _Judge:
+    def __init__(self, record: Record, require: Tier, today: date | None, variants: Collection[str] | None) -> None:
+        self.record = record
+        self.require = require
+        self.today = today
+        self.required_tiers = TIERS[: TIERS.index(require) + 1]
+        self.promises = Promises(record, variants)
+        self.waivers: dict[str, list[tuple[Waiver, _Tally]]] = {}
+        for waiver in record.suite.waivers:
+            self.waivers.setdefault(waiver.budget, []).append((waiver, _Tally()))
+
+    def judge(self) -> Judgement:
+        verdicts = [*self._builds(), *self._correct()]
+        for budget in self.record.suite.budgets:
+            verdicts += [self._verdict(budget, promise) for promise in self.promises.expand(budget)]
+        return Judgement(
+            tuple(verdicts),
+            tuple(self._use(w, t) for pairs in self.waivers.values() for w, t in pairs),
+            tuple(self._notes()),
+            len(self.promises.left_out),
+            self.require,
+            self._exit(verdicts),
+        )
+
+    def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
+        if any(v.status == "fail" for v in verdicts):
+            return Exit.FAILED
+        if any(v.required and v.status == "unmeasured" for v in verdicts):
+            return Exit.UNMEASURED
+        return Exit.OK
+
+    # --- what is promised without a budget ------------------------------------------------------
+
+    def _builds(self) -> Iterator[Verdict]:
+        for variant in self.promises.variants:
+            for arch in variant.where.archs:
+                artifact = self.promises.artifacts.get((variant.name, arch))
+                status: Status = "pass"
+                reason = ""
+                if artifact is None:
+                    status, reason = "unmeasured", "not built"
+                elif artifact.status == "failed":
+                    status, reason = "fail", artifact.message or "the build failed"
+                elif artifact.status == "unsupported":
+                    self.promises.left_out.add((variant.name, arch))
+                    continue
+                yield self._implicit("builds", Subject(variant.name, arch), "static", status, reason)
+
+    def _correct(self) -> Iterator[Verdict]:
+        became: dict[str, Status] = {"ok": "pass", "failed": "fail", "skipped": "unmeasured"}
+        for variant in self.promises.variants:
+            for shape in self.promises.shapes(variant, ("*",), "check"):
+                subject = Subject(variant.name, shape=shape)
+                status, reason = self.promises.outcome(variant.name, shape, "check")
+                if status == "unsupported":
+                    self.promises.left_out.add((variant.name, shape))
+                    continue
+                yield self._implicit("correct", subject, "counters", became[status], reason)
+
+    def _implicit(self, name: str, subject: Subject, tier: Tier, status: Status, reason: str) -> Verdict:
+        limit = {"builds": "compiles", "correct": "within its tolerance class"}[name]
+        return Verdict(
+            budget=name,
+            fact=name,
+            subject=subject,
+            tier=tier,
+            severity="limit",
+            status=status,
+            value=None if status == "unmeasured" else status == "pass",
+            unit="",
+            limit=limit,
+            source="every variant",
+            reason=reason,
+            required=tier in self.required_tiers,
+        )
+
+    # --- verdicts -------------------------------------------------------------------------------
+
+    def _verdict(self, budget: Budget, promise: Promise) -> Verdict:
+        subject, fact, elsewhere = promise.subject, promise.fact, promise.elsewhere
+        value, gap = _number(fact)
+        status: Status
+        progress = None
+        if value is None:
+            status, reason = "unmeasured", elsewhere or gap or promise.reason
+        elif budget.severity == "goal":
+            progress = _progress(budget, value)
+            status, reason = ("pass" if _excess(budget, value) <= 0 else "open"), ""
+        else:
+            status, reason = self._limit(budget, subject, value)
+        return Verdict(
+            budget=budget.name,
+            fact=budget.fact,
+            subject=subject,
+            tier=budget.tier,
+            severity=budget.severity,
+            status=status,
+            value=None if value is None or fact is None else fact.value,
+            unit=budget.unit,
+            limit=limit_text(budget),
+            source=budget.source,
+            fact_source=fact.source if fact else None,
+            reason=reason,
+            required=budget.severity == "limit" and not elsewhere and budget.tier in self.required_tiers,
+            progress=progress,
+        )
+
+    def _limit(self, budget: Budget, subject: Subject, value: float) -> tuple[Status, str]:
+        excess = _excess(budget, value)
+        status: Status = "pass" if excess <= 0 else "fail"
+        reasons: list[str] = []
+        for waiver, tally in self.waivers.get(budget.name, ()):
+            if not self._names(waiver, subject):
+                continue
+            tally.measured += 1
+            if excess > tally.worst_by:
+                tally.worst_by, tally.worst = excess, value
+            if excess <= 0:
+                continue
+            tally.needed += 1
+            if self._expired(waiver):
+                reasons.append(f"its waiver expired on {waiver.expires}: {waiver.reason}")
+            elif excess <= _excess(budget, waiver.accepted):
+                tally.covers += 1
+                if status != "waived":
+                    accepted = number(waiver.accepted, budget.unit)
+                    status, reasons = "waived", [f"accepted up to {accepted}: {waiver.reason}"]
+            else:
+                tally.exceeded += 1
+                accepted, found = number(waiver.accepted, budget.unit), number(value, budget.unit)
+                reasons.append(f"{found} is worse than the {accepted} that its waiver accepts")
+        return status, "; ".join(reasons[:1] if status == "waived" else reasons)
+
+    def _names(self, waiver: Waiver, subject: Subject) -> bool:
+        arch = subject.arch or self.record.gpu_arch
+        return all(
+            "*" in globs or (name is not None and matches(name, globs))
+            for name, globs in (
+                (subject.variant, waiver.variants),
+                (arch, waiver.archs),
+                (subject.shape, waiver.shapes),
+                (subject.kernel, waiver.kernels),
+            )
+        )
+
+    def _expired(self, waiver: Waiver) -> bool:
+        return bool(waiver.expires and self.today and date.fromisoformat(waiver.expires) < self.today)
+
+    def _use(self, waiver: Waiver, tally: _Tally) -> WaiverUse:
+        state: WaiverState = "idle"
+        if self._expired(waiver):
+            state = "expired"
+        elif tally.exceeded:
+            state = "exceeded"
+        elif tally.covers:
+            state = "holds"
+        elif tally.measured and not tally.needed:
+            state = "not needed"
+        return WaiverUse(waiver, state, tally.covers, tally.worst)
+
+    def _notes(self) -> Iterator[str]:
+        suite, found = self.record.suite, self.record.environment.nvcc
+        if found is not None and ".".join(found.split(".")[:2]) != suite.nvcc:
+            yield (
+                f"built with nvcc {found}, but the static budgets were set with {suite.nvcc}: "
+                "static facts compare only within one release"
+            )
+        if self.today is None and any(w.expires for w in suite.waivers):
+            yield "no date was given: no waiver counts as expired"
+        for outcome in self.record.outcomes:
+            variant = suite.variants.get(outcome.variant)
+            if variant is not None and variant.is_peer and outcome.status == "failed":
+                yield f"peer {outcome.case} failed in {outcome.stage}: {outcome.reason}"
+
+
+def _number(fact: Fact | None) -> tuple[float | None, str]:
+    """A fact's finite value, or ``None`` and what it is instead (empty if there is no fact)."""
+    if fact is None:
+        return None, ""
+    if fact.value is None:
+        return None, fact.note or f"{fact.source} gave no value"
+    value = fact.number
+    if value is None or not math.isfinite(value):
+        return None, f"{fact.source} gave {fact.value!r}, which is no measurement"
+    return value, ""
+
+
+def _excess(budget: Budget, value: float) -> float:
+    """By how much the value is beyond the limit; 0 or less is within."""
+    over = value - budget.maximum if budget.maximum is not None else -math.inf
+    under = budget.minimum - value if budget.minimum is not None else -math.inf
+    return max(over, under)
+
+
+def _progress(budget: Budget, value: float) -> float:
+    if _excess(budget, value) <= 0:
+        return 1.0
+    if budget.maximum is not None and value > budget.maximum:
+        return max(0.0, budget.maximum / value) if value > 0 else 0.0
+    assert budget.minimum is not None
+    return max(0.0, value / budget.minimum) if budget.minimum > 0 else 0.0
+
+
+_UNITS = {"1": "", "text": "", "pct": " %", "us": " µs"}
+
+
+def number(value: Value | None, unit: str = "") -> str:
+    """A value with its unit for reading: whole numbers exactly, others to six digits."""
+    if value is None:
+        return "unmeasured"
+    if isinstance(value, (bool, str)):
+        return str(value).lower() if isinstance(value, bool) else value
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
+    text = f"{int(value):,}" if whole else f"{value:,.6g}"
+    return text + _UNITS.get(unit, f" {unit}" if unit else "")
+
+
+def limit_text(budget: Budget) -> str:
+    """``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with the stretch value of a goal."""
+    low, high, unit = budget.minimum, budget.maximum, budget.unit
+    if low is not None and high is not None:
+        text = f"{number(low)} to {number(high, unit)}"
+    else:
+        text = f"≤ {number(high, unit)}" if high is not None else f"≥ {number(low, unit)}"
+    return text if budget.stretch is None else f"{text} (stretch {number(budget.stretch, unit)})"
+
+
+# --- for the terminal ---------------------------------------------------------------------------
+
+_SHOWN = 12  # subjects of one group that are listed before the rest is counted
+
+
+def table(judgement: Judgement) -> str:
+    """The judgement as plain text, what failed first and the sum last."""
+    parts = [
+        _group("FAILED", [v for v in judgement.limits if v.status == "fail"]),
+        _gaps(f"UNMEASURED, required by --require {judgement.require}", judgement.limits, required=True),
+        _group("waived", [v for v in judgement.limits if v.status == "waived"]),
+        _waivers(judgement.waivers),
+        _gaps("unmeasured, not required", judgement.limits, required=False),
+        _goals(judgement.goals),
+        _passes(judgement.limits),
+        [f"note: {n}" for n in judgement.notes],
+    ]
+    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(judgement)])
+
+
+def summary(judgement: Judgement) -> str:
+    """One line: the outcome, the counts, the exit code."""
+    counts = judgement.counts()
+    word = {Exit.OK: "passed", Exit.FAILED: "FAILED"}.get(judgement.exit_code, "UNMEASURED")
+    named = [f"{counts.get(s, 0)} {t}" for s, t in (("fail", "failed"), ("waived", "waived"), ("pass", "passed"))]
+    named.append(f"{counts.get('unmeasured', 0)} unmeasured ({judgement.missing} of them required)")
+    reached = judgement.counts("goal")
+    goals = f"; {reached.get('pass', 0)} of {len(judgement.goals)} goals reached" if judgement.goals else ""
+    out = f"; {judgement.left_out} unsupported left out" if judgement.left_out else ""
+    return f"gate {word}: {', '.join(named)}{goals}{out} (exit {int(judgement.exit_code)})"
+
+
+def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
+    rows = [
+        (v.budget, str(v.subject), "" if v.unit == "" else number(v.value, v.unit), v.limit, v.reason or v.source)
+        for v in verdicts
+    ]
+    return [f"{title} ({len(rows)})", *_columns(rows[: 4 * _SHOWN], len(rows))] if rows else []
+
+
+def _gaps(title: str, verdicts: Sequence[Verdict], *, required: bool) -> list[str]:
+    """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for v in verdicts:
+        if v.status == "unmeasured" and v.required == required:
+            groups.setdefault((v.budget, v.reason), []).append(str(v.subject))
+    rows = []
+    for (budget, reason), subjects in groups.items():
+        more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
+        rows.append((budget, subjects[0] + more, reason))
+    return [f"{title} ({sum(map(len, groups.values()))})", *_columns(rows, len(rows))] if rows else []
+
+
+def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
+    lines = []
+    for use in uses:
+        w = use.waiver
+        if use.state == "not needed":
+            lines.append(f"waiver no longer needed: {w.budget} on {', '.join(w.variants)} ({w.reason})")
+        elif use.state == "expired":
+            lines.append(f"waiver expired on {w.expires}: {w.budget} on {', '.join(w.variants)} ({w.reason})")
+    return lines
+
+
+def _goals(verdicts: Sequence[Verdict]) -> list[str]:
+    known = [v for v in verdicts if v.progress is not None]
+    rows = [
+        (v.budget, str(v.subject), number(v.value, v.unit), v.limit, f"{100 * (v.progress or 0):.0f} % of the way")
+        for v in sorted(known, key=lambda v: v.progress or 0, reverse=True)
+    ]
+    if not verdicts:
+        return []
+    gaps = f", {len(verdicts) - len(known)} unmeasured" if len(known) < len(verdicts) else ""
+    return [f"goals ({len(verdicts)}{gaps})", *_columns(rows[:_SHOWN], len(rows))]
+
+
+def _passes(verdicts: Sequence[Verdict]) -> list[str]:
+    total = Counter(v.budget for v in verdicts)
+    passed = Counter(v.budget for v in verdicts if v.status == "pass")
+    rows = [(name, f"{count} of {total[name]}") for name, count in passed.items()]
+    return [f"passed ({sum(passed.values())})", *_columns(rows, len(rows))] if rows else []
+
+
+def _columns(rows: Sequence[Sequence[str]], count: int) -> list[str]:
+    """Aligned rows; ``count`` is how many there would be."""
+    if not rows:
+        return []
+    cells = [[c.splitlines()[0] if c else "" for c in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return lines + ([f"  … and {count - len(rows)} more"] if count > len(rows) else [])

@@ -1,0 +1,311 @@
+"""From ncu's rows to facts: of each kernel launch, and of the case that made the launches. Pure.
+
+Whatever the catalogue holds appears for every profiled case, measured or unmeasured with its reason:
+the chip has no such metric, ncu refused it, did not return it, or gave no number for it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness import metrics
+from harness.metrics import FACTS, FactSpec, Kind
+from harness.model import Fact, Launch, Plan, Source, Subject
+from harness.ncu_csv import KernelRow, convert
+
+#: FLOPs an executed thread-level instruction stands for. HADD2, HMUL2 and HFMA2 work on two halves.
+CUDA_CORE_FLOP = {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2, "op_hadd": 2, "op_hmul": 2, "op_hfma": 4}
+TENSOR_FLOP = ("tensor_flop_fp16", "tensor_flop_bf16", "tensor_flop_fp8")
+#: Facts that only a case as a whole has.
+CASE_ONLY = ("kernel_launches", "plan_matches")
+
+#: The catalogue's entries that a profile measures: ncu's own and those derived from them.
+MEASURED: dict[str, FactSpec] = {
+    name: spec
+    for name, spec in FACTS.items()
+    if spec.ncu is not None
+    or spec.chips
+    or name in (*CASE_ONLY, "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block")
+    or name.startswith("stall_share_")
+}  # fmt: skip
+
+#: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
+_COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
+_COUNT_TOLERANCE = 0.5  # counts are whole: parts that differ from their total by one are not its parts
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A value, or ``None`` and why. ``weight`` is the denominator of a ratio, if that was read."""
+
+    value: float | None
+    note: str = ""
+    weight: float | None = None
+
+
+Values = dict[str, Measured]
+
+
+def metrics_to_ask(chip: str, refused: Iterable[str] = ()) -> list[str]:
+    """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones."""
+    asked: dict[str, None] = {}
+    for spec in FACTS.values():
+        name = spec.ncu_name(chip)
+        if name is not None:
+            for metric in (_COMPANIONS.get(name), name, spec.weight):
+                if metric is not None:
+                    asked[metric] = None
+    for metric in refused:
+        asked.pop(metric, None)
+    return list(asked)
+
+
+def facts_of(
+    variant: str,
+    shape: str,
+    rows: Sequence[KernelRow],
+    *,
+    chip: str,
+    plan: Plan | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> list[Fact]:
+    """All facts of one case: of the case first, then of each launch in its order.
+
+    Args:
+        rows: the case's launches; at least one.
+        chip: as ncu names it (``gh100``).
+        plan: what the variant said it launches; ``None`` for a peer.
+        refused: ncu metric → ncu's words why it would not measure it.
+    """
+    launches = [_launch_values(row, chip, refused or {}) for row in rows]
+    case = _combine(launches, chip)
+    case["kernel_launches"] = Measured(float(len(rows)))
+    case["plan_matches"] = _plan_matches(rows, plan)
+    facts = _facts(Subject(variant, shape=shape), case)
+    for i, (row, values) in enumerate(zip(rows, launches, strict=True)):
+        facts += _facts(Subject(variant, shape=shape, kernel=short_name(row.kernel), launch=i), values)
+    return facts
+
+
+def unmeasured(variant: str, shape: str, reason: str) -> list[Fact]:
+    """Every fact a profile measures, unmeasured for one reason: of a case that could not be profiled."""
+    return _facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, reason)))
+
+
+def _facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
+    return [
+        Fact(subject, name, values[name].value, spec.unit, Source.NCU, values[name].note)
+        for name, spec in MEASURED.items()
+        if name in values
+    ]
+
+
+def short_name(kernel: str) -> str:
+    """A kernel's name without return type, template arguments and parameters."""
+    name, depth, kept = re.sub(r"(\(anonymous namespace\)|<unnamed>)::", "", kernel).removeprefix("void "), 0, ""
+    for char in name:
+        if char == "<":
+            depth += 1
+        elif char == ">":
+            depth = max(0, depth - 1)
+        elif char == "(" and depth == 0:
+            break
+        elif depth == 0:
+            kept += char
+    return re.sub(r"\s+", "", kept) or kernel
+
+
+# --- one launch ----------------------------------------------------------------------------------
+
+
+def _launch_values(row: KernelRow, chip: str, refused: Mapping[str, str]) -> Values:
+    values = {
+        name: _read(row, spec, chip, refused)
+        for name, spec in MEASURED.items()
+        if spec.ncu is not None or spec.chips
+    }
+    _derive(values, chip)
+    values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
+    return values
+
+
+def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
+    metric = spec.ncu_name(chip)
+    if metric is None:
+        return Measured(None, f"{chip} has no such metric")
+    if metric in refused:
+        return Measured(None, f"ncu refused {metric}: {refused[metric]}")
+    reading = row.read(metric)
+    if spec.opcodes:
+        return _opcodes(reading.value, reading.instances, reading.note, spec.opcodes)
+    weight = row.read(spec.weight).value if spec.weight is not None else None
+    if spec.kind is Kind.RATIO and weight == 0:
+        return Measured(None, f"nothing to divide by: {spec.weight} is 0", weight)
+    if reading.value is None:
+        return Measured(None, reading.note, weight)
+    value = convert(reading.value, reading.unit, spec.unit)
+    if value is None or not math.isfinite(value):
+        found = f"{reading.value:g} {reading.unit or '(no unit)'}"
+        return Measured(None, f"ncu gave {found}, expected a value in {spec.unit}", weight)
+    return Measured(value, weight=weight)
+
+
+def _opcodes(
+    total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]
+) -> Measured:
+    """How often these opcodes were executed. One that is not listed ran not once, but only if the listed
+    ones add up to ncu's total."""
+    if total is None:
+        return Measured(None, note)
+    if instances is None and total > 0:
+        return Measured(None, "ncu gave no counts per opcode (--print-metric-instances details)")
+    listed = instances or {}
+    if abs(sum(listed.values()) - total) > _COUNT_TOLERANCE:
+        return Measured(
+            None, f"ncu's counts per opcode add up to {sum(listed.values()):,.0f}, not to its total {total:,.0f}"
+        )
+    return Measured(sum(listed.get(opcode, 0.0) for opcode in opcodes))
+
+
+def _barriers_per_block(row: KernelRow, executed: Measured) -> Measured:
+    if executed.value is None:
+        return executed
+    warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
+    return Measured(executed.value / warps) if warps else Measured(None, "ncu gave an empty grid or block")
+
+
+# --- from one another ----------------------------------------------------------------------------
+
+
+def _derive(values: Values, chip: str) -> None:
+    """Adds what follows from other facts of the same subject."""
+    has = {n for n in values if (spec := FACTS[n]).ncu_name(chip) is not None}
+    values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
+    values["tensor_flop"] = _sum(values, dict.fromkeys(TENSOR_FLOP, 1), has)
+    values["cuda_core_flop"] = _sum(values, CUDA_CORE_FLOP, has)
+    held = [f"stall_{r}" for r in metrics.STALL_REASONS if r != "selected" and f"stall_{r}" in has]
+    total = _sum(values, dict.fromkeys(held, 1), has)
+    for reason in metrics.STALL_REASONS:
+        if reason == "selected":  # an issuing warp is not stalled: no share of the stalls
+            values["stall_share_selected"] = Measured(None, "selected is no stall: it is left out of the shares")
+        else:
+            values[f"stall_share_{reason}"] = _share(values[f"stall_{reason}"], total)
+    memory = _sum(values, {f"stall_{r}": 1 for r in metrics.MEMORY_STALLS}, has)
+    values["memory_stalls"] = _share(memory, total)
+
+
+def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
+    """The weighted sum of the facts that the chip has; unmeasured if one of those is."""
+    parts = {name: factor for name, factor in factors.items() if name in has}
+    if not parts:
+        return Measured(None, "this chip has none of " + ", ".join(factors))
+    result = 0.0
+    for name, factor in parts.items():
+        value = values[name].value
+        if value is None:
+            return Measured(None, f"{name}: {values[name].note}")
+        result += factor * value
+    return Measured(result)
+
+
+def _share(part: Measured, total: Measured) -> Measured:
+    if part.value is None:
+        return part
+    if total.value is None:
+        return total
+    if total.value == 0:
+        return Measured(None, "no warp was held: all stall reasons are 0")
+    return Measured(100.0 * part.value / total.value)
+
+
+# --- the case ------------------------------------------------------------------------------------
+
+
+def _combine(launches: Sequence[Values], chip: str) -> Values:
+    """The values of a case from those of its launches, each by its kind.
+
+    What is derived is derived anew from the combined values: shares are then those of all the case's
+    warps, and a sum of sums stays one.
+    """
+    case = {
+        name: _combine_one(name, launches)
+        for name in launches[0]
+        if FACTS[name].ncu is not None or FACTS[name].chips or name == "barriers_per_block"
+    }
+    _derive(case, chip)
+    return case
+
+
+def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
+    values = [launch[name] for launch in launches]
+    if len(values) == 1:
+        return values[0]
+    kind = FACTS[name].kind
+    if kind is Kind.RATIO:  # a launch without a denominator adds nothing to either sum
+        counted = [(i, v) for i, v in enumerate(values) if v.weight != 0]
+        if not counted:
+            return values[0]
+    else:
+        counted = list(enumerate(values))
+    numbers: list[float] = []
+    for i, measured in counted:
+        if measured.value is None:
+            alike = all(v.value is None and v.note == measured.note for _, v in counted)
+            return Measured(None, measured.note if alike else f"launch {i}: {measured.note}")
+        numbers.append(measured.value)
+    match kind:
+        case Kind.COUNTER:
+            return Measured(math.fsum(numbers))
+        case Kind.MAXIMUM:
+            return Measured(max(numbers))
+        case Kind.PERCENTAGE:
+            return _mean(numbers, [launch["ncu_duration"].value for launch in launches], "ncu_duration")
+        case Kind.RATIO:
+            weights = [v.weight for _, v in counted]
+            return _mean(numbers, weights, FACTS[name].weight or "its denominator")
+        case Kind.NONE:
+            return Measured(None, "does not add up over launches")
+
+
+def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> Measured:
+    known = [w for w in weights if w is not None]
+    if len(known) < len(weights):
+        return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is unmeasured")
+    total = math.fsum(known)
+    if total <= 0:
+        return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is 0")
+    return Measured(math.fsum(n * w for n, w in zip(numbers, known, strict=True)) / total)
+
+
+def _plan_matches(rows: Sequence[KernelRow], plan: Plan | None) -> Measured:
+    """1 if ncu saw the plan's launches in the plan's order, else 0 with the first difference."""
+    if plan is None:
+        return Measured(None, "there is no launch plan: a peer, or its plan could not be read")
+    if plan.error:
+        return Measured(None, f"the launch plan is an error: {plan.error}")
+    if len(rows) != len(plan.launches):
+        seen = ", ".join(short_name(row.kernel) for row in rows)
+        return Measured(0.0, f"the plan has {len(plan.launches)} launches, ncu saw {len(rows)}: {seen}")
+    for i, (row, launch) in enumerate(zip(rows, plan.launches, strict=True)):
+        if difference := _difference(row, launch):
+            return Measured(0.0, f"launch {i}: {difference}")
+    return Measured(1.0)
+
+
+def _difference(row: KernelRow, launch: Launch) -> str:
+    pairs: list[tuple[str, object, object]] = [
+        ("kernel", short_name(launch.kernel), short_name(row.kernel)),
+        ("grid", launch.grid, row.grid),
+        ("block", launch.block, row.block),
+    ]
+    dynamic = row.read("launch__shared_mem_per_block_dynamic")
+    size = None if dynamic.value is None else convert(dynamic.value, dynamic.unit, "B")
+    if size is not None:
+        pairs.append(("dynamic shared memory (B)", launch.dynamic_smem, int(size)))
+    cluster = [row.read(f"launch__cluster_dim_{axis}").value for axis in "xyz"]
+    if None not in cluster:  # ncu gives 0 for a launch without clusters
+        pairs.append(("cluster", launch.cluster, tuple(max(1, int(c or 0)) for c in cluster)))
+    return "; ".join(f"{what} is {plan} in the plan, {ncu} in ncu" for what, plan, ncu in pairs if plan != ncu)
