@@ -60,15 +60,14 @@ def binding_source(suite: str, problem: Problem) -> str:
     """
     tensors = [a for a in problem.arguments if a.kind == "tensor"]
     parameters = ", ".join(
-        {"tensor": "Tensor", "int": "int64_t", "float": "double"}[a.kind] + f" {a.name}"
-        for a in problem.arguments
+        {"tensor": "Tensor", "int": "int64_t", "float": "double"}[a.kind] + f" {a.name}" for a in problem.arguments
     )
     checks = []
     for a in tensors:
         names = ", ".join(f'"{d}"' for d in a.dims)
         indices = ", ".join(str(problem.dims.index(d)) for d in a.dims)
         checks.append(
-            f"  check({a.name}, {{\"{a.name}\", ScalarType::{SCALAR_TYPES[a.dtype]}, "
+            f'  check({a.name}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
             f'"{a.dtype}", {{{names}}}, {{{indices}}}}}, dims, {tensors[0].name});'
         )
     values = ", ".join(
@@ -193,7 +192,4 @@ STABLE_TORCH_LIBRARY_IMPL({namespace}, CUDA, m) {{
 def arguments_header(problem: Problem) -> str:
     """``flashcore/arguments.h``: the C layout of ``Args``, which binding and variant share."""
     fields = "\n".join(f"  {_c_type(a)} {a.name};" for a in problem.arguments)
-    return (
-        f"{_NOTICE}#pragma once\n#include <cstdint>\n\n"
-        f"struct flashcore_arguments {{\n{fields}\n}};\n"
-    )
+    return f"{_NOTICE}#pragma once\n#include <cstdint>\n\nstruct flashcore_arguments {{\n{fields}\n}};\n"

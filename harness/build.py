@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import binding, toolchain
-from harness.errors import CapabilityError, UsageError
+from harness.errors import UsageError
 from harness.model import Artifact, Problem, Suite, Variant
 from harness.store import write_atomically, writing
 
@@ -129,8 +129,8 @@ def build(
     for variant in variants:
         if variant.is_peer:
             continue
-        wanted = [a for a in options.archs or suite.archs if a in variant.where.archs]
-        host = gpu_arch if gpu_arch in wanted else (wanted[-1] if wanted else None)
+        supported = [a for a in options.archs or suite.archs if a in variant.where.archs]
+        host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
         for arch in options.archs or suite.archs:
             if arch not in variant.where.archs:
                 reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")

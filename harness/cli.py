@@ -17,6 +17,9 @@ from harness import __version__
 from harness.errors import Exit, FlashcoreError
 
 if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Callable
+
     from harness.model import Record
     from harness.pipeline import Settings
 
@@ -81,10 +84,14 @@ def parser() -> argparse.ArgumentParser:
     reporting.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
     measuring = argparse.ArgumentParser(add_help=False)
     measuring.add_argument("--resume", action="store_true", help="go on with the newest run that did not end")
-    measuring.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds a case may take (default: 60)")
+    measuring.add_argument(
+        "--time-limit", type=float, default=60.0, metavar="S", help="seconds a case may take (default: 60)"
+    )
     measuring.add_argument("--repeats", type=int, default=20, metavar="N",
                            help="calls that must agree bit by bit in check (default: 20)")  # fmt: skip
-    measuring.add_argument("--samples", type=int, default=100, metavar="N", help="timing samples, at least (default: 100)")
+    measuring.add_argument(
+        "--samples", type=int, default=100, metavar="N", help="timing samples, at least (default: 100)"
+    )
     profiling = argparse.ArgumentParser(add_help=False)
     profiling.add_argument("--clock-control", choices=("none", "base"), default="none",
                            help="ncu's clock control (default: none, the clocks are left alone)")  # fmt: skip
@@ -99,7 +106,9 @@ def parser() -> argparse.ArgumentParser:
     command("bench", "check, then time", _measure, suite, places, chosen, measuring)
     command("profile", "all of it: build, check, bench, profile, record, report, gate", _profile,
             suite, places, chosen, measuring, profiling, reporting, gating)  # fmt: skip
-    report = command("report", "render a recorded run (default: the newest) as HTML", _report, places, reporting, gating)
+    report = command(
+        "report", "render a recorded run (default: the newest) as HTML", _report, places, reporting, gating
+    )
     report.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
     gate = command("gate", "judge the present sources, or RUN alone, by the suite's budgets", _gate,
                    suite, places, chosen, gating)  # fmt: skip
@@ -179,19 +188,17 @@ def _gravity(code: int) -> int:
     return (Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED).index(Exit(code))
 
 
-def _render(arguments: argparse.Namespace, record: Record, say: object) -> list[Path]:
+def _render(arguments: argparse.Namespace, record: Record, say: Callable[[str], None] | None) -> list[Path]:
     from harness import report
 
     output = Path(arguments.output) if arguments.output else Path("reports") / record.id
-    pages = report.render(
-        record, output, single_file=arguments.single_file, require=arguments.require, today=_today()
-    )
-    if callable(say):
+    pages = report.render(record, output, single_file=arguments.single_file, require=arguments.require, today=_today())
+    if say is not None:
         say(f"report: {len(pages)} pages in {output}")
     return pages
 
 
-def _today() -> object:
+def _today() -> datetime.date:
     import datetime
 
     return datetime.datetime.now(datetime.UTC).date()

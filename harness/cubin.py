@@ -109,10 +109,7 @@ def _sections(data: bytes) -> list[_Section]:
     size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
     raw = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
     names_at = raw[names_index][4]
-    return [
-        _Section(_text(data, names_at + r[0]), r[1], r[4], r[5], r[6])
-        for r in raw
-    ]
+    return [_Section(_text(data, names_at + r[0]), r[1], r[4], r[5], r[6]) for r in raw]
 
 
 def _text(data: bytes, at: int) -> str:
@@ -125,8 +122,7 @@ def _symbol_names(data: bytes, sections: list[_Section]) -> list[str]:
         return []
     strings = sections[table.link].offset
     return [
-        _text(data, strings + struct.unpack_from("<I", data, table.offset + at)[0])
-        for at in range(0, table.size, 24)
+        _text(data, strings + struct.unpack_from("<I", data, table.offset + at)[0]) for at in range(0, table.size, 24)
     ]
 
 

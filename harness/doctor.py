@@ -61,10 +61,10 @@ def _gpu() -> str:
 
     gpu = toolchain.find_gpu()
     if gpu is None:
-        raise CapabilityError("no CUDA device", "use a machine with an NVIDIA GPU and its driver; the rest works without")
-    return (
-        f"{gpu.name}, compute capability {gpu.capability[0]}.{gpu.capability[1]}, {gpu.sms} SMs, driver {gpu.driver}"
-    )
+        raise CapabilityError(
+            "no CUDA device", "use a machine with an NVIDIA GPU and its driver; the rest works without"
+        )
+    return f"{gpu.name}, compute capability {gpu.capability[0]}.{gpu.capability[1]}, {gpu.sms} SMs, driver {gpu.driver}"
 
 
 def _ncu() -> str:

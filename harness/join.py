@@ -41,8 +41,7 @@ def case_keys(
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
     planned = {(p.variant, p.shape): p for p in plans}
     problems = {
-        name: hashlib.sha256((Path(suite.root) / p.file).read_bytes()).hexdigest()
-        for name, p in suite.problems.items()
+        name: hashlib.sha256((Path(suite.root) / p.file).read_bytes()).hexdigest() for name, p in suite.problems.items()
     }
     keys: dict[str, CaseKey] = {}
     for variant, shape in cases:
@@ -55,9 +54,9 @@ def case_keys(
         if artifact is None:
             continue
         plan = planned.get((variant.name, shape.name))
-        launches = [] if plan is None else [
-            [x.kernel, x.grid, x.block, x.cluster, x.dynamic_smem] for x in plan.launches
-        ]
+        launches = (
+            [] if plan is None else [[x.kernel, x.grid, x.block, x.cluster, x.dynamic_smem] for x in plan.launches]
+        )
         rest = [problems[variant.problem], params, variant.tolerance]
         keys[name] = CaseKey(
             code=_hash([artifact.code, launches, *rest]),

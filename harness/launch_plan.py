@@ -139,9 +139,7 @@ def main() -> None:
         records = (_Record * _CAPACITY)()
         workspace = ctypes.c_uint64()
         error = ctypes.c_char_p()
-        count = library.flashcore_launch_plan(
-            dims, records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error)
-        )
+        count = library.flashcore_launch_plan(dims, records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
         answer = {
             "error": (error.value or b"refused").decode(errors="replace") if count < 0 else "",
             "workspace": workspace.value,

@@ -78,9 +78,7 @@ def _add(
     weight: str | None = None,
     opcodes: tuple[str, ...] = (),
 ) -> None:
-    FACTS[name] = FactSpec(
-        name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group
-    )
+    FACTS[name] = FactSpec(name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group)
 
 
 # --- static: from the compiler, the cubin and the plan; no GPU needed ---------------------------
@@ -324,6 +322,14 @@ for _name, _unit, _why in (
     ("formula_flop", "1", "FLOPs the problem needs"),
     ("formula_bytes", "B", "fewest bytes to and from DRAM: inputs once, outputs once"),
     ("formula_exp", "1", "exponentials the problem needs"),
+    ("formula_tensor_flop", "1", "of its FLOPs, those that tensor cores can do"),
+    ("formula_fp32_flop", "1", "of its FLOPs, those left to the CUDA cores"),
+    ("formula_smem_bytes", "B", "bytes through shared memory the problem needs"),
+    ("formula_l2_bytes", "B", "bytes through L2 the problem needs"),
+    ("formula_l1_bytes", "B", "bytes through L1 the problem needs"),
+    ("formula_dram_bytes", "B", "bytes to and from DRAM the problem moves"),
+    ("formula_instructions", "1", "warp instructions the problem issues"),
+    ("formula_barriers", "1", "barriers each block passes"),
 ):
     _add("formula", "static", Kind.NONE, _name, _unit, _why)
 

@@ -415,8 +415,8 @@ class Origin:
 class Record:
     """Everything one invocation recorded; all that analysis, report and gate ever see.
 
-    ``keys`` maps a case (``variant/shape``) to its freshness key for ``environment.gpu_arch``. ``stale`` maps a case to the
-    reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
+    ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
+    case to the reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
     microseconds, in the order of the rounds.
     """
 

@@ -85,9 +85,7 @@ class Line:
 
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
         """The chosen cases that use this stage, shape by shape."""
-        return [
-            (v, s) for s in self.shapes if stage in s.stages for v in self.variants if runs_on(v, s)
-        ]
+        return [(v, s) for s in self.shapes if stage in s.stages for v in self.variants if runs_on(v, s)]
 
 
 def printer() -> Callable[[str], None]:
@@ -197,7 +195,10 @@ def measure(line: Line, folder: Path) -> None:
                 line.outcomes.append(
                     CaseOutcome(variant.name, shape.name, stage, status, text)  # type: ignore[arg-type]
                 )
-        line.say(f"{stage}: {len(ready)} cases" + (f", {len(pairs) - len(ready)} left out" if len(pairs) > len(ready) else ""))
+        line.say(
+            f"{stage}: {len(ready)} cases"
+            + (f", {len(pairs) - len(ready)} left out" if len(pairs) > len(ready) else "")
+        )
         try:
             result = _run_stage(line, stage, ready, folder / stage)
         except CapabilityError as error:
@@ -231,13 +232,13 @@ def _why_not(line: Line) -> str:
     return ""
 
 
-def _not_ready(
-    line: Line, variant: Variant, shape: Shape, failed: dict[str, str]
-) -> tuple[str, str] | None:
+def _not_ready(line: Line, variant: Variant, shape: Shape, failed: dict[str, str]) -> tuple[str, str] | None:
     if (case := f"{variant.name}/{shape.name}") in failed:
         return "skipped", f"failed before: {failed[case]}"
     # A variant that is wrong on one shape is trusted on none.
-    wrong = next((o for o in line.outcomes if o.variant == variant.name and o.stage == "check" and o.status == "failed"), None)
+    wrong = next(
+        (o for o in line.outcomes if o.variant == variant.name and o.stage == "check" and o.status == "failed"), None
+    )
     if wrong is not None:
         return "skipped", f"wrong on {wrong.shape}: {wrong.reason}"
     if variant.is_peer:
@@ -268,7 +269,7 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
             problem_file=line.suite.problems[v.problem].file,
             params=dict(shape.params),
             arguments=line.suite.problems[v.problem].arguments,
-            library=None if v.is_peer else str(Path(build.require_gpu_library(libraries[v.name])).resolve()),
+            library=None if v.is_peer else str(Path(libraries[v.name].library or "").resolve()),
             callable=v.callable,
             tolerance=v.tolerance,
             seeds=line.suite.problems[v.problem].seeds,
@@ -321,9 +322,9 @@ def record_of(line: Line, run_id: str, recorded: Record | None) -> Record:
     keys = join.case_keys(suite, pairs, line.artifacts, line.plans, arch, line.nvcc or "")
     facts, outcomes, samples = list(line.facts), list(line.outcomes), dict(line.samples)
     stale: dict[str, str] = {}
-    joined = ()
+    joined: tuple[Origin, ...] = ()
     if recorded is not None:
-        measured = {(o.case, o.stage) for o in line.outcomes if o.status in ("ok", "failed")}
+        measured: set[tuple[str, str]] = {(o.case, o.stage) for o in line.outcomes if o.status in ("ok", "failed")}
         more, earlier, old, stale, origin = join.join(recorded, keys, measured)
         facts += more
         outcomes += earlier
@@ -333,9 +334,7 @@ def record_of(line: Line, run_id: str, recorded: Record | None) -> Record:
             line.say(f"join: {o.what} from run {o.run} on {o.machine}")
         if stale:
             line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
-    environment = toolchain.environment(
-        Path(suite.root), toolchain.find_nvcc(), line.gpu, line.gpu_arch, line.ncu
-    )
+    environment = toolchain.environment(Path(suite.root), toolchain.find_nvcc(), line.gpu, line.gpu_arch, line.ncu)
     return Record(
         id=run_id,
         created=created,
@@ -360,7 +359,7 @@ def latest(profiles: Path, suite: str, *, measured: bool = False, before: str | 
         if before is not None and folder.name >= before:
             continue
         header = json.loads((folder / store.HEADER).read_bytes())
-        if header.get("schema_version") != store.SCHEMA_VERSION or header["suite"]["name"] != suite:
+        if header.get("schema_version") != SCHEMA_VERSION or header["suite"]["name"] != suite:
             continue
         if measured and not (header["environment"]["gpu"] and header["outcomes"]):
             continue

@@ -179,7 +179,9 @@ def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
                 yield Fact(subject, name, None, "1", Source.SASS, note)
 
 
-def plan_facts(artifact: Artifact, plan: Plan, own: Mapping[Subject, Mapping[str, Fact]], sms: int | None) -> Iterable[Fact]:
+def plan_facts(
+    artifact: Artifact, plan: Plan, own: Mapping[Subject, Mapping[str, Fact]], sms: int | None
+) -> Iterable[Fact]:
     """Facts that need the launch plan: shared memory, theoretical occupancy and its limiter.
 
     They are about (variant, arch, shape, kernel, launch's index among launches of that kernel, or none
@@ -218,15 +220,14 @@ def plan_facts(artifact: Artifact, plan: Plan, own: Mapping[Subject, Mapping[str
             registers=int(kernel["registers"].number or 0),
             static_smem=static_smem,
             dynamic_smem=launch.dynamic_smem,
+            cluster=cluster,
         )
-        if cluster > 1:
-            note = "a cluster's occupancy needs the driver"
-            for name, unit in (("theoretical_occupancy", "pct"), ("blocks_per_sm", "1"), ("occupancy_limiter", "text")):
-                yield Fact(subject, name, None, unit, Source.OCCUPANCY, note)
-            continue
-        yield Fact(subject, "theoretical_occupancy", round(found.pct, 4), "pct", Source.OCCUPANCY, found.reason)
-        yield Fact(subject, "blocks_per_sm", found.blocks_per_sm, "1", Source.OCCUPANCY)
-        yield Fact(subject, "occupancy_limiter", ", ".join(found.limiters), "text", Source.OCCUPANCY)
+        note = found.reason
+        pct = None if found.pct is None else round(found.pct, 4)
+        limiter = None if found.blocks_per_sm is None else found.limiter
+        yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, note)
+        yield Fact(subject, "blocks_per_sm", found.blocks_per_sm, "1", Source.OCCUPANCY, note)
+        yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, note)
         if sms is not None and found.blocks_per_sm:
             waves = round(blocks / (sms * found.blocks_per_sm), 4)
             yield Fact(subject, "waves", waves, "1", Source.OCCUPANCY)

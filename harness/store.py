@@ -228,9 +228,7 @@ def _header_form() -> Any:
 
         hints = typing.get_type_hints(Record)
         fields: dict[str, Any] = {
-            f.name: (hints[f.name], ...)
-            for f in dataclasses.fields(Record)
-            if f.name not in ("facts", "samples")
+            f.name: (hints[f.name], ...) for f in dataclasses.fields(Record) if f.name not in ("facts", "samples")
         }
         _FORM = create_model("RunHeader", __config__=ConfigDict(extra="forbid"), **fields)
     return _FORM

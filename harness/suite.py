@@ -58,9 +58,7 @@ class _Problem(_Form):
 class _Shape(_Form):
     problem: Name | None = None
     params: dict[str, Scalar]
-    stages: list[Literal["check", "bench", "profile"]] = Field(
-        default=["check", "bench", "profile"], min_length=1
-    )
+    stages: list[Literal["check", "bench", "profile"]] = Field(default=["check", "bench", "profile"], min_length=1)
 
 
 class _Prediction(_Form):
@@ -241,9 +239,7 @@ class _Builder:
         for file in m.include:
             if not (self.root / file).is_dir():
                 self._wrong("include", "a folder of the suite", repr(file))
-        budgets = tuple(
-            b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants, shapes))
-        )
+        budgets = tuple(b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants, shapes)))
         names = [b.name for b in budgets]
         for name in sorted({n for n in names if names.count(n) > 1}):
             self._wrong("budget", "each name once", f"{name!r} {names.count(name)} times")
@@ -295,9 +291,7 @@ class _Builder:
         for table, given in (("dims", form.dims), ("dtypes", form.dtypes)):
             for unknown in sorted(set(given) - tensors - {"*"}):
                 self._wrong(f"{key}.{table}.{unknown}", "a tensor of the schema", "no such tensor")
-        return Problem(
-            name, form.file, form.op_schema, tuple(arguments), tuple(dims), tuple(form.seeds)
-        )
+        return Problem(name, form.file, form.op_schema, tuple(arguments), tuple(dims), tuple(form.seeds))
 
     def _problem_name(self, key: str, given: str | None, problems: Mapping[str, Problem]) -> str:
         if given is None and len(problems) == 1:
@@ -318,9 +312,7 @@ class _Builder:
                 self._wrong(f"{key}.params.{dim}", "a whole number of at least 1", found)
         return Shape(name, problem, form.params, tuple(form.stages))
 
-    def _expand(
-        self, template: str, form: _Variant, problems: Mapping[str, Problem]
-    ) -> list[tuple[str, Variant]]:
+    def _expand(self, template: str, form: _Variant, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
         if isinstance(form.sweep, dict):
             points = [
                 dict(zip(form.sweep, combination, strict=True))
@@ -385,9 +377,7 @@ class _Builder:
             callable=form.callable,
             parent=fill(form.parent) if form.parent else None,
             document=form.document,
-            predictions=tuple(
-                p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))
-            ),
+            predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
         )
 
     def _prediction(self, key: str, index: int, form: _Prediction) -> Prediction | None:
@@ -400,9 +390,7 @@ class _Builder:
         if spec is None:
             self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
             return None
-        return Prediction(
-            form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape
-        )
+        return Prediction(form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape)
 
     def _ancestry(self, name: str, variants: Mapping[str, Variant]) -> None:
         seen = [name]
@@ -469,9 +457,7 @@ class _Builder:
             device=form.device,
         )
 
-    def _waiver(
-        self, index: int, form: _Waiver, budgets: list[str], variants: Mapping[str, Variant]
-    ) -> Waiver:
+    def _waiver(self, index: int, form: _Waiver, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
         key = f"waiver[{index}] ({form.budget})"
         if form.budget not in budgets:
             self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
@@ -491,9 +477,7 @@ def _number(text: str) -> int | str:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
 
 
-_ARGUMENT = re.compile(
-    r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)"
-)
+_ARGUMENT = re.compile(r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)")
 
 
 def parse_schema(schema: str) -> list[Argument]:
@@ -527,9 +511,7 @@ def parse_schema(schema: str) -> list[Argument]:
 
 def runs_on(variant: Variant, shape: Shape) -> bool:
     """Whether the manifest has this case at all: same problem, and the shape is one it supports."""
-    return variant.problem == shape.problem and any(
-        fnmatchcase(shape.name, glob) for glob in variant.where.shapes
-    )
+    return variant.problem == shape.problem and any(fnmatchcase(shape.name, glob) for glob in variant.where.shapes)
 
 
 def select(

@@ -44,7 +44,9 @@ def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -
         if artifact.status != "ok":
             rows.append([artifact.variant, artifact.arch, artifact.status, *["-"] * 7])
             continue
-        kernels = [f.subject for f in facts.of(artifact.variant) if f.name == "registers" and f.subject.arch == artifact.arch]
+        kernels = [
+            f.subject for f in facts.of(artifact.variant) if f.name == "registers" and f.subject.arch == artifact.arch
+        ]
         for subject in kernels:
             occupancies = [
                 f
@@ -69,7 +71,18 @@ def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -
                     show(limiter),
                 ]
             )
-    header = ["variant", "arch", "kernel", "regs", "spill st B", "spill ld B", "stack B", "smem B", "occupancy %", "limited by"]
+    header = [
+        "variant",
+        "arch",
+        "kernel",
+        "regs",
+        "spill st B",
+        "spill ld B",
+        "stack B",
+        "smem B",
+        "occupancy %",
+        "limited by",
+    ]
     return grid(header, rows)
 
 
@@ -129,8 +142,7 @@ def suite(given: Suite) -> str:
         for v in given.variants.values()
     ]
     shapes = [
-        [s.name, ", ".join(f"{k}={v}" for k, v in s.params.items()), ", ".join(s.stages)]
-        for s in given.shapes.values()
+        [s.name, ", ".join(f"{k}={v}" for k, v in s.params.items()), ", ".join(s.stages)] for s in given.shapes.values()
     ]
     budgets = [
         [b.name, b.fact, "-" if b.minimum is None else f"{b.minimum:g}", "-" if b.maximum is None else f"{b.maximum:g}",

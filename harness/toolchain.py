@@ -184,9 +184,7 @@ class Gpu:
             if own in archs:
                 return own
         older = [
-            (int(a[3:]), a)
-            for a in archs
-            if a[3:].isdigit() and int(a[3:]) // 10 == major and int(a[3:]) % 10 < minor
+            (int(a[3:]), a) for a in archs if a[3:].isdigit() and int(a[3:]) // 10 == major and int(a[3:]) % 10 < minor
         ]
         return max(older)[1] if older else None
 
