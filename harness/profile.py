@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness import ncu_csv, ncu_facts, worker
-from harness.errors import CapabilityError, FlashcoreError
+from harness.errors import CapabilityError, FlashcoreError, RecordError
 from harness.model import CaseOutcome, Fact, Plan, StageResult
 from harness.operators import Case
 
@@ -197,11 +196,8 @@ def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:
 # --- the stage -----------------------------------------------------------------------------------
 
 
-class _Refused(Exception):
+class _Refused(Exception):  # noqa: N818  (it is no error, it ends a round)
     """ncu refused metrics: ask again without them."""
-
-    def __init__(self, metrics: dict[str, str]) -> None:
-        self.metrics = metrics
 
 
 @dataclass(slots=True)
@@ -210,7 +206,8 @@ class _Settled:
 
     rows: dict[str, list[ncu_csv.KernelRow]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)  # ran, but without rows: why, the last time
+    lost: dict[str, str] = field(default_factory=dict)  # ran, but its rows are not all there: why
+    refused: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -253,13 +250,12 @@ def run(
         folder, ncu, chip, clock_control, cache_control, keep_report, progress, time_limit, startup_limit, batch
     )
     settled = stage.settle({name: case.to_json() for name, case in zip(names, cases, strict=True)})
-    refused = stage.refused()
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for name, case in zip(names, cases, strict=True):
         if name in settled.rows:
             facts += ncu_facts.facts_of(
-                case.variant, case.shape, settled.rows[name], chip=chip, plan=plans.get(name), refused=refused
+                case.variant, case.shape, settled.rows[name], chip=chip, plan=plans.get(name), refused=settled.refused
             )
             reason = ""
         else:
@@ -286,13 +282,142 @@ class _Stage:
     batch: int
 
     def settle(self, payloads: Mapping[str, dict[str, object]]) -> _Settled:
-        """Runs rounds until each case is profiled, failed, or has lost its rows too often."""
+        """Reads what earlier attempts left, then runs rounds until each case is profiled, has failed, or
+        has lost its rows too often."""
         settled = _Settled()
-        number = 0
-        while number < ROUNDS + len(self.refused()):  # a refusal costs a round, and at least a metric
+        earlier = sorted(self.folder.glob("round-*"), key=lambda path: int(path.name.removeprefix("round-")))
+        for path in earlier:
+            self._harvest(path, worker.answered(path), settled)
+        first = 1 + int(earlier[-1].name.removeprefix("round-")) if earlier else 0
+        number = first
+        while number < first + ROUNDS + len(settled.refused):  # each refusal costs a round, and a metric
             pending = [n for n in payloads if n not in settled.rows and n not in settled.failed]
             if not pending:
                 break
-            self._round(self.folder / f"round-{number}", {n: payloads[n] for n in pending}, settled)
+            path = self.folder / f"round-{number}"
+            results = self._round(path, [worker.Task(n, payloads[n]) for n in pending], settled)
+            self._harvest(path, results, settled)
+            if missing := capability_missing(_logs(path)):
+                raise missing
             number += 1
         return settled
+
+    def _round(
+        self, path: Path, tasks: list[worker.Task], settled: _Settled
+    ) -> list[worker.Result]:
+        """Runs the tasks in batches, an ncu each. Ends early when ncu's words say that going on is vain."""
+        path.mkdir(parents=True)
+        metrics = ncu_facts.metrics_to_ask(self.chip, settled.refused)
+
+        def command(task_file: Path, journal: Path) -> list[str]:
+            log = _logs(path)
+            if missing := capability_missing(log):
+                raise missing
+            if refused_metrics(log, metrics):
+                raise _Refused
+            report = path / f"{journal.stem}.ncu-rep"
+            target = [sys.executable, "-m", TARGET, str(task_file), str(journal)]
+            return command_line(
+                self.ncu, report, metrics, target,
+                clock_control=self.clock_control, cache_control=self.cache_control,
+            )  # fmt: skip
+
+        try:
+            return worker.supervise(
+                tasks,
+                path,
+                command,
+                time_limit=self.time_limit,
+                startup_limit=self.startup_limit,
+                batch=self.batch,
+                on_progress=self._tell,
+            )
+        except _Refused:
+            return worker.answered(path)
+
+    def _tell(self, result: worker.Result) -> None:
+        ending = "" if result.status == "ok" else f": {result.reason.splitlines()[0] if result.reason else 'failed'}"
+        self.progress(f"profile {result.name} {result.seconds:.1f} s{ending}")
+
+    def _harvest(self, path: Path, results: Sequence[worker.Result], settled: _Settled) -> None:
+        """Adds what a round gave. Reads files alone, so it says the same however often it is asked."""
+        log = _logs(path)
+        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chip))
+        settled.refused |= refused
+        # Where ncu itself could not work, a case that failed did not fail by its own fault.
+        excused = bool(refused) or capability_missing(log) is not None
+        rows, unreadable, incomplete = self._tables(path)
+        for result in results:
+            name = result.name
+            if result.status != "ok":
+                if not excused:
+                    settled.failed[name] = result.reason or "failed without a reason"
+                    settled.seconds[name] = result.seconds
+            elif name in rows and name not in incomplete:
+                settled.rows[name] = rows[name]
+                settled.seconds[name] = result.seconds
+            elif unreadable:
+                settled.failed[name] = unreadable
+            else:
+                settled.lost[name] = incomplete.get(name) or (
+                    "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its "
+                    f"report, or the case launches no kernel ({_last_words(log)})"
+                )
+
+    def _tables(
+        self, path: Path
+    ) -> tuple[dict[str, list[ncu_csv.KernelRow]], str, dict[str, str]]:
+        """The rows of a round by case; why a report cannot be read (empty if all can); and the cases whose
+        rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
+        rows: dict[str, list[ncu_csv.KernelRow]] = {}
+        incomplete: dict[str, str] = {}
+        unreadable = ""
+        stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.gz"))}
+        for stem in sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)]):
+            try:
+                table = self._table(path / f"{stem}.ncu-rep", path / f"{stem}.csv.gz")
+            except FlashcoreError as error:
+                unreadable = str(error)
+                continue
+            for name, launches in table.by_range().items():
+                rows[name] = launches
+                incomplete.pop(name, None)
+                if name in table.suspects:
+                    incomplete[name] = "its rows may be incomplete: " + "; ".join(table.notes)
+        return rows, unreadable, incomplete
+
+    def _table(self, report: Path, saved: Path) -> ncu_csv.Table:
+        """A batch's table: from the saved CSV if that is whole, else from ncu's report."""
+        if saved.exists():
+            try:
+                table = ncu_csv.parse(gzip.decompress(saved.read_bytes()).decode())
+            except (OSError, EOFError, zlib.error, UnicodeDecodeError, ncu_csv.LayoutError) as error:
+                if not report.exists():
+                    raise RecordError(
+                        f"{saved}: expected gzipped CSV of ncu, found: {error}; delete it and resume"
+                    ) from None
+            else:
+                if not table.notes or not report.exists():
+                    return table
+        text = import_report(self.ncu, report)
+        _write(saved, gzip.compress(text.encode(), mtime=0))
+        table = ncu_csv.parse(text)
+        if not self.keep_report and not table.notes:
+            report.unlink()
+        return table
+
+
+def _logs(path: Path) -> str:
+    """What the children of a round said."""
+    return "\n".join(log.read_text(errors="replace") for log in sorted(path.glob("*.log")))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
