@@ -19,8 +19,10 @@ from harness.ncu_csv import KernelRow, convert
 #: FLOPs an executed thread-level instruction stands for. HADD2, HMUL2 and HFMA2 work on two halves.
 CUDA_CORE_FLOP = {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2, "op_hadd": 2, "op_hmul": 2, "op_hfma": 4}
 TENSOR_FLOP = ("tensor_flop_fp16", "tensor_flop_bf16", "tensor_flop_fp8")
-#: Facts that only a case as a whole has.
-CASE_ONLY = ("kernel_launches", "plan_matches")
+DERIVED = (
+    "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block",
+    "kernel_launches", "plan_matches",
+)  # fmt: skip
 
 #: The catalogue's entries that a profile measures: ncu's own and those derived from them.
 MEASURED: dict[str, FactSpec] = {
@@ -28,9 +30,9 @@ MEASURED: dict[str, FactSpec] = {
     for name, spec in FACTS.items()
     if spec.ncu is not None
     or spec.chips
-    or name in (*CASE_ONLY, "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block")
+    or name in DERIVED
     or name.startswith("stall_share_")
-}  # fmt: skip
+}
 
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
@@ -105,7 +107,8 @@ def _facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
 
 def short_name(kernel: str) -> str:
     """A kernel's name without return type, template arguments and parameters."""
-    name, depth, kept = re.sub(r"(\(anonymous namespace\)|<unnamed>)::", "", kernel).removeprefix("void "), 0, ""
+    name = re.sub(r"(\(anonymous namespace\)|<unnamed>)::", "", kernel).removeprefix("void ")
+    depth, kept = 0, ""
     for char in name:
         if char == "<":
             depth += 1
@@ -163,10 +166,10 @@ def _opcodes(
     if instances is None and total > 0:
         return Measured(None, "ncu gave no counts per opcode (--print-metric-instances details)")
     listed = instances or {}
-    if abs(sum(listed.values()) - total) > _COUNT_TOLERANCE:
-        return Measured(
-            None, f"ncu's counts per opcode add up to {sum(listed.values()):,.0f}, not to its total {total:,.0f}"
-        )
+    found = math.fsum(listed.values())
+    if abs(found - total) > _COUNT_TOLERANCE:
+        note = f"ncu's counts per opcode add up to {found:,.0f}, not to its total {total:,.0f}"
+        return Measured(None, note)
     return Measured(sum(listed.get(opcode, 0.0) for opcode in opcodes))
 
 
@@ -182,17 +185,15 @@ def _barriers_per_block(row: KernelRow, executed: Measured) -> Measured:
 
 def _derive(values: Values, chip: str) -> None:
     """Adds what follows from other facts of the same subject."""
-    has = {n for n in values if (spec := FACTS[n]).ncu_name(chip) is not None}
+    has = {n for n in values if FACTS[n].ncu_name(chip) is not None}
     values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
     values["tensor_flop"] = _sum(values, dict.fromkeys(TENSOR_FLOP, 1), has)
     values["cuda_core_flop"] = _sum(values, CUDA_CORE_FLOP, has)
     held = [f"stall_{r}" for r in metrics.STALL_REASONS if r != "selected" and f"stall_{r}" in has]
     total = _sum(values, dict.fromkeys(held, 1), has)
     for reason in metrics.STALL_REASONS:
-        if reason == "selected":  # an issuing warp is not stalled: no share of the stalls
-            values["stall_share_selected"] = Measured(None, "selected is no stall: it is left out of the shares")
-        else:
-            values[f"stall_share_{reason}"] = _share(values[f"stall_{reason}"], total)
+        values[f"stall_share_{reason}"] = _share(values[f"stall_{reason}"], total)
+    values["stall_share_selected"] = Measured(None, "a warp that issues is not held: no share of the stalls")
     memory = _sum(values, {f"stall_{r}": 1 for r in metrics.MEMORY_STALLS}, has)
     values["memory_stalls"] = _share(memory, total)
 
@@ -308,4 +309,4 @@ def _difference(row: KernelRow, launch: Launch) -> str:
     cluster = [row.read(f"launch__cluster_dim_{axis}").value for axis in "xyz"]
     if None not in cluster:  # ncu gives 0 for a launch without clusters
         pairs.append(("cluster", launch.cluster, tuple(max(1, int(c or 0)) for c in cluster)))
-    return "; ".join(f"{what} is {plan} in the plan, {ncu} in ncu" for what, plan, ncu in pairs if plan != ncu)
+    return "; ".join(f"{what} is {a} in the plan, {b} in ncu" for what, a, b in pairs if a != b)

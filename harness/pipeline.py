@@ -74,6 +74,7 @@ class Line:
     options: build.Options
     variants: list[Variant]
     shapes: list[Shape]
+    companions: frozenset[str] = frozenset()  # measured for comparison, not profiled
     nvcc: str | None = None
     ncu: str | None = None
     artifacts: list[Artifact] = field(default_factory=list)
@@ -85,7 +86,13 @@ class Line:
 
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
         """The chosen cases that use this stage, shape by shape."""
-        return [(v, s) for s in self.shapes if stage in s.stages for v in self.variants if runs_on(v, s)]
+        return [
+            (v, s)
+            for s in self.shapes
+            if stage in s.stages
+            for v in self.variants
+            if runs_on(v, s) and not (stage == "profile" and v.name in self.companions)
+        ]
 
 
 def printer() -> Callable[[str], None]:
@@ -109,7 +116,13 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
     variants, shapes = select(suite, settings.variant, settings.shapes)
     gpu = toolchain.find_gpu()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
-    return Line(settings, suite, say, gpu, arch, options, variants, shapes)
+    companions: list[Variant] = []
+    if settings.variant is not None and settings.upto in ("bench", "profile"):
+        # A time says little alone: the baseline, the parents and the peers are timed beside it.
+        names = {suite.baseline, *(v.parent for v in variants)}
+        companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
+    names_of = frozenset(v.name for v in companions)
+    return Line(settings, suite, say, gpu, arch, options, [*variants, *companions], shapes, names_of)
 
 
 def compile_all(line: Line) -> None:
