@@ -24,6 +24,7 @@ import re
 import shlex
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ CUBIN = "variant.cubin"
 SASS = "variant.sass"
 PLAN = "plan.so"
 OPERATOR = "operator.so"
+#: What ptxas -v says of every kernel, spread over several lines; not why a compilation failed.
+_CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -75,7 +78,7 @@ class Options:
                 known = ", ".join(suite.archs)
                 raise UsageError(f"CUDA_ARCH={text}: expected one of the suite's archs ({known})")
             archs.append((exact or loose)[0])
-        return Options(flag("DEBUG"), flag("VERBOSE"), tuple(archs))
+        return Options(flag("DEBUG"), flag("VERBOSE"), tuple(dict.fromkeys(archs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +148,12 @@ def build(
             units.append(_Unit(variant, arch, unit_folder, closure, flags, wanted))
     missing = [u for u in units if not u.done]
     started = time.monotonic()
+    said = ""
     if missing:
-        _compile(suite, root, missing, nvcc, torch_root, options, say)
+        said = _compile(suite, root, missing, nvcc, torch_root, options, closures.tools, say)
     seconds = time.monotonic() - started
     fresh = {u.folder for u in missing}
-    artifacts += [_artifact(u, u.folder not in fresh, seconds) for u in units]
+    artifacts += [_artifact(u, u.folder not in fresh, seconds, said) for u in units]
     order = {name: i for i, name in enumerate(suite.variants)}
     return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
 
@@ -235,15 +239,17 @@ def _compile(
     nvcc: toolchain.Nvcc,
     torch_root: Path | None,
     options: Options,
+    tools: str,
     say: Callable[[str], None],
-) -> None:
+) -> str:
+    """Compiles the units; gives the end of what ninja and its commands said, progress left out."""
     ninja = toolchain.find_ninja()
     cxx = toolchain.find_cxx()
     with writing(root):
         for unit in units:
             unit.folder.mkdir(parents=True, exist_ok=True)
     bindings = {
-        name: _write_problem(suite, root, problem)
+        name: _write_problem(suite, root, problem, f"{tools} {cxx}")
         for name, problem in suite.problems.items()
         if any(u.variant.problem == name for u in units)
     }
@@ -266,10 +272,13 @@ def _compile(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert process.stdout is not None
+        said: deque[str] = deque(maxlen=40)
         try:
             for line in process.stdout:
                 if options.verbose or line.startswith("["):
                     say(line.rstrip())
+                if not line.startswith("["):
+                    said.append(line)
         except BaseException:
             process.terminate()
             raise
@@ -277,16 +286,18 @@ def _compile(
             process.wait()
     finally:
         graph.unlink(missing_ok=True)
+    return "".join(said)
 
 
-def _write_problem(suite: Suite, root: Path, problem: Problem) -> Path:
-    """Writes the generated headers and binding of a problem; their folder is named by their content."""
+def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Path:
+    """Writes the generated headers and binding of a problem; their folder is named by their content
+    and by the tools, so that the binding is compiled again for another torch."""
     files = {
         "flashcore/problem.h": binding.problem_header(problem),
         "flashcore/arguments.h": binding.arguments_header(problem),
         "binding.cpp": binding.binding_source(suite.name, problem),
     }
-    key = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([files, tools]).encode()).hexdigest()[:16]
     folder = root / f"{problem.name}-binding-{key}"
     with writing(folder):
         (folder / "flashcore").mkdir(parents=True, exist_ok=True)
@@ -307,17 +318,21 @@ def _graph(
 ) -> str:
     """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
     q = shlex.quote
-    log = "> $log 2>&1 || { cat $log; exit 1; }"
+    # The log is whole before anything that was made is moved into place: another build may read it.
+    logged = "> $log.$$$$ 2>&1; code=$$?; mv $log.$$$$ $log; if [ $$code = 0 ]; then"
+    otherwise = "else cat $log; exit 1; fi"
     lines = [
         "ninja_required_version = 1.5",
+        f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, not where the user stands
         "rule cubin",
-        f"  command = cd {q(suite.root)} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$ && mv $out.$$$$ $out; }} {log}",
+        f"  command = cd {q(suite.root)} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$; }} {logged} "
+        f"mv $out.$$$$ $out; {otherwise}",
         "  description = $what",
         "rule object",
         # --keep leaves the cubin that went into the object; its other intermediates are dropped.
         f"  command = cd {q(suite.root)} && {{ mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
-        "$dir/keep.$$$$ $in_abs -o $out.$$$$ && mv $dir/keep.$$$$/*.cubin $cubin && rm -rf $dir/keep.$$$$ && "
-        f"mv $out.$$$$ $out; }} {log}",
+        f"$dir/keep.$$$$ $in_abs -o $out.$$$$; }} {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
+        f"rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
         "  description = $what",
         "rule binding",
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
@@ -378,7 +393,8 @@ def _graph(
             f"  dir = {_escape(q(str(folder)))}",
             f"  cubin = {_escape(q(str(folder / CUBIN)))}",
             f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}",
-            f"  libraries = {_escape(runtime)}",
+            # A source without FLASHCORE_VARIANT fails here and not when it is loaded.
+            f"  libraries = {_escape(f'-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
             f"  what = {unit.variant.name} plan",
         ]
         defaults.append(_path(folder / "plan.so"))
@@ -403,7 +419,7 @@ def _path(path: Path) -> str:
     return re.sub(r"([$ :])", r"$\1", str(path.resolve()))
 
 
-def _artifact(unit: _Unit, cached: bool, seconds: float) -> Artifact:
+def _artifact(unit: _Unit, cached: bool, seconds: float, said: str) -> Artifact:
     def made(name: str) -> str | None:
         path = unit.folder / name
         return str(path) if path.is_file() else None
@@ -411,10 +427,11 @@ def _artifact(unit: _Unit, cached: bool, seconds: float) -> Artifact:
     message = ""
     if not unit.done:
         log = unit.folder / LOG
-        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-        message = "\n".join(line for line in said.splitlines() if not line.startswith("ptxas info"))
-        missing = ", ".join(n for n in unit.wanted if not (unit.folder / n).is_file())
-        message = message.strip() or f"the compiler said nothing; {missing} not made (VERBOSE=1 shows more)"
+        words = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+        message = "\n".join(line for line in words.splitlines() if not _CHATTER.match(line)).strip()
+        if not message:  # it was not the variant's own compilation that failed
+            missing = ", ".join(n for n in unit.wanted if not (unit.folder / n).is_file())
+            message = f"{missing}: not made\n{said.strip() or 'nobody said why (VERBOSE=1 shows more)'}"
     return Artifact(
         variant=unit.variant.name,
         arch=unit.arch,

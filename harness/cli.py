@@ -173,7 +173,9 @@ def _profile(arguments: argparse.Namespace) -> int:
     record, folder = pipeline.run(settings, say, resume=arguments.resume)
     pages = _render(arguments, record, say)
     print(tables.ladder(record))
-    judgement = guardrails.judge(record, require=arguments.require, today=_today())
+    judgement = guardrails.judge(
+        record, require=arguments.require, today=_today(), variants=_chosen(arguments, record)
+    )
     print(guardrails.table(judgement))
     if arguments.variant is not None:
         previous = pipeline.latest(Path(arguments.profiles), record.suite.name, measured=True, before=record.id)
@@ -181,6 +183,13 @@ def _profile(arguments: argparse.Namespace) -> int:
             print("\n".join(diff.inner_loop(record, previous, name)))
     print(f"run:    {folder}\nreport: {pages[0]}")
     return max(_failed(record), int(judgement.exit_code), key=_gravity)
+
+
+def _chosen(arguments: argparse.Namespace, record: Record) -> list[str] | None:
+    """The variants to judge; ``None`` for all."""
+    from harness import pipeline
+
+    return None if arguments.variant is None else pipeline.matching(record.suite, arguments.variant)
 
 
 def _gravity(code: int) -> int:
@@ -219,7 +228,9 @@ def _gate(arguments: argparse.Namespace) -> int:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:
         record = pipeline.present(_settings(arguments, None), pipeline.printer())
-    judgement = guardrails.judge(record, require=arguments.require, today=_today())
+    judgement = guardrails.judge(
+        record, require=arguments.require, today=_today(), variants=_chosen(arguments, record)
+    )
     print(guardrails.table(judgement))
     return int(judgement.exit_code)
 

@@ -68,10 +68,10 @@ def _gpu() -> str:
 
 
 def _ncu() -> str:
-    from harness import profile
+    from harness import ncu
 
-    found = profile.find_ncu()
-    return f"{profile.version(found)} at {found}"
+    found = ncu.find_ncu()
+    return f"{ncu.version(found)} at {found}"
 
 
 def _package(name: str) -> str:

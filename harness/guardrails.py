@@ -30,7 +30,7 @@ from harness.model import (
     Value,
     Waiver,
 )
-from harness.promises import Promise, Promises, matches
+from harness.promises import Promise, Promises, accepts, excess, limit_text, matches, number
 
 #: ``open`` is a goal not reached yet; the others are as they read.
 Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
@@ -236,7 +236,7 @@ class _Judge:
             status, reason = "unmeasured", elsewhere or gap or promise.reason
         elif budget.severity == "goal":
             progress = _progress(budget, value)
-            status, reason = ("pass" if _excess(budget, value) <= 0 else "open"), ""
+            status, reason = ("pass" if excess(budget, value) <= 0 else "open"), ""
         else:
             status, reason = self._limit(budget, subject, value)
         return Verdict(
@@ -257,21 +257,21 @@ class _Judge:
         )
 
     def _limit(self, budget: Budget, subject: Subject, value: float) -> tuple[Status, str]:
-        excess = _excess(budget, value)
-        status: Status = "pass" if excess <= 0 else "fail"
+        over = excess(budget, value)
+        status: Status = "pass" if over <= 0 else "fail"
         reasons: list[str] = []
         for waiver, tally in self.waivers.get(budget.name, ()):
             if not self._names(waiver, subject):
                 continue
             tally.measured += 1
-            if excess > tally.worst_by:
-                tally.worst_by, tally.worst = excess, value
-            if excess <= 0:
+            if over > tally.worst_by:
+                tally.worst_by, tally.worst = over, value
+            if over <= 0:
                 continue
             tally.needed += 1
             if self._expired(waiver):
                 reasons.append(f"its waiver expired on {waiver.expires}: {waiver.reason}")
-            elif excess <= _excess(budget, waiver.accepted):
+            elif accepts(budget, waiver, value):
                 tally.covers += 1
                 if status != "waived":
                     accepted = number(waiver.accepted, budget.unit)
@@ -336,44 +336,13 @@ def _number(fact: Fact | None) -> tuple[float | None, str]:
     return value, ""
 
 
-def _excess(budget: Budget, value: float) -> float:
-    """By how much the value is beyond the limit; 0 or less is within."""
-    over = value - budget.maximum if budget.maximum is not None else -math.inf
-    under = budget.minimum - value if budget.minimum is not None else -math.inf
-    return max(over, under)
-
-
 def _progress(budget: Budget, value: float) -> float:
-    if _excess(budget, value) <= 0:
+    if excess(budget, value) <= 0:
         return 1.0
     if budget.maximum is not None and value > budget.maximum:
         return max(0.0, budget.maximum / value) if value > 0 else 0.0
     assert budget.minimum is not None
     return max(0.0, value / budget.minimum) if budget.minimum > 0 else 0.0
-
-
-_UNITS = {"1": "", "text": "", "pct": " %", "us": " µs"}
-
-
-def number(value: Value | None, unit: str = "") -> str:
-    """A value with its unit for reading: whole numbers exactly, others to six digits."""
-    if value is None:
-        return "unmeasured"
-    if isinstance(value, (bool, str)):
-        return str(value).lower() if isinstance(value, bool) else value
-    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
-    text = f"{int(value):,}" if whole else f"{value:,.6g}"
-    return text + _UNITS.get(unit, f" {unit}" if unit else "")
-
-
-def limit_text(budget: Budget) -> str:
-    """``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with the stretch value of a goal."""
-    low, high, unit = budget.minimum, budget.maximum, budget.unit
-    if low is not None and high is not None:
-        text = f"{number(low)} to {number(high, unit)}"
-    else:
-        text = f"≤ {number(high, unit)}" if high is not None else f"≥ {number(low, unit)}"
-    return text if budget.stretch is None else f"{text} (stretch {number(budget.stretch, unit)})"
 
 
 # --- for the terminal ---------------------------------------------------------------------------
@@ -400,8 +369,12 @@ def summary(judgement: Judgement) -> str:
     """One line: the outcome, the counts, the exit code."""
     counts = judgement.counts()
     word = {Exit.OK: "passed", Exit.FAILED: "FAILED"}.get(judgement.exit_code, "UNMEASURED")
-    named = [f"{counts.get(s, 0)} {t}" for s, t in (("fail", "failed"), ("waived", "waived"), ("pass", "passed"))]
-    named.append(f"{counts.get('unmeasured', 0)} unmeasured ({judgement.missing} of them required)")
+    named = [
+        f"{counts.get('fail', 0)} failed",
+        f"{counts.get('waived', 0)} waived",
+        f"{counts.get('pass', 0)} passed",
+        f"{counts.get('unmeasured', 0)} unmeasured ({judgement.missing} of them required)",
+    ]
     reached = judgement.counts("goal")
     goals = f"; {reached.get('pass', 0)} of {len(judgement.goals)} goals reached" if judgement.goals else ""
     out = f"; {judgement.left_out} unsupported left out" if judgement.left_out else ""
@@ -441,15 +414,24 @@ def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
 
 
 def _goals(verdicts: Sequence[Verdict]) -> list[str]:
-    known = [v for v in verdicts if v.progress is not None]
-    rows = [
-        (v.budget, str(v.subject), number(v.value, v.unit), v.limit, f"{100 * (v.progress or 0):.0f} % of the way")
-        for v in sorted(known, key=lambda v: v.progress or 0, reverse=True)
-    ]
-    if not verdicts:
-        return []
-    gaps = f", {len(verdicts) - len(known)} unmeasured" if len(known) < len(verdicts) else ""
-    return [f"goals ({len(verdicts)}{gaps})", *_columns(rows[:_SHOWN], len(rows))]
+    """One line a goal: how many subjects reached it, and the one that is farthest from it."""
+    by_name: dict[str, list[Verdict]] = {}
+    for v in verdicts:
+        by_name.setdefault(v.budget, []).append(v)
+    rows = []
+    for name, own in by_name.items():
+        known = [v for v in own if v.progress is not None]
+        reached = sum(v.status == "pass" for v in known)
+        text = f"reached by {reached} of {len(own)}"
+        if len(known) < len(own):
+            text += f", {len(own) - len(known)} unmeasured"
+        remark = "" if known else own[0].reason
+        if reached < len(known):
+            worst = min(known, key=lambda v: v.progress or 0.0)
+            way = f"{100 * (worst.progress or 0.0):.0f} % of the way"
+            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {way}"
+        rows.append((name, own[0].limit, text, remark))
+    return [f"goals ({len(verdicts)})", *_columns(rows, len(rows))] if rows else []
 
 
 def _passes(verdicts: Sequence[Verdict]) -> list[str]:

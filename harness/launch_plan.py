@@ -20,6 +20,7 @@ from harness.store import write_atomically
 
 TIME_LIMIT = 20.0
 _CAPACITY = 32
+_HANGS = "the launch plan gave no answer"
 
 
 class _Record(ctypes.Structure):
@@ -56,7 +57,9 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
     ]
     for library, answers in _ask(missing).items():
         known[library].update(answers)
-        write_atomically(_cache(library), json.dumps(known[library]).encode())
+        # No answer in time may be a busy machine's fault: it is asked again next time.
+        kept = {k: a for k, a in known[library].items() if not a["error"].startswith(_HANGS)}
+        write_atomically(_cache(library), json.dumps(kept).encode())
     return [
         _plan(name, shape, known[library][_key(size)])
         for name, library, sizes in wanted
@@ -89,9 +92,14 @@ def _ask(questions: Sequence[tuple[Path, list[list[int]]]]) -> dict[Path, dict[s
         for line in output.splitlines():
             library, size = pending.pop(0)
             answers[library][_key(size)] = json.loads(line)
-        if pending:
-            library, size = pending.pop(0)
-            answers[library][_key(size)] = {"error": reason, "launches": [], "workspace": 0}
+        if not pending:
+            break
+        guilty, size = pending.pop(0)
+        answer = {"error": reason, "launches": [], "workspace": 0}
+        answers[guilty][_key(size)] = answer
+        if reason.startswith(_HANGS):  # it would hang again on every other shape
+            answers[guilty].update({_key(size): answer for library, size in pending if library == guilty})
+            pending = [(library, size) for library, size in pending if library != guilty]
     return answers
 
 
@@ -110,7 +118,7 @@ def _child(questions: list[Any]) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
-        reason = f"the launch plan gave no answer within {TIME_LIMIT:.0f} s"
+        reason = f"{_HANGS} within {TIME_LIMIT:.0f} s"
     else:
         output = done.stdout
         code = done.returncode
@@ -133,6 +141,9 @@ def _three(values: Sequence[int]) -> tuple[int, int, int]:
 
 def main() -> None:
     """The child: reads [library, dimensions] pairs, writes one answer a line."""
+    # What a plan prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     for path, sizes in json.load(sys.stdin):
         library = ctypes.CDLL(path)
         dims = (ctypes.c_int64 * len(sizes))(*sizes)
@@ -154,7 +165,7 @@ def main() -> None:
                 for r in records[: max(count, 0)]
             ],
         }
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

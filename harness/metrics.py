@@ -179,9 +179,9 @@ _ncu("tensor", C, "tensor_flop_bf16", "1", "sm__ops_path_tensor_src_bf16_dst_fp3
      "bf16 FLOPs the tensor cores did")  # fmt: skip
 _ncu("tensor", C, "tensor_flop_fp8", "1", "sm__ops_path_tensor_src_fp8.sum",
      "fp8 FLOPs the tensor cores did", chips={"ga": None})  # fmt: skip
-for _op, _weight in (("fadd", "1"), ("fmul", "1"), ("ffma", "2"), ("hadd", "1"), ("hmul", "1"), ("hfma", "2")):
+for _op, _weight in (("fadd", "1"), ("fmul", "1"), ("ffma", "2"), ("hadd", "2"), ("hmul", "2"), ("hfma", "4")):
     _ncu("cuda cores", C, f"op_{_op}", "1", f"smsp__sass_thread_inst_executed_op_{_op}_pred_on.sum",
-         f"{_op} operations of all threads; each counts {_weight} FLOP")  # fmt: skip
+         f"{_op} instructions of all threads; each counts {_weight} FLOP")  # fmt: skip
 
 _ncu("occupancy", P, "achieved_occupancy", "pct",
      "sm__warps_active.avg.pct_of_peak_sustained_active",

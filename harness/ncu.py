@@ -15,6 +15,9 @@ from harness.errors import CapabilityError, FlashcoreError
 ClockControl = Literal["none", "base"]
 CacheControl = Literal["all", "none"]
 
+_PLACES = (Path("/usr/local/cuda/bin/ncu"),)
+_INSTALLED = Path("/opt/nvidia/nsight-compute")  # a folder a release
+
 
 def find_ncu(explicit: str | None = None) -> Path:
     """Nsight Compute's command line: what the user names, ``PATH``, or where NVIDIA installs it.
@@ -29,8 +32,7 @@ def find_ncu(explicit: str | None = None) -> Path:
         return Path(found)
     if found := shutil.which("ncu"):
         return Path(found)
-    candidates = [Path("/usr/local/cuda/bin/ncu"), *_installed(Path("/opt/nvidia/nsight-compute"))]
-    for candidate in candidates:
+    for candidate in (*_PLACES, *_installed(_INSTALLED)):
         if os.access(candidate, os.X_OK):
             return candidate
     raise CapabilityError(
@@ -42,18 +44,16 @@ def find_ncu(explicit: str | None = None) -> Path:
 def _installed(root: Path) -> list[Path]:
     """``root/<version>/ncu``, the newest version first."""
 
-    def version(path: Path) -> list[int]:
+    def release(path: Path) -> list[int]:
         return [int(part) for part in re.findall(r"\d+", path.parent.name)]
 
-    return sorted(root.glob("*/ncu"), key=version, reverse=True)
+    return sorted(root.glob("*/ncu"), key=release, reverse=True)
 
 
-def ncu_version(ncu: Path | str) -> str | None:
+def version(ncu: Path | str) -> str | None:
     """Its version as ``2025.3.1.0``, ``None`` if it does not say."""
     try:
-        said = subprocess.run(
-            [str(ncu), "--version"], capture_output=True, text=True, timeout=30, check=False
-        )
+        said = subprocess.run([str(ncu), "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r"Version (\d+(?:\.\d+)+)", said.stdout)
@@ -136,8 +136,8 @@ _CAPABILITIES: tuple[tuple[str, str, str], ...] = (
         "install the NVIDIA driver (a container: --gpus all); keep CUDA's stubs out of LD_LIBRARY_PATH",
     ),
     (
-        r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver"
-        r"|not compiled with CUDA enabled",
+        r"no CUDA GPU that this process can use|No CUDA GPUs are available|no CUDA-capable device"
+        r"|Found no NVIDIA driver|not compiled with CUDA enabled",
         "no GPU that torch can use",
         "run where there is an NVIDIA GPU and a torch built for CUDA; elsewhere the recorded run is used",
     ),

@@ -24,7 +24,7 @@ Dim3 = tuple[int, int, int]
 COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "Device", "CC")
 NVTX_COLUMN = "thread Domain:Push/Pop_Range"
 
-_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
@@ -181,9 +181,7 @@ def parse(text: str, *, domain: str = "flashcore") -> Table:
     if start is None:
         raise LayoutError(_no_header(lines))
     header = _header(lines[start])
-    records = [
-        (n, line) for n, line in enumerate(lines[start + 1 :], start + 2) if line.strip() and line[:2] != "=="
-    ]
+    records = [(n, line) for n, line in enumerate(lines[start + 1 :], start + 2) if line.strip() and line[:2] != "=="]
     if not records:
         return Table((), (f"line {start + 1}: the header is there, but not a single row",))
     first = _fields(records[0][1])
@@ -198,9 +196,7 @@ def parse(text: str, *, domain: str = "flashcore") -> Table:
     return _table(header, units, records[1:], domain)
 
 
-def _table(
-    header: list[str], units: dict[str, str], records: Iterable[tuple[int, str]], domain: str
-) -> Table:
+def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int, str]], domain: str) -> Table:
     rows: list[KernelRow] = []
     notes: list[str] = []
     suspects: set[str] = set()
@@ -219,9 +215,7 @@ def _table(
     return Table(tuple(rows), tuple(notes), frozenset(suspects))
 
 
-def _row(
-    header: list[str], units: dict[str, str], line: str, domain: str
-) -> tuple[KernelRow | None, str]:
+def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tuple[KernelRow | None, str]:
     fields = _fields(line)
     if fields is None:
         return None, f"torn or not CSV ({line.strip()[:40]!r})"
@@ -273,9 +267,7 @@ def _fields(line: str) -> list[str] | None:
 
 def _header(line: str) -> list[str]:
     if line.startswith('"ID";'):
-        raise LayoutError(
-            "ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C"
-        )
+        raise LayoutError("ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C")
     header = _fields(line)
     if header is None:
         raise LayoutError(f"ncu CSV: the header is torn ({line[-60:].strip()!r}); import the report again")

@@ -28,10 +28,7 @@ DERIVED = (
 MEASURED: dict[str, FactSpec] = {
     name: spec
     for name, spec in FACTS.items()
-    if spec.ncu is not None
-    or spec.chips
-    or name in DERIVED
-    or name.startswith("stall_share_")
+    if spec.ncu is not None or spec.chips or name in DERIVED or name.startswith("stall_share_")
 }
 
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
@@ -126,9 +123,7 @@ def short_name(kernel: str) -> str:
 
 def _launch_values(row: KernelRow, chip: str, refused: Mapping[str, str]) -> Values:
     values = {
-        name: _read(row, spec, chip, refused)
-        for name, spec in MEASURED.items()
-        if spec.ncu is not None or spec.chips
+        name: _read(row, spec, chip, refused) for name, spec in MEASURED.items() if spec.ncu is not None or spec.chips
     }
     _derive(values, chip)
     values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
@@ -139,7 +134,7 @@ def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
     metric = spec.ncu_name(chip)
     if metric is None:
         return Measured(None, f"{chip} has no such metric")
-    if metric in refused:
+    if metric in refused and metric not in row:  # some come along even so
         return Measured(None, f"ncu refused {metric}: {refused[metric]}")
     reading = row.read(metric)
     if spec.opcodes:
@@ -156,9 +151,7 @@ def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
     return Measured(value, weight=weight)
 
 
-def _opcodes(
-    total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]
-) -> Measured:
+def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]) -> Measured:
     """How often these opcodes were executed. One that is not listed ran not once, but only if the listed
     ones add up to ncu's total."""
     if total is None:

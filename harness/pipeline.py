@@ -20,7 +20,7 @@ from typing import Any
 
 from harness import build, join, launch_plan, store, toolchain
 from harness import static as static_stage
-from harness.errors import CapabilityError, UsageError
+from harness.errors import CapabilityError, RecordError, UsageError
 from harness.model import (
     Artifact,
     CaseOutcome,
@@ -165,21 +165,24 @@ def compile_all(line: Line) -> None:
 
 
 def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]) -> list[Fact]:
-    """The problem's own counts, for each case: ``formula_<key>`` of its ``work``."""
+    """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
     from harness.operators import load_problem
 
-    units = {"bytes": "B"}
-    facts: list[Fact] = []
     modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
+    facts: list[Fact] = []
     for shape in shapes:
-        work: dict[str, float] = modules[shape.problem].work(shape.params)
-        for variant in variants:
-            if runs_on(variant, shape):
-                subject = Subject(variant.name, shape=shape.name)
-                facts += [
-                    Fact(subject, f"formula_{k}", v, units.get(k.rsplit("_", 1)[-1], "1"), Source.FORMULA)
-                    for k, v in work.items()
-                ]
+        work: dict[str, float] = modules[shape.problem].work(dict(shape.params))
+        names = {f"formula_{key}": float(value) for key, value in work.items()}
+        for name in names:
+            if name not in FACTS:
+                known = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
+                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {name[8:]!r}: expected {known}")
+        facts += [
+            Fact(Subject(v.name, shape=shape.name), name, value, FACTS[name].unit, Source.FORMULA)
+            for v in variants
+            if runs_on(v, shape)
+            for name, value in names.items()
+        ]
     return facts
 
 
@@ -268,7 +271,7 @@ def _not_ready(line: Line, variant: Variant, shape: Shape, failed: dict[str, str
 
 
 def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
-    from harness import bench, check, profile
+    from harness import bench, check, ncu, profile
     from harness.operators import Case
 
     s = line.settings
@@ -296,13 +299,13 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
         return check.run(cases, folder, time_limit=s.time_limit, repeats=s.repeats, progress=progress)
     if stage == "bench":
         return bench.run(cases, folder, baseline=line.suite.baseline, min_samples=s.samples, progress=progress)
-    ncu = profile.find_ncu()
-    line.ncu = profile.version(ncu)
+    program = ncu.find_ncu()
+    line.ncu = ncu.version(program)
     assert line.gpu is not None
     return profile.run(
         cases,
         folder,
-        ncu=ncu,
+        ncu=program,
         chip=profile.chip_of(line.gpu.capability),
         plans={f"{p.variant}/{p.shape}": p for p in line.plans},
         clock_control=s.clock_control,
@@ -371,12 +374,16 @@ def latest(profiles: Path, suite: str, *, measured: bool = False, before: str | 
     for folder in store.runs(profiles):
         if before is not None and folder.name >= before:
             continue
-        header = json.loads((folder / store.HEADER).read_bytes())
-        if header.get("schema_version") != SCHEMA_VERSION or header["suite"]["name"] != suite:
-            continue
-        if measured and not (header["environment"]["gpu"] and header["outcomes"]):
-            continue
-        return store.read(folder)
+        try:
+            header = json.loads((folder / store.HEADER).read_bytes())
+            if header["schema_version"] != SCHEMA_VERSION or header["suite"]["name"] != suite:
+                continue
+            if measured and not (header["environment"]["gpu"] and header["outcomes"]):
+                continue
+            return store.read(folder)
+        except (OSError, ValueError, LookupError, TypeError, RecordError) as error:
+            # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
+            print(f"flashcore: passed over run {folder.name}: {error}", file=sys.stderr)
     return None
 
 

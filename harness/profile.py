@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness import ncu_csv, ncu_facts, worker
-from harness.errors import CapabilityError, FlashcoreError, RecordError
+from harness.errors import CapabilityError, FlashcoreError, RecordError, UsageError
+from harness.journal import Result, Task, answers
+from harness.metrics import CHIPS
 from harness.model import CaseOutcome, Fact, Plan, StageResult
 from harness.ncu import (
     CacheControl,
@@ -32,14 +35,34 @@ from harness.ncu import (
     last_words,
     refused_metrics,
 )
-from harness.operators import Case
+from harness.ncu import find_ncu as find_ncu
+from harness.ncu import version as version
+
+if TYPE_CHECKING:
+    from harness.operators import Case
 
 ROUNDS = 3  # a case whose rows get lost this often is failed
 TARGET = "harness.target"
+FINISH_LIMIT = 60.0  # seconds ncu has to write its report, once the target is over
 
 
 class _Refused(Exception):
     """ncu refused metrics: ask again without them."""
+
+
+def chip_of(capability: tuple[int, int]) -> str:
+    """The chip as ncu names it, of a compute capability; of an unknown minor, its family's nearest older one.
+
+    Raises:
+        CapabilityError: no metric names are known for that family.
+    """
+    family = [known for known in CHIPS if known[0] == capability[0] and known <= capability]
+    if not family:
+        raise CapabilityError(
+            f"compute capability {capability[0]}.{capability[1]}: no metric names are known for this GPU",
+            "add its chip and its metric names to harness/metrics.py (ncu --query-metrics lists them)",
+        )
+    return CHIPS[max(family)]
 
 
 @dataclass(slots=True)
@@ -66,7 +89,7 @@ def run(
     progress: Callable[[str], None] = lambda line: None,
     time_limit: float = 120.0,
     startup_limit: float = 180.0,
-    batch: int = 16,
+    batch: int = 32,
 ) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
@@ -83,32 +106,35 @@ def run(
 
     Raises:
         CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
-        FlashcoreError: ncu refuses metrics that were not asked for.
+        UsageError: the earlier attempt in ``folder`` was measured in another way.
+        FlashcoreError: ``folder`` cannot be written; what was measured is kept.
     """
     if importlib.util.find_spec("nvtx") is None:
         raise CapabilityError("the Python package nvtx is missing", "pip install nvtx")
     names = [f"{case.variant}/{case.shape}" for case in cases]
     stage = _Stage(
-        folder, ncu, chip, clock_control, cache_control, keep_report,
-        progress, time_limit, startup_limit, batch,
+        folder, ncu, chip, clock_control, cache_control, keep_report, progress, time_limit, startup_limit, batch
     )
-    settled = stage.settle({name: case.to_json() for name, case in zip(names, cases, strict=True)})
+    try:
+        stage.claim()
+        settled = stage.settle({name: case.to_json() for name, case in zip(names, cases, strict=True)})
+    except OSError as error:
+        raise FlashcoreError(
+            f"{error.filename or folder}: expected to keep the profile here, found: {error.strerror}\n"
+            "  to mend: make room (or give another folder) and continue with --resume"
+        ) from error
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for name, case in zip(names, cases, strict=True):
         if name in settled.rows:
             rows, plan, refused = settled.rows[name], plans.get(name), settled.refused
-            facts += ncu_facts.facts_of(
-                case.variant, case.shape, rows, chip=chip, plan=plan, refused=refused
-            )
+            facts += ncu_facts.facts_of(case.variant, case.shape, rows, chip=chip, plan=plan, refused=refused)
             reason = ""
         else:
             reason = settled.failed.get(name) or settled.lost.get(name) or "it was not run"
             facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
         status: Literal["ok", "failed"] = "failed" if reason else "ok"
-        outcomes.append(
-            CaseOutcome(case.variant, case.shape, "profile", status, reason, settled.seconds.get(name))
-        )
+        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, settled.seconds.get(name)))
     return StageResult(tuple(facts), tuple(outcomes))
 
 
@@ -125,13 +151,27 @@ class _Stage:
     startup_limit: float
     batch: int
 
+    def claim(self) -> None:
+        """Makes the folder ours, or refuses one whose facts were measured otherwise: warm and cold caches, or
+        two chips, are never mixed in one profile."""
+        path = self.folder / "settings.json"
+        ours = {"chip": self.chip, "clock_control": self.clock_control, "cache_control": self.cache_control}
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _write(path, json.dumps(ours).encode())
+        elif (theirs := json.loads(path.read_text())) != ours:
+            raise UsageError(
+                f"{self.folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
+                "  to mend: resume with the same settings, or start a new run"
+            )
+
     def settle(self, payloads: Mapping[str, dict[str, object]]) -> _Settled:
         """Reads what earlier attempts left, then runs rounds until each case is profiled, has failed, or
         has lost its rows too often."""
         settled = _Settled()
         earlier = sorted(self.folder.glob("round-*"), key=lambda path: int(path.name.removeprefix("round-")))
         for path in earlier:
-            self._harvest(path, worker.answered(path), settled)
+            self._harvest(path, answers(path).values(), settled)
         first = 1 + int(earlier[-1].name.removeprefix("round-")) if earlier else 0
         number = first
         while number < first + ROUNDS + len(settled.refused):  # each refusal costs a round, and a metric
@@ -139,32 +179,35 @@ class _Stage:
             if not pending:
                 break
             path = self.folder / f"round-{number}"
-            results = self._round(path, [worker.Task(n, payloads[n]) for n in pending], settled)
+            results = self._round(path, [Task(n, payloads[n]) for n in pending], settled)
             self._harvest(path, results, settled)
             if missing := capability_missing(_logs(path)):
                 raise missing
             number += 1
         return settled
 
-    def _round(
-        self, path: Path, tasks: list[worker.Task], settled: _Settled
-    ) -> list[worker.Result]:
+    def _round(self, path: Path, tasks: list[Task], settled: _Settled) -> list[Result]:
         """Runs the tasks in batches, an ncu each. Ends early when ncu's words say that going on is vain."""
         path.mkdir(parents=True)
         metrics = ncu_facts.metrics_to_ask(self.chip, settled.refused)
 
         def command(task_file: Path, journal: Path) -> list[str]:
-            log = _logs(path)
-            if missing := capability_missing(log):
-                raise missing
-            if refused_metrics(log, metrics):
-                raise _Refused
-            report = path / f"{journal.stem}.ncu-rep"
+            report = path / f"{journal.stem.replace('journal', 'report')}.ncu-rep"
             target = [sys.executable, "-m", TARGET, str(task_file), str(journal)]
             return command_line(
                 self.ncu, report, metrics, target,
                 clock_control=self.clock_control, cache_control=self.cache_control,
             )  # fmt: skip
+
+        def tell(result: Result) -> None:
+            if result.status == "failed":
+                log = _logs(path)
+                if missing := capability_missing(log):
+                    raise missing
+                if refused_metrics(log, metrics):
+                    raise _Refused
+            ending = "ok" if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
+            self.progress(f"{result.name}: {result.seconds:.1f} s, {ending}")
 
         try:
             return worker.supervise(
@@ -174,16 +217,13 @@ class _Stage:
                 time_limit=self.time_limit,
                 startup_limit=self.startup_limit,
                 batch=self.batch,
-                on_progress=self._tell,
+                finish_limit=FINISH_LIMIT,
+                on_progress=tell,
             )
         except _Refused:
-            return worker.answered(path)
+            return list(answers(path).values())
 
-    def _tell(self, result: worker.Result) -> None:
-        ending = "ok" if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
-        self.progress(f"profile {result.name}: {result.seconds:.1f} s, {ending}")
-
-    def _harvest(self, path: Path, results: Sequence[worker.Result], settled: _Settled) -> None:
+    def _harvest(self, path: Path, results: Iterable[Result], settled: _Settled) -> None:
         """Adds what a round gave. Reads files alone, so it says the same however often it is asked."""
         log = _logs(path)
         refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chip))
@@ -200,7 +240,7 @@ class _Stage:
             elif name in rows and name not in incomplete:
                 settled.rows[name] = rows[name]
                 settled.seconds[name] = result.seconds
-            elif unreadable:
+            elif unreadable and name not in incomplete:
                 settled.failed[name] = unreadable
             else:
                 settled.lost[name] = incomplete.get(name) or (
@@ -208,9 +248,7 @@ class _Stage:
                     f"report, or the case launches no kernel ({last_words(log)})"
                 )
 
-    def _tables(
-        self, path: Path
-    ) -> tuple[dict[str, list[ncu_csv.KernelRow]], str, dict[str, str]]:
+    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_csv.KernelRow]], str, dict[str, str]]:
         """The rows of a round by case; why a report cannot be read (empty if all can); and the cases whose
         rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
         rows: dict[str, list[ncu_csv.KernelRow]] = {}

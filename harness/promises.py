@@ -7,12 +7,13 @@ missing leaves a gap that is seen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.metrics import FACTS
-from harness.model import Artifact, Budget, CaseOutcome, Fact, Plan, Record, Stage, Subject, Variant
+from harness.model import Artifact, Budget, CaseOutcome, Fact, Plan, Record, Stage, Subject, Value, Variant, Waiver
 from harness.suite import runs_on
 
 #: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
@@ -230,3 +231,44 @@ def _named(gpu: str, device: str) -> bool:
     """Whether the GPU's name contains the text as whole words: an L40 is no L4."""
     name = f" {gpu.replace('-', ' ').lower()} "
     return f" {device.replace('-', ' ').lower()} " in name
+
+
+# --- a promise in numbers and words -------------------------------------------------------------
+
+
+def excess(budget: Budget, value: float) -> float:
+    """By how much the value is beyond the limit; 0 or less is within."""
+    over = value - budget.maximum if budget.maximum is not None else -math.inf
+    under = budget.minimum - value if budget.minimum is not None else -math.inf
+    return max(over, under)
+
+
+def accepts(budget: Budget, waiver: Waiver, value: float) -> bool:
+    """Whether a value that misses the budget is no worse than the waiver allows, on the same side."""
+    if budget.maximum is not None and value > budget.maximum:
+        return value <= waiver.accepted
+    return value >= waiver.accepted
+
+
+_UNITS = {"1": "", "text": "", "pct": " %", "us": " µs"}
+
+
+def number(value: Value | None, unit: str = "") -> str:
+    """A value with its unit for reading: whole numbers exactly, others to six digits."""
+    if value is None:
+        return "unmeasured"
+    if isinstance(value, (bool, str)):
+        return str(value).lower() if isinstance(value, bool) else value
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
+    text = f"{int(value):,}" if whole else f"{value:,.6g}"
+    return text + _UNITS.get(unit, f" {unit}" if unit else "")
+
+
+def limit_text(budget: Budget) -> str:
+    """``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with the stretch value of a goal."""
+    low, high, unit = budget.minimum, budget.maximum, budget.unit
+    if low is not None and high is not None:
+        text = f"{number(low)} to {number(high, unit)}"
+    else:
+        text = f"≤ {number(high, unit)}" if high is not None else f"≥ {number(low, unit)}"
+    return text if budget.stretch is None else f"{text} (stretch {number(budget.stretch, unit)})"

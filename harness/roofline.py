@@ -176,7 +176,7 @@ def missing(record: Record) -> list[tuple[Subject, str]]:
 
 def _walk(record: Record, measured: Sequence[Roof]) -> Iterator[Point | tuple[Subject, str]]:
     device = devices.find(record.gpu)
-    kernels: dict[tuple[str, str], list[Subject]] = {}
+    kernels: dict[tuple[str, str], dict[Subject, None]] = {}
     cases: dict[Subject, None] = {}
     for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
         s = fact.subject
@@ -184,7 +184,7 @@ def _walk(record: Record, measured: Sequence[Roof]) -> Iterator[Point | tuple[Su
             continue
         cases[Subject(s.variant, shape=s.shape)] = None
         if s.kernel is not None:
-            kernels.setdefault((s.variant, s.shape), []).append(s)
+            kernels.setdefault((s.variant, s.shape), {})[s] = None
     for case in cases:
         variant = record.suite.variants[case.variant]
         stale = record.stale.get(case.case)
@@ -313,13 +313,16 @@ class Bound:
     note: str = ""
 
 
+#: What a problem's ``work(params)`` may hold; each is a fact ``formula_<name>`` of the case.
+WORK = ("flop", "bytes", "tensor_flop", "fp32_flop", "exp", "shared_bytes", "l2_bytes")
+
+
 def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, launches: int = 1) -> tuple[Bound, ...]:
     """The bound of each resource, by the best roof known: measured, else at the clock seen, else datasheet.
 
     Args:
-        work: a problem's ``work(params)``: ``flop``, ``bytes``, and where it says so ``tensor_flop``,
-            ``fp32_flop``, ``exp``, ``shared_bytes``, ``l2_bytes``. Every byte of DRAM passes L2, so
-            ``bytes`` stands in for ``l2_bytes``.
+        work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so
+            ``bytes`` stands in for ``l2_bytes``, and ``flop`` for ``tensor_flop``.
         dtype: the compute roof; ``fp16_tensor`` puts only the tensor FLOPs on it, ``fp32`` all.
         ceilings: what :func:`roofs` gives.
     """
@@ -385,8 +388,7 @@ def case_bounds(record: Record, measured: Sequence[Roof] = ()) -> list[CaseBound
     l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
     found = []
-    for fact in record.facts.named("formula_flop"):
-        subject = Subject(fact.subject.variant, shape=fact.subject.shape)
+    for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
         variant = record.suite.variants.get(subject.variant)
         if variant is None or subject.shape is None:
             continue
@@ -394,7 +396,7 @@ def case_bounds(record: Record, measured: Sequence[Roof] = ()) -> list[CaseBound
         def number(name: str, subject: Subject = subject) -> float | None:
             return record.facts.number(name, subject)
 
-        formulas = {n: number(f"formula_{n}") for n in ("flop", "bytes", "exp")}
+        formulas = {n: number(f"formula_{n}") for n in WORK}
         work = {n: v for n, v in formulas.items() if v is not None}
         launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
         ceilings = roofs(device, number("bench_sm_clock"), measured)

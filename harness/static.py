@@ -44,7 +44,7 @@ OPCODES = {
     "REDG": "sass_atom",
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
-_FORMAT = 2  # of static.json; raise it when what is read changes
+_FORMAT = 3  # of static.json; raise it when what is read changes
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'|Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -87,8 +87,10 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     listing = path.with_name("variant.sass")  # made by the build where it found a disassembler
     if listing.is_file():
         sass = sass_counts(listing.read_text(encoding="utf-8", errors="replace"))
+    elif disassembler is not None:
+        sass = sass_counts(disassemble(path, disassembler))
     else:
-        sass = sass_counts(disassemble(path, disassembler)) if disassembler else None
+        sass = None
     return {
         "format": _FORMAT,
         "code": content.code,
@@ -127,10 +129,10 @@ def disassemble(path: Path, disassembler: Path) -> str:
     return result.stdout if result.returncode == 0 else ""
 
 
-def sass_counts(text: str) -> dict[str, dict[str, int]] | None:
+def sass_counts(text: str) -> dict[str, dict[str, int]]:
     """Kernel → fact name → count of instructions in the code (not executed).
 
-    Padding NOPs are left out of ``sass_instructions``. ``None`` if the text holds no kernel.
+    Padding NOPs are left out of ``sass_instructions``. Empty if the text holds no kernel.
     """
     counts: dict[str, Counter[str]] = {}
     current: Counter[str] | None = None
@@ -150,7 +152,7 @@ def sass_counts(text: str) -> dict[str, dict[str, int]] | None:
         if "128" in opcode and (wide := _WIDE.get(opcode[0])):
             current[wide] += 1
     names = {"sass_instructions", *OPCODES.values(), *_WIDE.values()}
-    return {k: {n: c[n] for n in sorted(names)} for k, c in counts.items()} or None
+    return {k: {n: c[n] for n in sorted(names)} for k, c in counts.items()}
 
 
 def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
@@ -175,7 +177,7 @@ def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
             if kernel in sass:
                 yield Fact(subject, name, sass[kernel][name], "1", Source.SASS)
             else:
-                note = "nvdisasm could not read it" if data["sass"] else "no nvdisasm on this machine"
+                note = "nvdisasm could not read it" if data["sass"] is not None else "no nvdisasm on this machine"
                 yield Fact(subject, name, None, "1", Source.SASS, note)
 
 

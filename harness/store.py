@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import typing
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,10 +96,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        kept = "; what was measured is kept: go on with --resume" if PARTIAL in str(path) else ""
         raise FlashcoreError(
             f"{path}: cannot write: {error.strerror or error}\n"
-            "  to mend: free space or name another folder with --profiles DIR; what was measured is kept: "
-            "go on with --resume"
+            f"  to mend: free space, or name a folder that can be written{kept}"
         ) from error
 
 
@@ -188,7 +189,7 @@ def read(folder: Path) -> Record:
     facts = _read_facts(folder / FACTS)
     samples_path = folder / SAMPLES
     samples = _load(samples_path, lambda: gzip.decompress(samples_path.read_bytes()))
-    if not isinstance(samples, dict):
+    if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
     return Record(facts=facts, samples={k: tuple(v) for k, v in samples.items()}, **values)
 
@@ -213,7 +214,7 @@ def _load(path: Path, read_bytes: Any) -> Any:
         return json.loads(read_bytes())
     except FileNotFoundError as error:
         raise RecordError(f"{path}: expected with every run, found no such file") from error
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise RecordError(f"{path}: cannot be read: {error}\n  to mend: record the run again") from error
 
 

@@ -44,7 +44,7 @@ Scalar = int | float | str | bool
 
 
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class _Problem(_Form):
@@ -160,8 +160,8 @@ def load(folder: Path | str) -> Suite:
         raise ManifestError(str(path), list(dict.fromkeys(mistakes))) from error
     builder = _Builder(manifest, root)
     suite = builder.build()
-    if builder.mistakes:
-        raise ManifestError(str(path), builder.mistakes)
+    if builder.mistakes:  # points of a sweep share theirs
+        raise ManifestError(str(path), list(dict.fromkeys(builder.mistakes)))
     return suite
 
 
@@ -296,7 +296,7 @@ class _Builder:
     def _problem_name(self, key: str, given: str | None, problems: Mapping[str, Problem]) -> str:
         if given is None and len(problems) == 1:
             return next(iter(problems))
-        if given not in problems:
+        if given is None or given not in problems:
             found = repr(given) if given else "nothing"
             self._wrong(f"{key}.problem", f"one of {', '.join(problems)}", found)
             return next(iter(problems))
@@ -334,7 +334,7 @@ class _Builder:
         def fill(text: str) -> str:
             try:
                 return text.format_map(point)
-            except (KeyError, IndexError, ValueError) as error:
+            except (LookupError, ValueError, AttributeError, TypeError) as error:
                 axes = ", ".join(point) or "no sweep axes"
                 self._wrong(key, f"only the names {axes} in braces", f"{text!r} ({error})")
                 return text

@@ -25,6 +25,7 @@ from harness.model import (
     Argument,
     Artifact,
     Budget,
+    CaseKey,
     CaseOutcome,
     Environment,
     Fact,
@@ -400,6 +401,14 @@ def outcome(
     return CaseOutcome(variant, shape, stage, status, reason, seconds)  # type: ignore[arg-type]
 
 
+def case_key(variant: Variant, shape: Shape, *, code: str = "code", nvcc: str = "13.0.88") -> CaseKey:
+    """The freshness key of a case; another ``code`` makes it another kernel."""
+    if variant.is_peer:
+        return CaseKey("", "", "", peer=True)
+    name = f"{variant.name}-{shape.name}"
+    return CaseKey(f"{code}-{name}", f"closure-{name}", nvcc)
+
+
 def bare_record(suite: Suite | None = None, facts: Iterable[Fact] = (), **changes: Any) -> Record:
     """A record with the suite, successful builds and their plans, and only the facts given."""
     chosen = suite if suite is not None else globals()["suite"]()
@@ -454,7 +463,7 @@ def record(
     fields: dict[str, Any] = {
         "outcomes": tuple(outcomes),
         "samples": timed,
-        "keys": {f"{v.name}/{s.name}": f"key-{v.name}-{s.name}" for v, s in cases(chosen)},
+        "keys": {f"{v.name}/{s.name}": case_key(v, s) for v, s in cases(chosen)},
         "stages": tuple(StageNote(n, "ok", 1.0) for n in ("build", "static", "check", "bench", "profile")),
     }
     return bare_record(chosen, [*found, *facts], **{**fields, **changes})

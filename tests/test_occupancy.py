@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +40,8 @@ launches = {
         # FlashCore design 004: 4 warps with 71.5 KB give 8 % on sm_89 and 19 % on sm_90.
         ("sm_89", 128, 64, 73216, 1, "shared memory"),
         ("sm_90", 128, 64, 73216, 3, "shared memory"),
+        # 20 warps by whole partitions, though 65,536 registers would be enough for 21.
+        ("sm_90", 224, 96, 0, 2, "registers"),
         # Registers go to whole warps of a partition: 5 warps a block, 28 a SM at 72 registers.
         ("sm_90", 160, 72, 0, 5, "registers"),
     ],
@@ -144,3 +152,77 @@ def test_what_if_in_words() -> None:
     found = what_if("sm_89", 128, 32, 0, 99 * 1024 + 100)
     assert found is not None
     assert found.lines() == ["100 bytes of shared memory fewer give 1 block instead of 0"]
+
+
+# --- against the vendor's calculator, a header of the toolkit ----------------------------------
+
+PROGRAM = r"""
+#include <cuda_occupancy.h>
+#include <cstdio>
+int main() {
+  int major, minor, warps, blocks, smem, smem_block, threads, registers, fixed, dynamic;
+  while (scanf("%d %d %d %d %d %d %d %d %d %d", &major, &minor, &warps, &blocks, &smem, &smem_block,
+               &threads, &registers, &fixed, &dynamic) == 10) {
+    cudaOccDeviceProp device;
+    device.computeMajor = major;
+    device.computeMinor = minor;
+    device.maxThreadsPerBlock = 1024;
+    device.maxThreadsPerMultiprocessor = warps * 32;
+    device.regsPerBlock = device.regsPerMultiprocessor = 65536;
+    device.warpSize = 32;
+    device.sharedMemPerBlock = 48 * 1024;
+    device.sharedMemPerMultiprocessor = smem * 1024;
+    device.sharedMemPerBlockOptin = smem_block * 1024;
+    device.reservedSharedMemPerBlock = 1024;
+    device.numSms = 1;
+    cudaOccFuncAttributes kernel;
+    kernel.maxThreadsPerBlock = 1024;
+    kernel.numRegs = registers;
+    kernel.sharedSizeBytes = fixed;
+    kernel.maxDynamicSharedSizeBytes = smem_block * 1024 - fixed;
+    kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+    kernel.numBlockBarriers = 1;
+    cudaOccDeviceState state;
+    state.carveoutConfig = 100;
+    cudaOccResult result;
+    if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, dynamic)) return 1;
+    printf("%d\n", result.activeBlocksPerMultiprocessor);
+  }
+}
+"""
+
+
+def vendor_header() -> Path | None:
+    """The folder of ``cuda_occupancy.h``, where a toolkit is installed."""
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), str(Path(nvcc).parents[1]) if nvcc else None, "/usr/local/cuda"]
+    folders = [Path(r) / "include" for r in roots if r]
+    return next((f for f in folders if (f / "cuda_occupancy.h").is_file()), None)
+
+
+def test_the_vendors_calculator_agrees(tmp_path: Path) -> None:
+    header, compiler = vendor_header(), shutil.which("g++")
+    if header is None or compiler is None:
+        pytest.skip("needs g++ and a CUDA toolkit that has cuda_occupancy.h")
+    source, program = tmp_path / "calculator.cpp", tmp_path / "calculator"
+    source.write_text(PROGRAM, encoding="utf-8")
+    subprocess.run([compiler, "-I", str(header), "-o", str(program), str(source)], check=True, timeout=60)
+    choose = random.Random(1)
+    cases = []
+    for _ in range(20_000):
+        arch = choose.choice(sorted(LIMITS))
+        most = LIMITS[arch].smem_block * 1024
+        fixed = choose.choice([0, 0, 1024, choose.randint(0, 48 * 1024)])
+        dynamic = choose.randint(0, choose.choice([1000, 50_000, most]))
+        cases.append((arch, choose.randint(1, 1024), choose.randint(1, 255), fixed, dynamic))
+    rows = []
+    for arch, *launch in cases:
+        limit, version = LIMITS[arch], int(arch.removeprefix("sm_"))
+        device = (version // 10, version % 10, limit.warps, limit.blocks, limit.smem, limit.smem_block)
+        rows.append(" ".join(map(str, (*device, *launch))))
+    given = subprocess.run(
+        [str(program)], input="\n".join(rows), capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
+    assert len(given) == len(cases)
+    for case, expected in zip(cases, given, strict=True):
+        assert occupancy(*case).blocks_per_sm == int(expected), case

@@ -48,14 +48,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     float score = kMasked;
     if (t < left) {
       score = 0.0f;
-#pragma unroll 16
+#pragma unroll 8
       for (int d = 0; d < kHeadDim; ++d) score = fmaf(query[d], __half2float(keys[t * kHeadDim + d]), score);
     }
     scores[t] = score;
     __syncthreads();  // scores are whole; and nobody reads the last tile's weights any more
 
     float tile_max = kMasked;
-#pragma unroll 16
+#pragma unroll 8
     for (int j = 0; j < kKeys; ++j) tile_max = fmaxf(tile_max, scores[j]);
     o *= state.raise(tile_max);
     weights[t] = state.weight(score);

@@ -1,0 +1,309 @@
+"""What changed between two records, and the four answers of the inner loop.
+
+Static facts differ or they do not: that is exact. Times of different runs are shown with the interval
+of their ratio and never judged, since machines and days differ; within one run they may be.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from harness import guardrails, roofline
+from harness.metrics import FACTS, STALL_REASONS
+from harness.model import Fact, Record, Subject, Tier, Value
+from harness.promises import number
+
+Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
+MODES = ("warm", "cold", "eager")
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One fact that differs. ``before`` or ``after`` is ``None`` where it was not measured."""
+
+    subject: Subject
+    fact: str
+    unit: str
+    before: Value | None
+    after: Value | None
+    direction: Direction
+
+
+def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[Change]:
+    """The facts of these tiers whose values differ from ``a`` to ``b``, in the order of ``b``.
+
+    Static facts compare within one nvcc release only; see :func:`remarks`.
+    """
+    before, after = _facts(a, tiers), _facts(b, tiers)
+    found = []
+    for key in {**after, **before}:
+        old, new = before.get(key), after.get(key)
+        was, now = old.value if old else None, new.value if new else None
+        if was == now:
+            continue
+        fact = new or old
+        assert fact is not None
+        found.append(Change(fact.subject, fact.name, fact.unit, was, now, _direction(fact.name, was, now)))
+    return found
+
+
+def _facts(record: Record, tiers: Sequence[Tier]) -> dict[tuple[str, Subject], Fact]:
+    return {
+        (f.name, f.subject): f
+        for f in record.facts
+        if (spec := FACTS.get(f.name)) is not None
+        and (spec.tier in tiers or (spec.group == "static" and "static" in tiers))
+    }
+
+
+def _direction(name: str, was: Value | None, now: Value | None) -> Direction:
+    if was is None or now is None:
+        return "appeared" if was is None else "vanished"
+    better = FACTS[name].better
+    if not better or isinstance(was, str) or isinstance(now, str):
+        return "changed"
+    return "better" if (now < was) == (better == "lower") else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChange:
+    """The ratio of two median times, with its 95 % interval.
+
+    Args:
+        ratio: before over after: above 1 is faster.
+        judged: whether both were timed in the same run; else the ratio is only shown.
+        same_code: both ran the same machine code, so that any difference is noise.
+    """
+
+    subject: Subject
+    mode: str
+    before_us: float
+    after_us: float
+    ratio: float
+    low: float
+    high: float
+    judged: bool
+    same_code: bool
+
+    @property
+    def text(self) -> str:
+        """``1.95× faster [1.93, 1.98]``, or that there is no telling."""
+        interval = f"[{self.low:.3f}, {self.high:.3f}]"
+        if self.low <= 1 <= self.high:
+            return f"no difference to be seen, ratio {self.ratio:.3f} {interval}"
+        if self.ratio >= 1:
+            return f"{self.ratio:.3f}× faster {interval}"
+        return f"{1 / self.ratio:.3f}× slower [{1 / self.high:.3f}, {1 / self.low:.3f}]"
+
+
+def ratio_interval(before: Sequence[float], after: Sequence[float], seed: int = 0) -> tuple[float, float]:
+    """The 95 % bootstrap interval of median(before) / median(after), the same for the same samples.
+
+    A resample's median is the order statistic of a rank that is beta-distributed, so it is drawn
+    directly instead of resampling and sorting.
+
+    Raises:
+        ValueError: a series is empty.
+    """
+    if not before or not after:
+        raise ValueError("expected samples on both sides, found an empty series")
+    source = random.Random(seed)
+    sides = [sorted(before), sorted(after)]
+
+    def median(ordered: list[float]) -> float:
+        half = (len(ordered) + 1) / 2
+        return ordered[min(int(source.betavariate(half, half) * len(ordered)), len(ordered) - 1)]
+
+    ratios = sorted(median(sides[0]) / median(sides[1]) for _ in range(RESAMPLES))
+    return ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES) - 1]
+
+
+def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChange]:
+    """Every case that both records timed at the same shape, by mode."""
+    found = []
+    for key, after in b.samples.items():
+        case, _, mode = key.rpartition("/")
+        variant, _, shape = case.partition("/")
+        before = a.samples.get(key)
+        if mode not in modes or not before or not after or not _same_shape(a, b, shape):
+            continue
+        subject = Subject(variant, shape=shape)
+        found.append(_time_change(subject, mode, before, after, a.id == b.id, _same_code(a, b, case)))
+    return found
+
+
+def _time_change(
+    subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
+) -> TimeChange:
+    was, now = statistics.median(before), statistics.median(after)
+    low, high = ratio_interval(before, after)
+    return TimeChange(subject, mode, was, now, was / now, low, high, judged, same_code)
+
+
+def _same_shape(a: Record, b: Record, shape: str) -> bool:
+    one, other = a.suite.shapes.get(shape), b.suite.shapes.get(shape)
+    return one is not None and other is not None and one.params == other.params
+
+
+def _same_code(a: Record, b: Record, case: str) -> bool:
+    one, other = a.keys.get(case), b.keys.get(case)
+    if one is None or other is None or one.peer or other.peer:
+        return False
+    return (one.code, one.nvcc) == (other.code, other.nvcc)
+
+
+def comparable(a: Record, b: Record) -> str:
+    """Why the times of two records are not even to be shown side by side; empty if they are."""
+    if a.suite.name != b.suite.name:
+        return f"of suite {a.suite.name}, not {b.suite.name}"
+    if a.gpu is None or b.gpu is None:
+        return "no GPU was measured"
+    return "" if a.gpu == b.gpu else f"measured on {a.gpu}, not {b.gpu}"
+
+
+def remarks(a: Record, b: Record) -> list[str]:
+    """What keeps two records from being compared like for like."""
+    found = []
+    one, other = a.environment, b.environment
+    for what, was, now in (
+        ("nvcc", one.nvcc, other.nvcc),
+        ("ncu", one.ncu, other.ncu),
+        ("driver", one.driver, other.driver),
+    ):
+        if was != now:
+            found.append(f"{what} {was or 'none'} before, {now or 'none'} after: differences may be its own")
+    reason = comparable(a, b)
+    return [*found, f"times are not comparable: {reason}"] if reason else found
+
+
+def table(a: Record, b: Record) -> str:
+    """The differences as plain text."""
+    lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in remarks(a, b))]
+    found = changes(a, b)
+    lines += ["", f"static facts: {len(found)} changed" if found else "static facts: no change"]
+    for c in found:
+        values = f"{number(c.before, c.unit)} → {number(c.after, c.unit)}"
+        lines.append(f"  {c.subject}  {c.fact}  {values}  {c.direction}")
+    if not comparable(a, b):
+        times = timing(a, b)
+        lines += ["", "times (other runs: shown, not judged)" if times else "times: none on both sides"]
+        for t in times:
+            code = "; the same code" if t.same_code else ""
+            medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
+            lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
+    return "\n".join(lines)
+
+
+# --- the inner loop -----------------------------------------------------------------------------
+
+
+def inner_loop(record: Record, previous: Record | None, variant: str, today: date | None = None) -> list[str]:
+    """The four answers for one variant, against the last comparable run if there is one.
+
+    Args:
+        previous: an earlier record; one of another GPU or suite is not compared with, and it says so.
+        today: the day that waivers' dates are held against.
+    """
+    reason = "there is none" if previous is None else comparable(previous, record)
+    before = None if reason else previous
+    shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
+    against = f"against run {before.id}" if before else f"no earlier run to compare with: {reason}"
+    gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
+    lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
+    lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
+    lines += _labelled("3 held back?", [x for s in shapes for x in _held_back(record, gaps, variant, s)])
+    lines += _labelled("4 promises? ", list(_promises(record, before, variant, today)))
+    return lines
+
+
+def _labelled(label: str, found: Sequence[str]) -> list[str]:
+    rows = found or ["unmeasured"]
+    return [f"{label} {rows[0]}", *(f"{'':{len(label)}} {r}" for r in rows[1:])]
+
+
+def _right(record: Record, variant: str) -> str:
+    outcomes = [o for o in record.outcomes if o.variant == variant and o.stage == "check"]
+    judged = [o for o in outcomes if o.status in ("ok", "failed")]
+    wrong = [o for o in judged if o.status == "failed"]
+    if wrong:
+        named = "; ".join(f"{o.shape}: {o.reason}" for o in wrong)
+        return f"NO, wrong on {len(wrong)} of {len(judged)} shapes: {named}"
+    if not judged:
+        reasons = dict.fromkeys(o.reason for o in outcomes if o.reason)
+        return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
+    errors = [f.number for f in record.facts.of(variant) if f.name == "max_error_over_class" and f.number is not None]
+    worst = f"; at most {max(errors):.2f} of its class's error" if errors else ""
+    gaps = f"; not checked on {len(outcomes) - len(judged)}" if len(judged) < len(outcomes) else ""
+    return f"yes, on {len(judged)} shapes{worst}{gaps}"
+
+
+def _faster(record: Record, before: Record | None, variant: str, shape: str) -> Iterator[str]:
+    subject = Subject(variant, shape=shape)
+    warm = record.facts.number("warm_p50", subject)
+    if warm is None:
+        return
+    key = f"{subject.case}/warm"
+    now = record.samples.get(key)
+    text = f"{shape}: {number(round(warm, 3), 'us')} warm"
+    was = before.samples.get(key) if before else None
+    if before is not None and was and now and _same_shape(before, record, shape):
+        change = _time_change(subject, "warm", was, now, False, _same_code(before, record, subject.case))
+        code = ", but it is the same code" if change.same_code else ""
+        text += f"; {change.text} than before{code} (another run: shown, not judged)"
+    yield text
+    parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
+    other = record.samples.get(f"{parent}/{shape}/warm")
+    if parent and other and now:
+        change = _time_change(subject, "warm", other, now, True, False)
+        yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
+    for what in ("baseline", "peer"):
+        values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]
+        if None not in values:
+            yield f"{'':{len(shape)}}  {values[0]:.2f}× the speed of the {what} [{values[1]:.2f}, {values[2]:.2f}]"
+
+
+def _held_back(
+    record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], variant: str, shape: str
+) -> Iterator[str]:
+    subject = Subject(variant, shape=shape)
+    stale = record.stale.get(subject.case)
+    if stale is not None:
+        yield f"{shape}: unmeasured: {stale}"
+        return
+    parts = [
+        f"{g.ratio:.1f} times its floor of {g.floor_us:.2f} µs ({g.floor.resource}, {g.time.split('_')[0]})"
+        for g in gaps.get(subject, ())[:1]
+    ]
+    shares = {r: record.facts.number(f"stall_share_{r}", subject) for r in STALL_REASONS if r != "selected"}
+    known: Mapping[str, float] = {r: v for r, v in shares.items() if v is not None}
+    if known:
+        worst = max(known, key=lambda r: known[r])
+        parts.append(f"stalls most on {worst} ({known[worst]:.0f} %)")
+    for name, text in (("tensor_active", "tensor pipe active"), ("achieved_occupancy", "occupancy achieved")):
+        value = record.facts.number(name, subject)
+        if value is not None:
+            parts.append(f"{text} {value:.1f} %")
+    if parts:
+        yield f"{shape}: " + "; ".join(parts)
+
+
+def _promises(record: Record, before: Record | None, variant: str, today: date | None) -> Iterator[str]:
+    judgement = guardrails.judge(record, today=today, variants=(variant,))
+    counts = judgement.counts()
+    broken = [v for v in judgement.limits if v.status == "fail"]
+    kept = f"{counts.get('pass', 0)} kept, {counts.get('waived', 0)} waived, {counts.get('unmeasured', 0)} unmeasured"
+    yield f"{len(broken)} BROKEN; {kept}" if broken else f"none broken; {kept}"
+    for v in broken:
+        value = "" if v.unit == "" else f"{number(v.value, v.unit)}, "
+        yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{f' ({v.reason})' if v.reason else ''}"
+    if before is not None:
+        for c in changes(before, record):
+            if c.subject.variant == variant:
+                values = f"{number(c.before, c.unit)} → {number(c.after, c.unit)}"
+                yield f"changed: {c.subject} {c.fact} {values} ({c.direction})"

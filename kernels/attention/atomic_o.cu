@@ -1,0 +1,148 @@
+// atomic_o: P·V is added to the output in shared memory by atomics.
+//
+// Against tile_64x64: a warp's product of weights and values starts from zero and is added element by
+// element with atomicAdd(), as design 000 sketches it, instead of being accumulated on top of the
+// fetched output by the tensor core. Everything else is tile_64x64.
+//
+// The sketch needs to know which element of the piece a fragment's slot holds, which WMMA leaves open.
+// It is read off the machine: a 16 × 16 matrix whose entries are their own positions is loaded as an
+// accumulator, once; slot i of the fragment then holds the position of slot i of every accumulator.
+//
+// Between two barriers each element has one owner, so the order of its sums is fixed and repeats are
+// bit-equal. (With the keys of a tile split over several warps, which is what atomics would allow, they
+// would not be.) There is no fp32 atomic addition in shared memory hardware: each is a loop of load,
+// add, compare-and-swap.
+//
+// From: FlashCore design 000, WMMA P @ V. Its sketch covers columns 0 to 15 of V alone, and has two
+// warps add the same product; here each piece of the output is one warp's, and all are covered.
+
+#include <attention/head.cuh>
+#include <attention/output_piece.cuh>
+#include <attention/shared_memory.cuh>
+#include <attention/tile.cuh>
+#include <attention/warp_softmax.cuh>
+#include <attention/wmma.cuh>
+
+namespace {
+
+using namespace attention;
+
+constexpr int kRows = 64;
+constexpr int kKeys = 64;
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
+constexpr int kOutAcross = kHeadDim / kMma;
+constexpr int kPieces = kRows / kMma * kOutAcross;  // of the output
+constexpr int kStride = kHeadDim + kPad;
+constexpr int kScoreStride = kKeys + kPadFloat;
+constexpr int kWeightStride = kKeys + kPad;
+constexpr int kOutStride = kHeadDim + kPadFloat;
+
+constexpr int kQueriesAt = 0;
+constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
+constexpr int kValuesAt = after(kKeysAt, kKeys * kStride * 2);
+constexpr int kScoresAt = after(kValuesAt, kKeys * kStride * 2);
+constexpr int kWeightsAt = after(kScoresAt, kRows * kScoreStride * 4);
+constexpr int kOutputAt = after(kWeightsAt, kRows * kWeightStride * 2);
+constexpr int kFactorsAt = after(kOutputAt, kRows * kOutStride * 4);
+constexpr int kSharedBytes = after(kFactorsAt, kRows * 4);
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    atomic_o_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
+                    half* __restrict__ out, int seq, float scale_log2e) {
+  half* queries = shared_at<half>(kQueriesAt);
+  half* keys = shared_at<half>(kKeysAt);
+  half* values = shared_at<half>(kValuesAt);
+  float* scores = shared_at<float>(kScoresAt);
+  half* weights = shared_at<half>(kWeightsAt);
+  float* output = shared_at<float>(kOutputAt);
+  float* factors = shared_at<float>(kFactorsAt);  // what each row of the output is multiplied by
+
+  const int lane = threadIdx.x % kWarp;
+  const int warp = threadIdx.x / kWarp;
+  const int first_row = blockIdx.x * kRows;
+  const std::size_t head = head_offset(seq);
+  const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
+
+  // Offsets within a piece, as floats (exact), in the space that later holds scores.
+  for (int i = threadIdx.x; i < kMma * kMma; i += kThreads) {
+    scores[i] = static_cast<float>(i / kMma * kOutStride + i % kMma);
+  }
+  __syncthreads();
+  Accumulator position;
+  nvcuda::wmma::load_matrix_sync(position, scores, kMma, nvcuda::wmma::mem_row_major);
+  int at[Accumulator::num_elements];
+#pragma unroll
+  for (int i = 0; i < position.num_elements; ++i) at[i] = static_cast<int>(position.x[i]);
+
+  load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
+  for (int p = warp; p < kPieces; p += kWarps) {
+    clear_piece(output + p / kOutAcross * kMma * kOutStride + p % kOutAcross * kMma, kOutStride);
+  }
+
+  RowState state[kRowsOfWarp];  // of the rows that this warp takes in the softmax
+
+  for (int first = 0; first < seq; first += kKeys) {
+    const int left = seq - first;
+    const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
+    load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
+    load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
+    __syncthreads();  // the tile is whole (and, the first time, queries and zeros; positions are read)
+
+    score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
+    __syncthreads();  // products are whole
+
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const int row = warp * kRowsOfWarp + r;
+      half* own = weights + row * kWeightStride;
+      const float factor =
+          warp_softmax_step<kKeys>(state[r], scores + row * kScoreStride, scale_log2e, left,
+                                   [own](int j, float p) { own[j] = __float2half_rn(p); });
+      if (lane == 0) factors[row] = factor;
+    }
+    __syncthreads();  // weights and factors are whole
+
+    for (int p = warp; p < kPieces; p += kWarps) {
+      const int row = p / kOutAcross * kMma;
+      const int col = p % kOutAcross * kMma;
+      float* piece = output + row * kOutStride + col;
+      rescale_piece(piece, kOutStride, factors + row);
+      __syncwarp();
+      Accumulator o;
+      nvcuda::wmma::fill_fragment(o, 0.0f);
+      multiply<kKeys>(o, weights + row * kWeightStride, kWeightStride, values + col, kStride);
+#pragma unroll
+      for (int i = 0; i < o.num_elements; ++i) atomicAdd(piece + at[i], o.x[i]);
+    }
+    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is whole
+  }
+
+#pragma unroll
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    if (lane == 0) factors[warp * kRowsOfWarp + r] = state[r].normaliser();
+  }
+  __syncthreads();
+  store_rows<kRows, kHeadDim, kOutStride, kThreads>(out + block, kHeadDim, output, seq - first_row,
+                                                    [&](int row) { return factors[row]; });
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refusal(s))) return p;
+  return p.add({"atomic_o_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], atomic_o_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)

@@ -1,0 +1,48 @@
+// cp.async: global to shared memory without a stop in registers, while the thread goes on (sm_80+).
+//
+// A thread's copies form groups, closed by commit_copies(). wait_copies<n>() returns when all but the
+// newest n groups of *this thread* have landed; a barrier after it makes them visible to the others.
+//
+// The pipelines here commit a group for every turn of their loop, an empty one when there is nothing
+// left to fetch. So the group of tile t is always the t-th, one constant n fits every turn, and the
+// last tiles are waited for like all others. (Design 000 commits only while there are tiles left, with
+// the same constant: its last tile is computed on before it has arrived.)
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstddef>
+
+namespace attention {
+
+// 16 bytes through L2 only (.cg); both addresses 16-byte aligned. Without `exists` nothing is read and
+// the target is filled with zeros; the source must be a valid address all the same.
+__device__ __forceinline__ void copy16_async(half* target, const half* source, bool exists) {
+  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(target));
+  const int bytes = exists ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int kNewest>
+__device__ __forceinline__ void wait_copies() {
+  static_assert(kNewest >= 0, "groups that may still be under way");
+  asm volatile("cp.async.wait_group %0;" ::"n"(kNewest) : "memory");
+}
+
+// load_rows of tile.cuh as asynchronous copies: rows [valid, kRows) are filled with zeros.
+template <int kRows, int kCols, int kStride, int kThreads>
+__device__ __forceinline__ void load_rows_async(half* tile, const half* source, std::size_t source_stride, int valid) {
+  static_assert(kCols % 8 == 0 && kStride % 8 == 0 && kStride >= kCols, "rows are moved 8 halves at a time");
+  constexpr int kPieces = kCols / 8;  // of a row
+#pragma unroll
+  for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
+    const int row = i / kPieces;
+    const int col = i % kPieces * 8;
+    const bool exists = row < valid;
+    copy16_async(tile + row * kStride + col, source + (exists ? row * source_stride : 0) + col, exists);
+  }
+}
+
+}  // namespace attention

@@ -1,0 +1,20 @@
+// Dynamic shared memory, cut into parts at compile time.
+//
+// More than 48 KiB a block cannot be declared statically: the launcher asks for it (see run() in
+// launch.h), and the kernel cuts one array up. Offsets are bytes; parts start at multiples of 128, so
+// that every 16-byte, WMMA (32) and bulk (128) access that is aligned within its part is aligned.
+#pragma once
+
+namespace attention {
+
+extern __shared__ __align__(128) unsigned char dynamic_shared[];
+
+// Where the part after one of `bytes` bytes at `offset` starts.
+constexpr int after(int offset, int bytes) { return (offset + bytes + 127) / 128 * 128; }
+
+template <typename T>
+__device__ __forceinline__ T* shared_at(int offset) {
+  return reinterpret_cast<T*>(dynamic_shared + offset);
+}
+
+}  // namespace attention

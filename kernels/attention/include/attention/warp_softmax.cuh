@@ -1,0 +1,42 @@
+// The softmax step with a whole warp on one row of scores: a lane has every 32nd key.
+//
+// Same interface as scalar_softmax_step, so that two kernels can differ in this call alone.
+#pragma once
+
+#include <attention/head.cuh>
+#include <attention/reduce.cuh>
+#include <attention/softmax.cuh>
+
+namespace attention {
+
+// Takes one row of raw products q·k into the row's state (the same in all lanes) and hands each weight
+// to store(key, weight), 0 for keys past `keys_left`. Returns the factor by which the row of O is to be
+// multiplied, in all lanes. `store` may overwrite the scores: the reductions order it after every read.
+template <int kKeys, typename Store>
+__device__ __forceinline__ float warp_softmax_step(RowState& state, const float* products, float scale_log2e,
+                                                   int keys_left, Store store) {
+  constexpr int kOfLane = (kKeys + kWarp - 1) / kWarp;
+  const int lane = threadIdx.x % kWarp;
+  float score[kOfLane];
+  float tile_max = kMasked;
+#pragma unroll
+  for (int i = 0; i < kOfLane; ++i) {
+    const int key = lane + i * kWarp;
+    const bool exists = kKeys % kWarp == 0 || key < kKeys;  // 48 keys: the second turn has 16 lanes
+    score[i] = exists ? mask_tail(products[key] * scale_log2e, key, keys_left) : kMasked;
+    tile_max = fmaxf(tile_max, score[i]);
+  }
+  const float factor = state.raise(warp_max(tile_max));
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kOfLane; ++i) {
+    const int key = lane + i * kWarp;
+    const float p = state.weight(score[i]);
+    sum += p;
+    if (kKeys % kWarp == 0 || key < kKeys) store(key, p);
+  }
+  state.add(warp_sum(sum));
+  return factor;
+}
+
+}  // namespace attention

@@ -1,0 +1,148 @@
+// vector_io: how wide the block's own loads and stores are. VECTOR = 0 or 1.
+//
+//   element_io (0)  against warp_softmax: tiles come and the output goes one half (2 bytes) at a time.
+//                   What the documents' kernels did before they were vectorised; a step back, so that
+//                   the next one starts where the documents start.
+//   vector_io  (1)  against element_io: 16 bytes at a time between global and shared memory, and 16
+//                   bytes at a time where the output is rescaled in shared memory.
+//
+// Either way a warp's global accesses are coalesced, so the bytes that move are the same: what is saved
+// is instructions, and with them the wait for the queue to the memory pipe. Products and softmax are
+// those of warp_softmax; WMMA's own accesses are not the source's to choose.
+//
+// From: FlashCore design 001, phase 1.5; design 004, phase 4.
+
+#include <attention/head.cuh>
+#include <attention/output_piece.cuh>
+#include <attention/tile.cuh>
+#include <attention/tile_elements.cuh>
+#include <attention/warp_softmax.cuh>
+#include <attention/wmma.cuh>
+
+#ifndef VECTOR
+#define VECTOR 1
+#endif
+
+namespace {
+
+using namespace attention;
+
+constexpr bool kVector = VECTOR;
+static_assert(VECTOR == 0 || VECTOR == 1, "VECTOR: 0 or 1");
+
+constexpr int kRows = 32;
+constexpr int kKeys = 32;
+constexpr int kOutAcross = kHeadDim / kMma;
+constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
+constexpr int kStride = kHeadDim + kPad;
+constexpr int kScoreStride = kKeys + kPadFloat;
+constexpr int kWeightStride = kKeys + kPad;
+constexpr int kOutStride = kHeadDim + kPadFloat;
+
+template <int kTileRows>
+__device__ __forceinline__ void fetch(half* tile, const half* source, int valid) {
+  if constexpr (kVector) {
+    load_rows<kTileRows, kHeadDim, kStride, kThreads>(tile, source, kHeadDim, valid);
+  } else {
+    load_elements<kTileRows, kHeadDim, kStride, kThreads>(tile, source, kHeadDim, valid);
+  }
+}
+
+__device__ __forceinline__ void rescale(float* piece, const float* factors) {
+  if constexpr (kVector) {
+    rescale_piece(piece, kOutStride, factors);
+  } else {
+    for (int i = threadIdx.x % kWarp; i < kMma * kMma; i += kWarp) {
+      piece[i / kMma * kOutStride + i % kMma] *= factors[i / kMma];
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    vector_io_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
+                     half* __restrict__ out, int seq, float scale_log2e) {
+  __shared__ alignas(128) half queries[kRows * kStride];
+  __shared__ alignas(128) half keys[kKeys * kStride];
+  __shared__ alignas(128) half values[kKeys * kStride];
+  __shared__ alignas(128) float scores[kRows * kScoreStride];
+  __shared__ alignas(128) half weights[kRows * kWeightStride];
+  __shared__ alignas(128) float output[kRows * kOutStride];
+  __shared__ float factors[kRows];  // what each row of the output is multiplied by
+
+  const int lane = threadIdx.x % kWarp;
+  const int warp = threadIdx.x / kWarp;
+  const int piece_row = warp / kOutAcross * kMma;  // of the warp's 16 × 16 piece of the output
+  const int piece_col = warp % kOutAcross * kMma;
+  float* piece = output + piece_row * kOutStride + piece_col;
+  const int first_row = blockIdx.x * kRows;
+  const std::size_t head = head_offset(seq);
+  const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
+
+  fetch<kRows>(queries, q + block, seq - first_row);
+  clear_piece(piece, kOutStride);
+
+  RowState state[kRowsOfWarp];  // of the rows that this warp takes in the softmax
+
+  for (int first = 0; first < seq; first += kKeys) {
+    const int left = seq - first;
+    const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
+    fetch<kKeys>(keys, k + tile, left);
+    fetch<kKeys>(values, v + tile, left);
+    __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
+
+    score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
+    __syncthreads();  // products are whole
+
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const int row = warp * kRowsOfWarp + r;
+      half* own = weights + row * kWeightStride;
+      const float factor =
+          warp_softmax_step<kKeys>(state[r], scores + row * kScoreStride, scale_log2e, left,
+                                   [own](int j, float p) { own[j] = __float2half_rn(p); });
+      if (lane == 0) factors[row] = factor;
+    }
+    __syncthreads();  // weights and factors are whole
+
+    rescale(piece, factors + piece_row);
+    __syncwarp();
+    Accumulator o;
+    nvcuda::wmma::load_matrix_sync(o, piece, kOutStride, nvcuda::wmma::mem_row_major);
+    multiply<kKeys>(o, weights + piece_row * kWeightStride, kWeightStride, values + piece_col, kStride);
+    nvcuda::wmma::store_matrix_sync(piece, o, kOutStride, nvcuda::wmma::mem_row_major);
+    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
+  }
+
+#pragma unroll
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    if (lane == 0) factors[warp * kRowsOfWarp + r] = state[r].normaliser();
+  }
+  __syncthreads();
+  const auto factor = [&](int row) { return factors[row]; };
+  if constexpr (kVector) {
+    store_rows<kRows, kHeadDim, kOutStride, kThreads>(out + block, kHeadDim, output, seq - first_row, factor);
+  } else {
+    store_elements<kRows, kHeadDim, kOutStride, kThreads>(out + block, kHeadDim, output, seq - first_row, factor);
+  }
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refusal(s))) return p;
+  return p.add({"vector_io_kernel", query_grid(s, kRows), dim3(kThreads)});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], vector_io_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)
