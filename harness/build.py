@@ -338,7 +338,8 @@ def _graph(
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
         "  description = $what",
         "rule link",
-        "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries && mv $out.$$$$ $out",
+        "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries "
+        "> $out.log 2>&1 && mv $out.$$$$ $out || { cat $out.log; exit 1; }",
         "  description = $what",
         "rule sass",
         # A disassembler older than the arch fails; its SASS facts are then unmeasured, nothing worse.
@@ -426,12 +427,12 @@ def _artifact(unit: _Unit, cached: bool, seconds: float, said: str) -> Artifact:
 
     message = ""
     if not unit.done:
-        log = unit.folder / LOG
+        missing = next(n for n in unit.wanted if not (unit.folder / n).is_file())
+        log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
         words = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
         message = "\n".join(line for line in words.splitlines() if not _CHATTER.match(line)).strip()
-        if not message:  # it was not the variant's own compilation that failed
-            missing = ", ".join(n for n in unit.wanted if not (unit.folder / n).is_file())
-            message = f"{missing}: not made\n{said.strip() or 'nobody said why (VERBOSE=1 shows more)'}"
+        if missing != CUBIN or not message:
+            message = f"{missing}: not made\n{message or said.strip() or 'nobody said why (VERBOSE=1 shows more)'}"
     return Artifact(
         variant=unit.variant.name,
         arch=unit.arch,

@@ -146,7 +146,7 @@ def _build(arguments: argparse.Namespace) -> int:
     line = pipeline.start(_settings(arguments, None), pipeline.printer())
     pipeline.compile_all(line)
     print(tables.static(line.suite, line.artifacts, line.facts))
-    return Exit.FAILED if any(a.status == "failed" for a in line.artifacts) else Exit.OK
+    return Exit.FAILED if any(note.status == "failed" for note in line.notes) else Exit.OK
 
 
 def _measure(arguments: argparse.Namespace) -> int:
@@ -162,6 +162,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 def _failed(record: Record) -> int:
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
+    bad = bad or any(p.crashed for p in record.plans)
     return Exit.FAILED if bad or any(a.status == "failed" for a in record.artifacts) else Exit.OK
 
 

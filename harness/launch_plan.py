@@ -38,7 +38,8 @@ class _Record(ctypes.Structure):
 def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) -> list[Plan]:
     """The launch plan of every variant that was built, on each of the shapes that it supports.
 
-    A plan that the variant refuses, or that crashes, comes back with ``error`` set and no launches.
+    A plan that the variant refuses comes back with ``error`` set and no launches, one that dies or
+    hangs with ``crashed`` too.
     """
     from harness.suite import runs_on
 
@@ -95,7 +96,7 @@ def _ask(questions: Sequence[tuple[Path, list[list[int]]]]) -> dict[Path, dict[s
         if not pending:
             break
         guilty, size = pending.pop(0)
-        answer = {"error": reason, "launches": [], "workspace": 0}
+        answer = {"error": reason, "crashed": True, "launches": [], "workspace": 0}
         answers[guilty][_key(size)] = answer
         if reason.startswith(_HANGS):  # it would hang again on every other shape
             answers[guilty].update({_key(size): answer for library, size in pending if library == guilty})
@@ -123,7 +124,8 @@ def _child(questions: list[Any]) -> tuple[str, str]:
         output = done.stdout
         code = done.returncode
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        reason = f"the launch plan {how}: {done.stderr.decode(errors='replace').strip()[-200:]}"
+        words = done.stderr.decode(errors="replace").strip()[-200:]
+        reason = f"the launch plan {how}" + (f": {words}" if words else "")
     return output[: output.rfind(b"\n") + 1].decode(), reason
 
 
@@ -132,7 +134,7 @@ def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
         Launch(r["kernel"], _three(r["grid"]), _three(r["block"]), _three(r["cluster"]), r["dynamic_smem"])
         for r in answer["launches"]
     )
-    return Plan(variant, shape, launches, answer["workspace"], answer["error"])
+    return Plan(variant, shape, launches, answer["workspace"], answer["error"], answer["crashed"])
 
 
 def _three(values: Sequence[int]) -> tuple[int, int, int]:
@@ -153,6 +155,7 @@ def main() -> None:
         count = library.flashcore_launch_plan(dims, records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
         answer = {
             "error": (error.value or b"refused").decode(errors="replace") if count < 0 else "",
+            "crashed": False,
             "workspace": workspace.value,
             "launches": [
                 {

@@ -206,7 +206,8 @@ for _reason in STALL_REASONS:
          "warps held by this reason, per issued instruction", better="lower",
          weight="smsp__inst_issued.sum",
          chips={"ga": None, "ad": None, "gb": None} if _reason == "gmma" else None)  # fmt: skip
-    _add("stall shares", "counters", P, f"stall_share_{_reason}", "pct",
+    if _reason != "selected":  # a warp that issues is not held
+        _add("stall shares", "counters", P, f"stall_share_{_reason}", "pct",
          "this reason's share of all stall reasons (selected left out)", better="lower")  # fmt: skip
 _add("stall shares", "counters", P, "memory_stalls", "pct",
      "share of long scoreboard, LG throttle and MIO throttle among the stalls", better="lower")  # fmt: skip
@@ -324,7 +325,7 @@ for _name, _unit, _why in (
     ("formula_exp", "1", "exponentials the problem needs"),
     ("formula_tensor_flop", "1", "of its FLOPs, those that tensor cores can do"),
     ("formula_fp32_flop", "1", "of its FLOPs, those left to the CUDA cores"),
-    ("formula_smem_bytes", "B", "bytes through shared memory the problem needs"),
+    ("formula_shared_bytes", "B", "bytes through shared memory the problem needs"),
     ("formula_l2_bytes", "B", "bytes through L2 the problem needs"),
     ("formula_l1_bytes", "B", "bytes through L1 the problem needs"),
     ("formula_dram_bytes", "B", "bytes to and from DRAM the problem moves"),

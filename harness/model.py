@@ -297,13 +297,18 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a variant launches on a shape, and the workspace it needs in bytes."""
+    """What a variant launches on a shape, and the workspace it needs in bytes.
+
+    With ``error`` set there are no launches: the variant refuses the shape, or, if ``crashed``, its
+    plan died or gave no answer.
+    """
 
     variant: str
     shape: str
     launches: tuple[Launch, ...]
     workspace_bytes: int
     error: str = ""
+    crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +416,43 @@ class Origin:
     what: str
 
 
+RoofOrigin = Literal["datasheet", "at clock seen", "measured"]
+
+#: What one unit of a roof's value does in a microsecond.
+_PER_US = {"TFLOP/s": 1e6, "GB/s": 1e3, "Gop/s": 1e3}
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """A ceiling of a machine.
+
+    Args:
+        resource: a dtype (``fp16_tensor``, ``fp32``), a level (``dram``, ``l2``, ``l1``), or
+            ``shared``, ``exp``, ``launch``.
+        value: in ``unit``: TFLOP/s, GB/s, Gop/s, or us (``launch``: the least time of one launch).
+        clock_mhz: the SM clock that the value holds at; ``None`` if it does not follow that clock.
+        note: the datasheet, or what was measured and how.
+    """
+
+    resource: str
+    value: float
+    unit: str
+    origin: RoofOrigin
+    device: str
+    clock_mhz: float | None = None
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a legend names it: ``fp16_tensor, at clock seen (1,970 MHz)``."""
+        clock = f" ({self.clock_mhz:,.0f} MHz)" if self.clock_mhz else ""
+        return f"{self.resource}, {self.origin}{clock}"
+
+    def us(self, amount: float) -> float:
+        """The least time in microseconds for ``amount`` FLOPs, bytes, operations or launches."""
+        return amount * self.value if self.unit == "us" else amount / (self.value * _PER_US[self.unit])
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """Everything one invocation recorded; all that analysis, report and gate ever see.
@@ -434,6 +476,7 @@ class Record:
     stale: Mapping[str, str] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    roofs: tuple[Roof, ...] = ()  # measured ones, copied from the roof record that this run was drawn against
     schema_version: int = SCHEMA_VERSION
 
     @property

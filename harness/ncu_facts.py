@@ -182,11 +182,10 @@ def _derive(values: Values, chip: str) -> None:
     values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
     values["tensor_flop"] = _sum(values, dict.fromkeys(TENSOR_FLOP, 1), has)
     values["cuda_core_flop"] = _sum(values, CUDA_CORE_FLOP, has)
-    held = [f"stall_{r}" for r in metrics.STALL_REASONS if r != "selected" and f"stall_{r}" in has]
-    total = _sum(values, dict.fromkeys(held, 1), has)
-    for reason in metrics.STALL_REASONS:
+    reasons = [r for r in metrics.STALL_REASONS if f"stall_share_{r}" in FACTS]
+    total = _sum(values, {f"stall_{r}": 1 for r in reasons}, has)
+    for reason in reasons:
         values[f"stall_share_{reason}"] = _share(values[f"stall_{reason}"], total)
-    values["stall_share_selected"] = Measured(None, "a warp that issues is not held: no share of the stalls")
     memory = _sum(values, {f"stall_{r}": 1 for r in metrics.MEMORY_STALLS}, has)
     values["memory_stalls"] = _share(memory, total)
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import FlashcoreError, UsageError
-from harness.model import Argument, Fact, Source, Subject
+from harness.model import Argument, Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,17 +110,6 @@ def _load(path: str) -> ModuleType:
     finally:
         sys.path.remove(str(file.parent))
     return module
-
-
-def formula_facts(case: Case) -> list[Fact]:
-    """The problem's own counts for a case: FLOPs, DRAM bytes, exponentials. Needs no torch."""
-    work = load_problem(case.root, case.problem_file).work(dict(case.params))
-    units = {"flop": "1", "bytes": "B", "exp": "1"}
-    return [
-        Fact(case.subject, f"formula_{name}", float(work[name]), unit, Source.FORMULA)
-        for name, unit in units.items()
-        if name in work
-    ]
 
 
 # --- tensors ------------------------------------------------------------------------------------
@@ -217,7 +206,7 @@ class Caller:
         self.case = case
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
-        self._target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library)
+        self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library)
 
     def outputs(self, fill: int = POISON_BYTE) -> Outputs:
         """Freshly poisoned outputs, for an operator to write; for a peer, which makes its own, none."""
@@ -238,8 +227,8 @@ class Caller:
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[[], Any]:
         """The call with nothing left to do but to call it; a peer's answer is its return value."""
         if self.case.is_peer:
-            return functools.partial(self._target, **inputs)
-        return functools.partial(self._target, *self.arguments(inputs, outputs))
+            return functools.partial(self.target, **inputs)
+        return functools.partial(self.target, *self.arguments(inputs, outputs))
 
     def call(self, inputs: Mapping[str, Any], outputs: Outputs) -> None:
         """One call; afterwards ``outputs`` holds the answer (not synchronised)."""

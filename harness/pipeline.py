@@ -16,16 +16,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness import build, join, launch_plan, store, toolchain
 from harness import static as static_stage
 from harness.errors import CapabilityError, RecordError, UsageError
+from harness.metrics import FACTS
 from harness.model import (
+    SCHEMA_VERSION,
     Artifact,
     CaseOutcome,
     Fact,
     Facts,
+    Origin,
     Plan,
     Record,
     Shape,
@@ -54,7 +57,7 @@ class Settings:
     shapes: tuple[str, ...] = ()
     upto: str | None = "profile"  # the last GPU stage; None: static only
     join: bool = True
-    clock_control: str = "none"
+    clock_control: Literal["none", "base"] = "none"
     keep_report: bool = False
     time_limit: float = 60.0
     repeats: int = 20
@@ -144,6 +147,9 @@ def compile_all(line: Line) -> None:
     for artifact in failed:
         line.say(f"build: {artifact.variant} for {artifact.arch} FAILED\n{artifact.message}")
     line.plans = launch_plan.plans(line.suite, line.artifacts, list(line.suite.shapes.values()))
+    crashed = [p for p in line.plans if p.crashed]
+    for plan in crashed:
+        line.say(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}")
     for i, artifact in enumerate(line.artifacts):
         found, code = static_stage.facts(artifact)
         line.artifacts[i] = dataclasses.replace(artifact, code=code)
@@ -160,8 +166,10 @@ def compile_all(line: Line) -> None:
     compiled = sum(a.status == "ok" for a in line.artifacts) - cached
     seconds = time.monotonic() - started
     line.say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
-    reason = f"{len(failed)} of {len(line.artifacts)} did not compile" if failed else ""
-    line.notes.append(StageNote("build", "failed" if failed else "ok", round(seconds, 3), reason))
+    reasons = [f"{len(failed)} of {len(line.artifacts)} did not compile"] if failed else []
+    reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
+    status = "failed" if reasons else "ok"
+    line.notes.append(StageNote("build", status, round(seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]
 
 
 def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]) -> list[Fact]:
@@ -266,7 +274,7 @@ def _not_ready(line: Line, variant: Variant, shape: Shape, failed: dict[str, str
         return "skipped", f"did not compile for {artifact.arch}"
     plan = next((p for p in line.plans if p.variant == variant.name and p.shape == shape.name), None)
     if plan is not None and plan.error:
-        return "unsupported", plan.error
+        return "failed" if plan.crashed else "unsupported", plan.error
     return None
 
 
@@ -399,6 +407,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         run_id = folder.name.removesuffix(store.PARTIAL)
         say(f"resume: {run_id}")
     line = start(settings, say)
+    _refuse_debug(line)
     compile_all(line)
     if not resume:
         run_id = store.new_id()
@@ -414,6 +423,14 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     final = store.complete(folder)
     say(f"record: {final}")
     return record, final
+
+
+def _refuse_debug(line: Line) -> None:
+    if line.options.debug:
+        raise UsageError(
+            "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
+            "  to mend: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
+        )
 
 
 def _remember(folder: Path, settings: Settings, closures: dict[str, str], resume: bool) -> None:
@@ -454,6 +471,7 @@ def _keep_raw(line: Line, folder: Path) -> None:
 def present(settings: Settings, say: Callable[[str], None]) -> Record:
     """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
     line = start(settings, say)
+    _refuse_debug(line)
     compile_all(line)
     recorded = latest(Path(settings.profiles), line.suite.name, measured=True)
     return record_of(line, store.new_id(), recorded)

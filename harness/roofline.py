@@ -15,45 +15,10 @@ from typing import Literal
 
 from harness import devices
 from harness.devices import Device
-from harness.model import Record, Subject, Variant
+from harness.model import Record, Roof, RoofOrigin, Subject, Variant
 
-Origin = Literal["datasheet", "at clock seen", "measured"]
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
-
-#: What one unit of a roof's value does in a microsecond.
-_PER_US = {"TFLOP/s": 1e6, "GB/s": 1e3, "Gop/s": 1e3}
-
-
-@dataclass(frozen=True, slots=True)
-class Roof:
-    """A ceiling of a machine.
-
-    Args:
-        resource: a dtype (``fp16_tensor``, ``fp32``), a level (``dram``, ``l2``, ``l1``), or
-            ``shared``, ``exp``, ``launch``.
-        value: in ``unit``: TFLOP/s, GB/s, Gop/s, or us (``launch``: the least time of one launch).
-        clock_mhz: the SM clock that the value holds at; ``None`` if it does not follow that clock.
-        note: the datasheet, or what was measured and how.
-    """
-
-    resource: str
-    value: float
-    unit: str
-    origin: Origin
-    device: str
-    clock_mhz: float | None = None
-    note: str = ""
-
-    @property
-    def name(self) -> str:
-        """As a legend names it: ``fp16_tensor, at clock seen (1,970 MHz)``."""
-        clock = f" ({self.clock_mhz:,.0f} MHz)" if self.clock_mhz else ""
-        return f"{self.resource}, {self.origin}{clock}"
-
-    def us(self, amount: float) -> float:
-        """The least time in microseconds for ``amount`` FLOPs, bytes, operations or launches."""
-        return amount * self.value if self.unit == "us" else amount / (self.value * _PER_US[self.unit])
 
 
 def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
@@ -76,7 +41,7 @@ def roofs(device: Device | None, clock_mhz: float | None = None, measured: Seque
     return (*found, *measured)
 
 
-def _clocked(device: Device, clock_mhz: float, origin: Origin) -> Iterator[Roof]:
+def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[Roof]:
     """What an SM does in a clock, times SMs and clock."""
     for resource, per_clock, unit, what in (
         ("shared", device.smem_per_clock, "GB/s", "bytes of shared memory"),
@@ -87,7 +52,7 @@ def _clocked(device: Device, clock_mhz: float, origin: Origin) -> Iterator[Roof]
         yield Roof(resource, device.sms * per_clock * clock_mhz / 1e3, unit, origin, device.title, clock_mhz, note)
 
 
-def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[Origin]) -> Roof | None:
+def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -> Roof | None:
     """The roof of that resource whose origin comes first in ``order``."""
     for origin in order:
         for roof in ceilings:
@@ -97,8 +62,8 @@ def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[Origin]) -> Ro
 
 
 #: What the hardware cannot pass, and what is believed to be within reach.
-THEORY: tuple[Origin, ...] = ("at clock seen", "datasheet")
-REACHABLE: tuple[Origin, ...] = ("measured", *THEORY)
+THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
+REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
 
 
 # --- points -------------------------------------------------------------------------------------
@@ -164,17 +129,17 @@ class Point:
         return self.tflops / self.measured.tflops if self.measured.tflops else None
 
 
-def points(record: Record, measured: Sequence[Roof] = ()) -> list[Point]:
+def points(record: Record) -> list[Point]:
     """The points of every case and of its kernels, at each level that was measured."""
-    return [p for p in _walk(record, measured) if isinstance(p, Point)]
+    return [p for p in _walk(record) if isinstance(p, Point)]
 
 
 def missing(record: Record) -> list[tuple[Subject, str]]:
     """The cases and levels without a point, and why."""
-    return [p for p in _walk(record, ()) if not isinstance(p, Point)]
+    return [p for p in _walk(record) if not isinstance(p, Point)]
 
 
-def _walk(record: Record, measured: Sequence[Roof]) -> Iterator[Point | tuple[Subject, str]]:
+def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
     device = devices.find(record.gpu)
     kernels: dict[tuple[str, str], dict[Subject, None]] = {}
     cases: dict[Subject, None] = {}
@@ -191,9 +156,9 @@ def _walk(record: Record, measured: Sequence[Roof]) -> Iterator[Point | tuple[Su
         if stale is not None:
             yield case, stale
             continue
-        yield from _points_of(record, variant, case, device, measured)
+        yield from _points_of(record, variant, case, device)
         for kernel in kernels.get((case.variant, case.shape or ""), ()):
-            yield from _points_of(record, variant, kernel, device, measured)
+            yield from _points_of(record, variant, kernel, device)
 
 
 def regime(record: Record, subject: Subject) -> str:
@@ -204,7 +169,7 @@ def regime(record: Record, subject: Subject) -> str:
 
 
 def _points_of(
-    record: Record, variant: Variant, subject: Subject, device: Device | None, measured: Sequence[Roof]
+    record: Record, variant: Variant, subject: Subject, device: Device | None
 ) -> Iterator[Point | tuple[Subject, str]]:
     def number(name: str) -> float | None:
         return record.facts.number(name, subject)
@@ -223,7 +188,7 @@ def _points_of(
     if formula:
         flops["formula"] = formula
     hertz = number("sm_clock")
-    ceilings = roofs(device, hertz / 1e6 if hertz else None, measured)
+    ceilings = roofs(device, hertz / 1e6 if hertz else None, record.roofs)
     for level in LEVELS:
         amount = number(f"{level}_bytes")
         if not amount or amount <= 0:
@@ -252,7 +217,9 @@ def _why(record: Record, subject: Subject, name: str) -> str:
     return f"{name} is unmeasured: {fact.note}" if fact.value is None else f"{name} reads {fact.value}"
 
 
-def _ceiling(ceilings: Sequence[Roof], dtype: str, level: Level, intensity: float, order: Sequence[Origin]) -> Ceiling:
+def _ceiling(
+    ceilings: Sequence[Roof], dtype: str, level: Level, intensity: float, order: Sequence[RoofOrigin]
+) -> Ceiling:
     compute, bandwidth = pick(ceilings, dtype, order), pick(ceilings, level, order)
     known = [compute.value] if compute else []
     known += [bandwidth.value * intensity / 1e3] if bandwidth else []
@@ -379,7 +346,7 @@ class CaseBounds:
     gaps: tuple[Gap, ...]
 
 
-def case_bounds(record: Record, measured: Sequence[Roof] = ()) -> list[CaseBounds]:
+def case_bounds(record: Record) -> list[CaseBounds]:
     """Bounds of every case whose formulas were recorded.
 
     A warm time has no DRAM floor where the problem's data fits L2: it may never leave it.
@@ -399,7 +366,7 @@ def case_bounds(record: Record, measured: Sequence[Roof] = ()) -> list[CaseBound
         formulas = {n: number(f"formula_{n}") for n in WORK}
         work = {n: v for n, v in formulas.items() if v is not None}
         launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
-        ceilings = roofs(device, number("bench_sm_clock"), measured)
+        ceilings = roofs(device, number("bench_sm_clock"), record.roofs)
         own = bounds(work, variant.roof, ceilings, launches=launches)
         size = work.get("bytes")
         resident = l2 is not None and size is not None and size <= l2

@@ -11,12 +11,12 @@ import datetime
 import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from harness.binding import SCALAR_TYPES
 from harness.errors import ManifestError, UsageError
@@ -40,6 +40,7 @@ ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
 Text = Annotated[str, Field(min_length=1)]
+Dimension = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 Scalar = int | float | str | bool
 
 
@@ -50,7 +51,7 @@ class _Form(BaseModel):
 class _Problem(_Form):
     file: Text
     op_schema: Text = Field(alias="schema")
-    dims: dict[str, list[str]]
+    dims: dict[str, list[Dimension]]
     dtypes: dict[str, str]
     seeds: list[int] = [0, 1, 2]
 
@@ -76,6 +77,19 @@ class _Where(_Form):
     unsupported: dict[Arch, Text] = {}
 
 
+def _sweep_kind(value: object) -> str | None:
+    return "<axes>" if isinstance(value, dict) else "<points>" if isinstance(value, list) else None
+
+
+# The axes of a grid, or the points themselves.
+_Axes = dict[Name, Annotated[list[int | str], Field(min_length=1)]]
+_Points = Annotated[list[dict[Name, int | str]], Field(min_length=1)]
+_Sweep = Annotated[
+    Annotated[_Axes, Tag("<axes>")] | Annotated[_Points, Tag("<points>")],
+    Discriminator(_sweep_kind),
+]
+
+
 class _Variant(_Form):
     technique: Text
     roof: Name
@@ -89,7 +103,7 @@ class _Variant(_Form):
     document: Text | None = None
     where: _Where = _Where()
     predictions: list[_Prediction] = []
-    sweep: dict[Name, list[int | str]] | list[dict[Name, int | str]] | None = None
+    sweep: _Sweep | None = None
 
 
 class _Budget(_Form):
@@ -156,8 +170,7 @@ def load(folder: Path | str) -> Suite:
     try:
         manifest = _Manifest.model_validate(data)
     except ValidationError as error:
-        mistakes = [_mistake(e, data) for e in error.errors()]
-        raise ManifestError(str(path), list(dict.fromkeys(mistakes))) from error
+        raise ManifestError(str(path), _mistakes(error.errors(), data)) from error
     builder = _Builder(manifest, root)
     suite = builder.build()
     if builder.mistakes:  # points of a sweep share theirs
@@ -165,48 +178,77 @@ def load(folder: Path | str) -> Suite:
     return suite
 
 
-def _mistake(error: Any, data: Any) -> str:
-    """One pydantic error as: key, what was expected, what was found."""
+def _mistakes(errors: Iterable[Any], data: Any) -> list[str]:
+    """pydantic's errors as lines: key, what was expected, what was found.
+
+    The members of a union each complain about the same value; they become one line.
+    """
+    expected: dict[tuple[str, str], list[str]] = {}
+    for error in errors:
+        found = "nothing" if error["type"] == "missing" else _short(error["input"])
+        said = expected.setdefault((_key(error, data), found), [])
+        said += [text for text in [_expectation(error)] if text not in said]
+    return [f"{key}: expected {_either(said)}, found {found}" for (key, found), said in expected.items()]
+
+
+def _key(error: Any, data: Any) -> str:
     key = ""
     value = data
-    for part in error["loc"]:
-        # Members of a union and generic markers are pydantic's own words, not keys of the manifest.
+    last = len(error["loc"]) - 1
+    for i, part in enumerate(error["loc"]):
         if isinstance(part, str) and (not isinstance(value, Mapping) or part not in value):
-            if error["type"] == "missing" or isinstance(value, Mapping):
-                key += f".{part}" if not part.startswith(("dict[", "list[")) else ""
+            # Members of a union and "[key]" are pydantic's own words, not keys of the manifest.
+            if error["type"] == "missing" and i == last:
+                key += f".{part}"
             continue
         key += f"[{part}]" if isinstance(part, int) else f".{part}"
         try:
             value = value[part]
-        except (KeyError, IndexError, TypeError):
+        except (LookupError, TypeError):
             value = None
-    key = key.replace(".[key]", "").lstrip(".") or "(top level)"
-    if error["type"] == "missing":
-        return f"{key}: expected a value, found nothing"
-    if error["type"] == "extra_forbidden":
-        return f"{key}: expected no such key (is it misspelt?), found {error['input']!r}"
-    message = error["msg"]
-    expected = message[0].lower() + message[1:]
-    return f"{key}: expected {_expectation(error, expected)}, found {error['input']!r}"
+    return key.lstrip(".") or "(top level)"
 
 
-def _expectation(error: Any, message: str) -> str:
-    context = error.get("ctx", {})
-    if error["type"] == "string_pattern_mismatch":
-        return f"text matching {context['pattern']}"
-    if error["type"] == "literal_error":
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _either(said: Sequence[str]) -> str:
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+
+
+_EXPECTED = {
+    "missing": "a value",
+    "extra_forbidden": "no such key (is it misspelt?)",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true/false",
+    "finite_number": "a finite number",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "union_tag_not_found": "a table of lists or a list of tables",  # a sweep: the only tagged union
+}
+
+
+def _expectation(error: Any) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    if kind == "string_pattern_mismatch":
+        what = "a key" if error["loc"][-1] == "[key]" else "text"
+        return f"{what} matching {context['pattern']}"
+    if kind == "literal_error":
         return f"one of {context['expected']}"
-    if error["type"].endswith("_type"):
-        return {
-            "string_type": "text",
-            "int_type": "a whole number",
-            "float_type": "a number",
-            "bool_type": "true or false",
-            "list_type": "a list",
-            "dict_type": "a table",
-            "model_type": "a table",
-        }.get(error["type"], message)
-    return message
+    if kind == "too_short":
+        return f"at least {context['min_length']} item"
+    if kind.startswith("date"):
+        return "a date such as 2027-01-31"
+    message: str = error["msg"]
+    return message[0].lower() + message[1:]
 
 
 class _Builder:
@@ -233,7 +275,7 @@ class _Builder:
             self._ancestry(name, variants)
             for pattern in variant.where.shapes:
                 if not any(fnmatchcase(s, pattern) for s in shapes):
-                    self._wrong(f"variant.{name}.where.shapes", "globs that match a shape", pattern)
+                    self._wrong(f"variant.{name}.where.shapes", "globs that match a shape", repr(pattern))
         if m.baseline not in variants:
             self._wrong("baseline", "a variant", repr(m.baseline))
         for file in m.include:
@@ -285,6 +327,9 @@ class _Builder:
                 expected = f"one of {', '.join(SCALAR_TYPES)}"
                 self._wrong(f"{key}.dtypes.{a.name}", expected, repr(dtype) if dtype else "nothing")
             own = tuple(form.dims.get(a.name, []))
+            for dim in own:
+                if dim in _CPP_WORDS:
+                    self._wrong(f"{key}.dims.{a.name}", "a name that C++ has no use for", repr(dim))
             dims.update(dict.fromkeys(own))
             arguments.append(Argument(a.name, "tensor", a.mutable, own, dtype))
         tensors = {a.name for a in parsed if a.kind == "tensor"}
@@ -477,6 +522,10 @@ def _number(text: str) -> int | str:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
 
 
+# Names of arguments and dimensions become members of C++ structs.
+_CPP_WORDS = frozenset(
+    ["alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor"]
+)
 _ARGUMENT = re.compile(r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)")
 
 
@@ -506,6 +555,8 @@ def parse_schema(schema: str) -> list[Argument]:
     names = [a.name for a in arguments]
     if len(set(names)) != len(names):
         raise ValueError("each argument's name once")
+    if taken := sorted(_CPP_WORDS.intersection(names)):
+        raise ValueError(f"names that C++ has no use for, unlike {', '.join(taken)}")
     return arguments
 
 

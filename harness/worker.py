@@ -185,7 +185,7 @@ class _Process:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # a group of its own, which can be ended as a whole
-                    env={**os.environ, **self.environment, SUPERVISOR: str(os.getpid())},
+                    env={**os.environ, **_own_package(), **self.environment, SUPERVISOR: str(os.getpid())},
                 )
             except OSError as error:
                 raise CapabilityError(
@@ -339,3 +339,9 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _own_package() -> dict[str, str]:
+    """Has a child find this very package, wherever it is started."""
+    root = str(Path(__file__).resolve().parent.parent)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}

@@ -77,7 +77,7 @@ def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
 
 def test_a_full_row_leaves_nothing_unmeasured() -> None:
     missing = {f.name for f in case(row()) if f.value is None and f.subject == CASE}
-    assert missing == {"stall_share_selected", "plan_matches"}
+    assert missing == {"plan_matches"}
 
 
 def test_spilling_is_asked_together_with_opcodes() -> None:

@@ -232,6 +232,20 @@ def test_rows_lost_from_the_csv_are_never_taken_for_all(run: Run, monkeypatch: p
     assert lost.status == "failed"
 
 
+def test_a_case_that_lost_one_of_its_launches_is_run_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv.gz")
+    result = run("torn", once=True, names=NAMES[:1])  # the first row of two is torn
+    assert fact(result, "kernel_launches", NAMES[0]).value == 2
+    assert fact(result, "ncu_duration", NAMES[0]).value == 7648 + 5728
+
+
+def test_a_report_whose_csv_was_cut_is_kept_and_read_again(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    assert outcomes(run("truncated", names=NAMES[:1]))[NAMES[0]].status == "failed"
+    before = len([c for c in calls() if "--import" not in c])
+    assert outcomes(run(names=NAMES[:1]))[NAMES[0]].status == "ok"
+    assert len([c for c in calls() if "--import" not in c]) == before
+
+
 def test_a_damaged_saved_csv_is_named(run: Run, tmp_path: Path) -> None:
     run()
     saved = next(tmp_path.rglob("report-001.csv.gz"))
@@ -363,7 +377,12 @@ def test_chip_of_an_unknown_family() -> None:
     ],
 )
 def test_how_ncu_names_what_it_refuses(line: str) -> None:
-    asked = ["derived__local_spilling_requests", "derived__local_spilling_requests.sum", "derived__local", "a.sum"]
+    asked = [
+        "derived__local_spilling_requests",
+        "derived__local_spilling_requests.sum",
+        "derived__local_spilling_requests_pct",
+        "a.sum",
+    ]
     assert set(ncu.refused_metrics(f"==PROF== x\n{line}\n", asked)) == set(asked[:2])
     assert ncu.refused_metrics("Failed to find metric a.sum", asked) == {}, "the target's words are not ncu's"
 

@@ -21,7 +21,7 @@ def case(name: str, value: Value | None, variant: str = "fast", note: str = "") 
 def point(record: Record, level: str = "dram", counted: str = "hardware", measured: tuple[Roof, ...] = ()) -> Point:
     (found,) = [
         p
-        for p in points(record, measured)
+        for p in points(replace(record, roofs=measured))
         if str(p.subject) == "fast/mission" and (p.level, p.counted) == (level, counted)
     ]
     return found

@@ -25,7 +25,7 @@ TOLERANCES = {
         "scores in fp32; weights relative to the running maximum rounded to fp16 for P·V; "
         "their sum and the output kept in fp32, normalised at the end, rounded to fp16"
     ),
-    "unfused_fp16_sp": "scaled scores rounded to fp16, normalised weights rounded to fp16, output rounded to fp16",
+    "unfused_fp16_sp": "scaled scores and normalised weights rounded to fp16, and so is the output",
     "fp16_accum": "as fused_fp16_p, but the output is accumulated in fp16: rounded after every 16 keys",
     "quantized_u8": "K and V as 8-bit integers with a scale for each row; otherwise as fused_fp16_p",
     "quantized_fp8": "K and V as fp8 e4m3 with a scale for each row; otherwise as fused_fp16_p",
@@ -123,15 +123,17 @@ def work(params: Params) -> dict[str, float]:
     }
 
 
-def invariants(
-    call: Callable[[Inputs], dict[str, Tensor]], inputs: Inputs, params: Params
-) -> list[str]:
+def invariants(call: Callable[[Inputs], dict[str, Tensor]], inputs: Inputs, params: Params) -> list[str]:
     """Properties that hold whatever the rounding: the order of the keys must not matter."""
     import torch
 
     seq = int(params["S"])
     order = torch.randperm(seq, generator=torch.Generator().manual_seed(seq)).to(inputs["k"].device)
-    shuffled = {**inputs, "k": inputs["k"][:, :, order].contiguous(), "v": inputs["v"][:, :, order].contiguous()}
+    shuffled = {
+        **inputs,
+        "k": inputs["k"][:, :, order].contiguous(),
+        "v": inputs["v"][:, :, order].contiguous(),
+    }
     # The first answer is copied: a caller may hand out the same buffer twice.
     plain = call(inputs)["out"].double().clone()
     moved = call(shuffled)["out"].double()
@@ -207,14 +209,14 @@ def _online(inputs: Inputs, accumulate: Callable[[Tensor], Tensor] = lambda x: x
     m = torch.full_like(q[..., :1], -math.inf)
     total = torch.zeros_like(m)
     out = torch.zeros_like(q)
-    for keys, values in zip(k.split(TILE, 1), v.split(TILE, 1), strict=True):
+    for keys, values in zip(torch.split(k, TILE, 1), torch.split(v, TILE, 1), strict=True):
         scores = q @ keys.transpose(1, 2)
         raised = torch.maximum(m, scores.amax(-1, keepdim=True))
         factor = (m - raised).exp()  # raised is finite: a tile holds at least one key
         weights = (scores - raised).exp()
         total = total * factor + weights.sum(-1, keepdim=True)
         out = accumulate(out * factor)
-        for p, x in zip(_half(weights).split(STEP, 2), values.split(STEP, 1), strict=True):
+        for p, x in zip(torch.split(_half(weights), STEP, 2), torch.split(values, STEP, 1), strict=True):
             out = accumulate(out + p @ x)
         m = raised
     return (out / total).reshape(inputs["q"].shape)

@@ -32,16 +32,29 @@ __device__ __forceinline__ void wait_copies() {
 }
 
 // load_rows of tile.cuh as asynchronous copies: rows [valid, kRows) are filled with zeros.
+//
+// A thread keeps its column and steps down the tile, so that both addresses move by constants; and only
+// a tile that is cut short asks of each row whether it exists. Both keep instructions off the way of a
+// warp that is waited for.
 template <int kRows, int kCols, int kStride, int kThreads>
 __device__ __forceinline__ void load_rows_async(half* tile, const half* source, std::size_t source_stride, int valid) {
   static_assert(kCols % 8 == 0 && kStride % 8 == 0 && kStride >= kCols, "rows are moved 8 halves at a time");
-  constexpr int kPieces = kCols / 8;  // of a row
+  constexpr int kPieces = kCols / 8;            // of a row
+  constexpr int kStep = kThreads / kPieces;     // rows that all threads copy in one turn
+  static_assert(kThreads % kPieces == 0 && kRows % kStep == 0, "each turn copies whole rows, and no turn is partial");
+  const int row = threadIdx.x / kPieces;
+  const int col = threadIdx.x % kPieces * 8;
+  half* target = tile + row * kStride + col;
+  const half* from = source + row * source_stride + col;
+  if (valid >= kRows) {
 #pragma unroll
-  for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
-    const int row = i / kPieces;
-    const int col = i % kPieces * 8;
-    const bool exists = row < valid;
-    copy16_async(tile + row * kStride + col, source + (exists ? row * source_stride : 0) + col, exists);
+    for (int i = 0; i < kRows; i += kStep) copy16_async(target + i * kStride, from + i * source_stride, true);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows; i += kStep) {
+      const bool exists = row + i < valid;
+      copy16_async(target + i * kStride, exists ? from + i * source_stride : source, exists);
+    }
   }
 }
 

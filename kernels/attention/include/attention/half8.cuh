@@ -20,12 +20,10 @@ __device__ __forceinline__ Half8 load_half8(const half* p) {
 }
 
 __device__ __forceinline__ void store_half8(half* p, const Half8& x) {
-  union {
-    Half8 value;
-    uint4 bits;
-  };
-  value = x;
-  *reinterpret_cast<uint4*>(p) = bits;
+  ulonglong2 v;
+  const auto word = [&x](int i) { return (unsigned long long)*reinterpret_cast<const unsigned*>(&x.pair[i]); };
+  v.x = word(0) | word(1) << 32; v.y = word(2) | word(3) << 32;
+  *reinterpret_cast<ulonglong2*>(p) = v;
 }
 
 __device__ __forceinline__ Half8 zero_half8() {

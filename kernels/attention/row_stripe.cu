@@ -1,0 +1,120 @@
+// row_stripe: each warp owns a stripe of 16 query rows. BLOCK_M × BLOCK_N, STAGES.
+//
+// Against tile_64x64:
+//   - a warp scores its 16 rows against all keys of the tile, so the softmax of a row, the rescaling of
+//     its output and its P·V concern one warp alone: two of four barriers a tile become __syncwarp();
+//   - a row's state (m, l) and factor live in the registers of the two lanes that look after it;
+//   - scores and weights pass through one buffer of the size of the weights (see stripe.cuh): 9 KiB
+//     instead of 17 + 9;
+//   - K and V have STAGES buffers, and tile t + STAGES - 1 is fetched before tile t is computed on. The
+//     copies are still ordinary loads and stores, for which every thread waits, so the stages cost
+//     shared memory and win nothing yet: cp_async changes that.
+//
+// BLOCK_M / 16 warps. The sweep of design 004's phase 3 (64 × 96, 96 × 64, 128 × 64) is this source.
+//
+// From: FlashCore design 004, the blueprint, phases 2 and 3. Its 79.5 and 71.5 KB count scores of 4 and
+// of 2 bytes; here they are fp32 and take 2 bytes a key all the same, in two batches.
+
+#include <attention/shared_memory.cuh>
+#include <attention/stripe.cuh>
+#include <attention/tile.cuh>
+
+#ifndef BLOCK_M
+#define BLOCK_M 64
+#endif
+#ifndef BLOCK_N
+#define BLOCK_N 64
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+
+namespace {
+
+using namespace attention;
+
+constexpr int kRows = BLOCK_M;
+constexpr int kKeys = BLOCK_N;
+constexpr int kStages = STAGES;
+constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kStride = kHeadDim + kPad;
+constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
+
+static_assert(kRows % kMma == 0 && kThreads <= 1024, "BLOCK_M: a multiple of 16");
+static_assert(kStages >= 1, "STAGES: at least 1");
+
+constexpr int kQueriesAt = 0;
+constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
+constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
+constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
+constexpr int kOutputAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
+constexpr int kSharedBytes = after(kOutputAt, kRows * kOutPitch * 4);
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    row_stripe_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
+                      half* __restrict__ out, int seq, float scale_log2e) {
+  half* keys = shared_at<half>(kKeysAt);
+  half* values = shared_at<half>(kValuesAt);
+
+  // This warp's stripe.
+  const int row = threadIdx.x / kWarp * kMma;
+  half* queries = shared_at<half>(kQueriesAt) + row * kStride;
+  half* weights = shared_at<half>(kWeightsAt) + row * Stripe<kKeys>::kPitch;
+  float* output = shared_at<float>(kOutputAt) + row * kOutPitch;
+
+  const int first_row = blockIdx.x * kRows;
+  const std::size_t head = head_offset(seq);
+  const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
+  const int tiles = (seq + kKeys - 1) / kKeys;
+
+  const auto fetch = [&](int tile) {
+    if (tile >= tiles) return;
+    const int first = tile * kKeys;
+    const int stage = tile % kStages * kTile;
+    const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
+    load_rows<kKeys, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
+    load_rows<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
+  };
+
+  load_rows<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim, seq - first_row);
+  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+  clear_stripe(output);
+
+  RowState state;
+
+  for (int tile = 0; tile < tiles; ++tile) {
+    fetch(tile + kStages - 1);  // into the stage that was read in the last turn
+    __syncthreads();            // this tile is whole (and, the first time, the queries)
+
+    const int stage = tile % kStages * kTile;
+    Accumulator c[kKeys / kMma];
+    stripe_scores(c, queries, keys + stage, kStride);
+    rescale_stripe(output, stripe_weights<kKeys>(state, weights, c, scale_log2e, seq - tile * kKeys));
+    __syncwarp();  // the output is rescaled
+    accumulate_stripe<kKeys>(output, weights, values + stage, kStride);
+    __syncthreads();  // nobody reads this tile any more
+  }
+
+  store_stripe<kHeadDim>(out + block + row * kHeadDim, output, kOutPitch, stripe_normaliser(state),
+                         seq - first_row - row);
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refusal(s))) return p;
+  return p.add({"row_stripe_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], row_stripe_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)

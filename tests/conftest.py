@@ -1,0 +1,107 @@
+"""What several tests share: the toy suites, one build of the toy suite, and a clean environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import build, suite, toolchain
+from harness.errors import FlashcoreError
+from harness.model import Artifact, Suite
+
+ROOT = Path(__file__).parent.parent
+TOY = Path(__file__).parent / "suites" / "toy"
+FAULTS = Path(__file__).parent / "suites" / "faults"
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of the user's shell must not decide what a test sees."""
+    for name in ("CUDA_ARCH", "DEBUG", "VERBOSE", "MAX_JOBS", "FLASHCORE_OP_SUFFIX"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips the tests marked ``gpu`` where there is no GPU."""
+    if toolchain.find_gpu() is None:
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no CUDA GPU on this machine"))
+
+
+@pytest.fixture(scope="session")
+def compiler() -> toolchain.Nvcc:
+    """nvcc, g++, ninja and torch's headers, or a skip that says which is missing."""
+    try:
+        nvcc = toolchain.find_nvcc()
+        _ = nvcc.cudart_static
+        toolchain.find_cxx()
+        toolchain.find_ninja()
+    except FlashcoreError as error:
+        pytest.skip(f"building needs more: {error}")
+    if toolchain.torch_root() is None:
+        pytest.skip("building operators needs torch's headers")
+    return nvcc
+
+
+class Built:
+    """A suite, the folder it was built into and what became of it."""
+
+    def __init__(self, loaded: Suite, folder: Path, artifacts: list[Artifact]) -> None:
+        self.suite = loaded
+        self.folder = folder
+        self.artifacts = artifacts
+
+    def of(self, variant: str, arch: str = "sm_90a") -> Artifact:
+        """The artifact of one variant for one arch."""
+        return next(a for a in self.artifacts if (a.variant, a.arch) == (variant, arch))
+
+
+@pytest.fixture(scope="session")
+def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The toy suite, built once. Tests that change anything take a copy."""
+    loaded = suite.load(TOY)
+    folder = tmp_path_factory.mktemp("toy") / "build"
+    return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=loaded.variants.values()))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[[], Path]:
+    """Makes a copy of the toy suite to change."""
+
+    def make() -> Path:
+        return shutil.copytree(TOY, tmp_path / "suite", ignore=shutil.ignore_patterns("__pycache__"))
+
+    return make
+
+
+def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a") -> Built:
+    """Builds the variants of a suite that match, for one arch and without the torch operator."""
+    loaded = suite.load(folder)
+    variants, _ = suite.select(loaded, glob)
+    options = build.Options(archs=(arch,))
+    artifacts = build.build(loaded, into, options, variants=variants, with_operator=False)
+    return Built(loaded, into, artifacts)
+
+
+def flashcore(
+    *words: str, cwd: Path, env: dict[str, str] | None = None, start: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command line in a process of its own. ``start`` is Python that runs before it."""
+    code = f"import sys\n{start}\nfrom harness.cli import main\nsys.exit(main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
