@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import __version__
-from harness.errors import Exit, FlashcoreError
+from harness.errors import Exit, FlashcoreError, UsageError
 
 if TYPE_CHECKING:
     import datetime
@@ -116,6 +116,11 @@ def parser() -> argparse.ArgumentParser:
     diff = command("diff", "what changed between two recorded runs", _diff, places)
     diff.add_argument("a", metavar="A")
     diff.add_argument("b", metavar="B")
+    bounds = command("bounds", "the least time each resource allows, for any known device", _bounds, suite, places)
+    bounds.add_argument(
+        "--device", metavar="NAME", help="a device of the table (default: this GPU, or the newest run's)"
+    )
+    bounds.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
     init = command("init", "write a new suite to fill in", _init)
     init.add_argument("folder", metavar="DIR")
     return top
@@ -174,9 +179,7 @@ def _profile(arguments: argparse.Namespace) -> int:
     record, folder = pipeline.run(settings, say, resume=arguments.resume)
     pages = _render(arguments, record, say)
     print(tables.ladder(record))
-    judgement = guardrails.judge(
-        record, require=arguments.require, today=_today(), variants=_chosen(arguments, record)
-    )
+    judgement = guardrails.judge(record, require=arguments.require, today=_today(), variants=_chosen(arguments, record))
     print(guardrails.table(judgement))
     if arguments.variant is not None:
         previous = pipeline.latest(Path(arguments.profiles), record.suite.name, measured=True, before=record.id)
@@ -229,9 +232,7 @@ def _gate(arguments: argparse.Namespace) -> int:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:
         record = pipeline.present(_settings(arguments, None), pipeline.printer())
-    judgement = guardrails.judge(
-        record, require=arguments.require, today=_today(), variants=_chosen(arguments, record)
-    )
+    judgement = guardrails.judge(record, require=arguments.require, today=_today(), variants=_chosen(arguments, record))
     print(guardrails.table(judgement))
     return int(judgement.exit_code)
 
@@ -241,6 +242,32 @@ def _diff(arguments: argparse.Namespace) -> int:
 
     a, b = (store.read(store.find(Path(arguments.profiles), name)) for name in (arguments.a, arguments.b))
     print(diff.table(a, b))
+    return Exit.OK
+
+
+def _bounds(arguments: argparse.Namespace) -> int:
+    from harness import devices, pipeline, roofline, tables, toolchain
+    from harness.suite import load, select
+
+    suite = load(arguments.suite)
+    _, shapes = select(suite, None, tuple(arguments.shape))
+    if arguments.device is not None:
+        device = devices.find(arguments.device)
+        if device is None:
+            known = ", ".join(devices.load())
+            raise UsageError(f"--device {arguments.device}: expected one of {known}")
+        ceilings = roofline.roofs(device)
+    else:
+        record = pipeline.latest(Path(arguments.profiles), suite.name, measured=True)
+        gpu = toolchain.find_gpu()
+        name = gpu.name if gpu else record.gpu if record else None
+        if name is None:
+            raise UsageError(
+                f"expected --device, one of {', '.join(devices.load())}: there is no GPU and no recorded run"
+            )
+        ceilings = roofline.roofs(devices.find(name), measured=record.roofs if record and record.gpu == name else ())
+        print(f"{name}")
+    print(tables.bounds(suite, ceilings, shapes))
     return Exit.OK
 
 

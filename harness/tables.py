@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.metrics import FACTS
-from harness.model import Artifact, Fact, Facts, Record, Subject, Suite
+from harness.model import Artifact, Fact, Facts, Record, Roof, Shape, Subject, Suite
 
 UNMEASURED = "unmeasured"
 
@@ -120,6 +120,29 @@ def ladder(record: Record) -> str:
             table = grid(header, [r for _, r in sorted(rows, key=lambda x: (x[0], x[1][0]))])
             parts.append(f"{shape.name} ({params})\n{table}")
     return "\n\n".join(parts) or "no times were recorded"
+
+
+def bounds(given: Suite, ceilings: Sequence[Roof], shapes: Sequence[Shape]) -> str:
+    """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
+    from harness import roofline
+    from harness.operators import load_problem
+
+    rows: list[list[str]] = []
+    for shape in shapes:
+        work = load_problem(given.root, given.problems[shape.problem].file).work(dict(shape.params))
+        dtypes = dict.fromkeys(v.roof for v in given.variants.values() if v.problem == shape.problem)
+        for dtype in dtypes:
+            found = roofline.bounds(work, dtype, ceilings)
+            lowest = roofline.floor(found)
+            for bound in found:
+                mark = "floor" if bound is lowest else ""
+                time = f"{bound.us:,.2f}" if bound.us is not None else UNMEASURED
+                amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
+                roof = bound.roof
+                ceiling = bound.note if roof is None else f"{roof.value:,.4g} {roof.unit}, {roof.origin}"
+                rows.append([shape.name, dtype, bound.resource, amount, time, mark, ceiling])
+    header = ["shape", "compute", "resource", "amount", "least us", "", "roof"]
+    return grid(header, rows)
 
 
 def checked(record: Record) -> str:
