@@ -76,7 +76,7 @@ def _cached(path: Path) -> dict[str, Any] | None:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return data if data.get("format") == _FORMAT else None
+    return data if isinstance(data, dict) and data.get("format") == _FORMAT else None
 
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:

@@ -309,7 +309,9 @@ class _Process:
 
     def _death(self) -> str:
         code = self.code or 0
-        if code >= 0:
+        if code == 0:
+            return f"ended with exit code 0 before it answered{self._tail()}"
+        if code > 0:
             return f"exit code {code}{self._tail()}"
         try:
             name = signal.Signals(-code).name

@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const int r = i / (kHeadDim / 8);
     const int col = i % (kHeadDim / 8) * 8;
     if (r < seq - first_row - row) {
-      store_half8(out + block + (row + r) * kHeadDim + col, load_half8(output + r * kStride + col));
+      store_half8_global(out + block + (row + r) * kHeadDim + col, load_half8(output + r * kStride + col));
     }
   }
 }

@@ -1,7 +1,7 @@
-// Kernels whose static facts differ in every column. The files static_<arch>.{cubin,log,sass,usage.txt} were
+// Kernels whose static facts differ in every column. The files static_<arch>.{cubin,log,sass.gz,usage.txt} were
 // made of it by nvcc 13.0.88, nvdisasm and cuobjdump 13.2.51:
 //   nvcc -O3 -arch=<arch> -Xptxas -v -cubin static_kernels.cu -o static_<arch>.cubin > static_<arch>.log 2>&1
-//   nvdisasm -c static_<arch>.cubin > static_<arch>.sass
+//   nvdisasm -c static_<arch>.cubin | gzip -9n > static_<arch>.sass.gz
 //   cuobjdump -res-usage static_<arch>.cubin > static_<arch>.usage.txt
 #include <mma.h>
 
@@ -16,10 +16,18 @@ extern "C" __global__ void __launch_bounds__(1024, 2) spills(float* out, const f
 }
 
 // A stack frame without spills: a local array indexed at run time.
-extern "C" __global__ void stack(int* out, int n) {
+extern "C" __global__ void stack(int* out, const int* in) {
   int local[64];
-  for (int i = 0; i < 64; ++i) local[i] = i * n;
+  for (int i = 0; i < 64; ++i) local[in[i] & 63] = in[i * 7];
   out[threadIdx.x] = local[out[threadIdx.x] & 63];
+}
+
+// What the compiler warns of on sm_90a: it does not know how many registers a block starts with.
+extern "C" __global__ void warned(int* out) {
+#if __CUDA_ARCH__ == 900
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+#endif
+  out[threadIdx.x] = 1;
 }
 
 // Static shared memory, two barriers, exp, 16-byte accesses, an atomic.

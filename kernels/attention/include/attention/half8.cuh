@@ -20,10 +20,21 @@ __device__ __forceinline__ Half8 load_half8(const half* p) {
 }
 
 __device__ __forceinline__ void store_half8(half* p, const Half8& x) {
-  ulonglong2 v;
-  const auto word = [&x](int i) { return (unsigned long long)*reinterpret_cast<const unsigned*>(&x.pair[i]); };
-  v.x = word(0) | word(1) << 32; v.y = word(2) | word(3) << 32;
-  *reinterpret_cast<ulonglong2*>(p) = v;
+  union {
+    Half8 value;
+    uint4 bits;
+  };
+  value = x;
+  *reinterpret_cast<uint4*>(p) = bits;
+}
+
+// As store_half8, to global memory, and surely as one access: behind a condition on the row, the
+// compiler leaves the plain form as four 4-byte stores.
+__device__ __forceinline__ void store_half8_global(half* p, const Half8& x) {
+  const auto word = [&x](int i) { return *reinterpret_cast<const unsigned*>(&x.pair[i]); };
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(word(0)),
+               "r"(word(1)), "r"(word(2)), "r"(word(3))
+               : "memory");
 }
 
 __device__ __forceinline__ Half8 zero_half8() {

@@ -200,8 +200,8 @@ __device__ __forceinline__ void store_stripe(half* target, const float* stripe, 
     const float* from = stripe + row * pitch + col;
     const float4 low = *reinterpret_cast<const float4*>(from);
     const float4 high = *reinterpret_cast<const float4*>(from + 4);
-    store_half8(target + row * kHeadDim + col, to_half8({low.x * f, low.y * f, low.z * f, low.w * f,
-                                                         high.x * f, high.y * f, high.z * f, high.w * f}));
+    store_half8_global(target + row * kHeadDim + col, to_half8({low.x * f, low.y * f, low.z * f, low.w * f,
+                                                                high.x * f, high.y * f, high.z * f, high.w * f}));
   }
 }
 

@@ -42,9 +42,9 @@ __device__ __forceinline__ void store_rows(half* __restrict__ target, std::size_
     const float4 low = *reinterpret_cast<const float4*>(from);
     const float4 high = *reinterpret_cast<const float4*>(from + 4);
     const float f = factor(row);
-    store_half8(target + row * target_stride + col,
-                to_half8({low.x * f, low.y * f, low.z * f, low.w * f,
-                          high.x * f, high.y * f, high.z * f, high.w * f}));
+    store_half8_global(target + row * target_stride + col,
+                       to_half8({low.x * f, low.y * f, low.z * f, low.w * f,
+                                 high.x * f, high.y * f, high.z * f, high.w * f}));
   }
 }
 

@@ -1,0 +1,132 @@
+// mma_registers: mma.sync and ldmatrix in place of WMMA; Q, S, P and O in registers. SWIZZLE, STAGES.
+//
+//   mma_registers (SWIZZLE = 0)  against register_softmax: the instruction under WMMA is written out, so
+//                 every element's lane is known. The weights are, where they are computed, the left
+//                 operand of P·V: the last thing that passed through shared memory between the products
+//                 is gone, with its two warp barriers. Q's operands are fetched once, not once a tile.
+//                 Scale and maximum are applied by one FMA in front of each exp2.
+//   xor_swizzle   (SWIZZLE = 1)  against mma_registers: K and V (and Q) are staged XOR-swizzled instead
+//                 of padded (see swizzle.cuh). Both are read without bank conflicts; the swizzle does not
+//                 spend 16 bytes a row on it. Nothing else differs: one macro.
+//
+// 64 query rows a block, 4 warps with 16 each; K and V in STAGES buffers filled by cp.async. The only
+// barrier is the pipeline's, one a tile: behind it this tile has landed for all, and all are done with
+// the last one, whose buffer is then filled anew.
+//
+// From: FlashCore design 000 (XOR swizzle of the K/V staging) and 002 (its "step 2"; P in registers goes
+// beyond what it asks).
+
+#include <attention/mma_stripe.cuh>
+#include <attention/shared_memory.cuh>
+
+#ifndef SWIZZLE
+#define SWIZZLE 0
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+
+namespace {
+
+using namespace attention;
+
+template <bool kSwizzle>
+struct Choice {
+  using Layout = Padded;
+};
+template <>
+struct Choice<true> {
+  using Layout = Swizzled;
+};
+
+static_assert(SWIZZLE == 0 || SWIZZLE == 1, "SWIZZLE: 0 or 1");
+static_assert(STAGES >= 2, "STAGES: at least 2: a single stage needs a second barrier");
+
+using Layout = Choice<SWIZZLE == 1>::Layout;
+constexpr int kRows = 64;
+constexpr int kKeys = 64;
+constexpr int kStages = STAGES;
+constexpr int kThreads = kRows / kMmaRows * kWarp;
+constexpr int kTile = kKeys * Layout::kPitch;  // halves of one stage of K, or of V
+
+constexpr int kQueriesAt = 0;
+constexpr int kKeysAt = after(kQueriesAt, kRows * Layout::kPitch * 2);
+constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
+constexpr int kSharedBytes = after(kValuesAt, kStages * kTile * 2);
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    mma_registers_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
+                         half* __restrict__ out, int seq, float scale_log2e, unsigned flip) {
+  half* keys = shared_at<half>(kKeysAt);
+  half* values = shared_at<half>(kValuesAt);
+
+  // This warp's stripe.
+  const int row = threadIdx.x / kWarp * kMmaRows;
+  half* queries = shared_at<half>(kQueriesAt) + row * Layout::kPitch;
+
+  const int first_row = blockIdx.x * kRows;
+  const std::size_t head = head_offset(seq);
+  const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
+  const int tiles = (seq + kKeys - 1) / kKeys;
+
+  const auto fetch = [&](int tile) {
+    if (tile < tiles) {
+      const int first = tile * kKeys;
+      const int stage = tile % kStages * kTile;
+      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
+      load_tile_async<Layout, kKeys, kThreads>(keys + stage, k + at, seq - first, threadIdx.x);
+      load_tile_async<Layout, kKeys, kThreads>(values + stage, v + at, seq - first, threadIdx.x);
+    }
+    commit_copies();  // one group a tile, if only an empty one
+  };
+
+  load_tile_async<Layout, kRows, kThreads>(shared_at<half>(kQueriesAt), q + block, seq - first_row,
+                                           threadIdx.x);  // in the group of tile 0
+#pragma unroll
+  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+
+  QueryOperand<1> a;
+  OutputTile<1> o;
+  RowPair state;
+  clear<1>(o);
+
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_copies<kStages - 2>();  // of kStages - 1 tiles asked for, the oldest: this one has landed
+    __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
+    fetch(tile + kStages - 1);   // into the last tile's stage
+    if (tile == 0) load_queries<Layout, 1>(a, queries, flip);
+
+    const int stage = tile % kStages * kTile;
+    const int left = seq - tile * kKeys;
+    ScoreTile<1, kKeys> s;
+    multiply_keys<Layout, 1, kKeys>(s, a, keys + stage);
+    if (left < kKeys) mask_scores<1, kKeys>(s, left);
+    weigh(state, s[0], o[0], scale_log2e);
+    multiply_values<Layout, 1, kKeys>(o, s, values + stage);
+  }
+
+  // The stripe's queries are not needed any more, and no other warp reads them.
+  __syncwarp();
+  store_output<Layout>(out + block + row * kHeadDim, o[0], state, queries, seq - first_row - row);
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refusal(s))) return p;
+  return p.add({"mma_registers_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  const PositiveScale scale = positive_scale(a.scale);
+  return flashcore::run(p.launches[0], mma_registers_kernel, stream, a.q, a.k, a.v, a.out, s.S, scale.log2e,
+                        scale.flip);
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)

@@ -1,0 +1,57 @@
+// dram_copy: how fast DRAM can be read and written at once. UNROLL 16-byte loads in flight a thread,
+// then as many stores.
+
+#include <flashcore/problem.h>
+
+#include <roofs/stopwatch.cuh>
+#include <roofs/tiles.cuh>
+#include <roofs/vector.cuh>
+
+#ifndef UNROLL
+#define UNROLL 8
+#endif
+
+namespace {
+
+using namespace roofs;
+
+static_assert(UNROLL >= 1 && kTileVectorsOfThread % UNROLL == 0, "UNROLL: 1, 2, 4 or 8");
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kStreamThreads, 4)
+    dram_copy_kernel(const uint4* __restrict__ x, uint4* __restrict__ out, long long* __restrict__ clocks,
+                     long long tiles) {
+  Stopwatch watch;
+  watch.start();
+  for (long long t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const long long own = t * kTileVectors + threadIdx.x;
+#pragma unroll 1
+    for (int first = 0; first < kTileVectorsOfThread; first += UNROLL) {
+      uint4 v[UNROLL];
+#pragma unroll
+      for (int i = 0; i < UNROLL; ++i) v[i] = load_streaming(x + own + (first + i) * kStreamThreads);
+#pragma unroll
+      for (int i = 0; i < UNROLL; ++i) store(out + own + (first + i) * kStreamThreads, v[i]);
+    }
+  }
+  watch.stop(clocks);
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refuse_partial_tiles(s.WORDS))) return p;
+  return p.add({"dram_copy_kernel", dim3(s.BLOCKS), dim3(kStreamThreads)});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], dram_copy_kernel, stream, static_cast<const uint4*>(a.x),
+                        static_cast<uint4*>(a.out), static_cast<long long*>(a.clocks), s.WORDS / kTileWords);
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)

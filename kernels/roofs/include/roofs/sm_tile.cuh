@@ -1,0 +1,37 @@
+// What the kernels share that read memory of their own SM: a tile of 64 KiB for each block, read again
+// and again by 1,024 threads, four 16-byte vectors a thread and pass.
+#pragma once
+
+#include <flashcore/launch.h>
+
+#include <roofs/checksum.cuh>
+
+#include <cstdint>
+
+namespace roofs {
+
+constexpr int kSmThreads = 1024;
+constexpr int kSmVectorsOfThread = 4;
+constexpr int kSmTileVectors = kSmThreads * kSmVectorsOfThread;
+constexpr int kSmTileBytes = kSmTileVectors * 16;
+
+inline const char* refuse_other_tiles(std::int64_t words) {
+  return words * 4 == kSmTileBytes ? nullptr : "WORDS must be 16384: a tile of 64 KiB a block";
+}
+
+// Adds up the tile `iterations` times. `load(i)` reads the thread's i-th vector.
+template <typename Load>
+__device__ Checksum read_again(int iterations, Load load) {
+  Checksum sum;
+#pragma unroll 4
+  for (int n = 0; n < iterations; ++n) {
+    uint4 v[kSmVectorsOfThread];
+#pragma unroll
+    for (int i = 0; i < kSmVectorsOfThread; ++i) v[i] = load(i);
+#pragma unroll
+    for (int i = 0; i < kSmVectorsOfThread; ++i) sum.add(v[i]);
+  }
+  return sum;
+}
+
+}  // namespace roofs

@@ -1,0 +1,44 @@
+// The clock, measured inside the kernel: SM cycles against the chip's own nanoseconds.
+//
+// One thread of each block notes both counters around what is measured, after the block has set itself
+// up and before it writes its answer. Over all blocks, the sum of cycles over the sum of nanoseconds is
+// the SM clock while the kernel ran; the last stop less the first start is how long it took.
+#pragma once
+
+namespace roofs {
+
+// A row of `clocks`: cycles at start and stop, then nanoseconds at start and stop.
+constexpr int kClockColumns = 4;
+
+class Stopwatch {
+ public:
+  // Call with the whole block: the measured part starts when every thread is ready.
+  __device__ void start() {
+    __syncthreads();
+    read(cycles_, nanoseconds_);
+  }
+
+  // Call with the whole block: the measured part ends when every thread is done.
+  __device__ void stop(long long* clocks) const {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    long long cycles, nanoseconds;
+    read(cycles, nanoseconds);
+    long long* row = clocks + static_cast<long long>(blockIdx.x) * kClockColumns;
+    row[0] = cycles_;
+    row[1] = cycles;
+    row[2] = nanoseconds_;
+    row[3] = nanoseconds;
+  }
+
+ private:
+  __device__ static void read(long long& cycles, long long& nanoseconds) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds)::"memory");
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles)::"memory");
+  }
+
+  long long cycles_;
+  long long nanoseconds_;
+};
+
+}  // namespace roofs

@@ -1,0 +1,39 @@
+// l1_read: how fast an SM can read its L1. 16-byte loads that hit (.ca), each warp's 512 bytes in a row.
+
+#include <flashcore/problem.h>
+
+#include <roofs/sm_tile.cuh>
+#include <roofs/stopwatch.cuh>
+#include <roofs/vector.cuh>
+
+using namespace roofs;
+
+extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
+    l1_read_kernel(const uint4* __restrict__ x, uint32_t* __restrict__ out, long long* __restrict__ clocks,
+                   int iterations) {
+  const uint4* own = x + static_cast<long long>(blockIdx.x) * kSmTileVectors + threadIdx.x;
+  const auto load = [own](int i) { return load_l1(own + i * kSmThreads); };
+  Stopwatch watch;
+  watch.start();
+  const Checksum sum = read_again(iterations, load);
+  watch.stop(clocks);
+  store_sum<kSmThreads>(sum, out + blockIdx.x);
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refuse_other_tiles(s.WORDS))) return p;
+  return p.add({"l1_read_kernel", dim3(s.BLOCKS), dim3(kSmThreads)});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], l1_read_kernel, stream, static_cast<const uint4*>(a.x),
+                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.iterations);
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)
