@@ -268,22 +268,20 @@ def _compile(
     # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
     try:
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert process.stdout is not None
         said: deque[str] = deque(maxlen=40)
-        try:
-            for line in process.stdout:
-                if options.verbose or line.startswith("["):
-                    say(line.rstrip())
-                if not line.startswith("["):
-                    said.append(line)
-        except BaseException:
-            process.terminate()
-            raise
-        finally:
-            process.wait()
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    if options.verbose or line.startswith("["):
+                        say(line.rstrip())
+                    if not line.startswith("["):
+                        said.append(line)
+            except BaseException:
+                process.terminate()  # ninja ends its compilers
+                raise
     finally:
         graph.unlink(missing_ok=True)
     return "".join(said)

@@ -22,6 +22,7 @@ from harness.errors import UsageError
 from harness.metrics import FACTS
 from harness.model import CaseOutcome, Fact, Source, StageResult
 from harness.operators import (
+    POISON_BYTE,
     Caller,
     Case,
     Outputs,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Calls whose answers must be equal bit by bit.
 REPEATS = 20
+
+_OTHER_POISON = 0x5A
 
 FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
 
@@ -231,7 +234,7 @@ def _compare(
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"]
-    complaints += soundness(outputs, reference)
+    complaints += soundness(outputs, _unwritten(caller, outputs, given), reference)
     for name, answer in reference.items():
         own = errors(outputs[name], answer)
         ratio_max, ratio_frobenius = over_class(own, entitled[name])
@@ -242,6 +245,19 @@ def _compare(
             fence = caller.problem.FENCE
             complaints += judge(own, entitled[name], case.tolerance, fence, peer=case.is_peer)
     return complaints
+
+
+def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Masks of the elements that a call leaves alone.
+
+    An answer may look like the poison (-1 as an integer, or a NaN of that very make): what still looks like
+    poison is unwritten only if, over another poison, it looks like that one.
+    """
+    masks = {name: guard.unwritten() for name, guard in outputs.guards.items()}
+    if any(mask.any() for mask in masks.values()):
+        second = _fresh(caller, inputs, _OTHER_POISON)
+        masks = {name: mask & second.guards[name].unwritten() for name, mask in masks.items()}
+    return masks
 
 
 def _keep_worst(worst: dict[str, tuple[float | None, str]], name: str, value: float, where: str) -> None:
@@ -266,7 +282,7 @@ def _changed(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = 0xFF) -> Outputs:
+def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -> Outputs:
     outputs = caller.outputs(fill)
     caller.call(inputs, outputs)
     synchronize(caller.device)
@@ -278,7 +294,7 @@ def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str
     first = _fresh(caller, inputs)
     names = [a.name for a in caller.case.arguments if a.mutable]
     # One other poison for all further calls, in one allocation: memory stays the same from call to call.
-    again = caller.outputs(0x5A)
+    again = caller.outputs(_OTHER_POISON)
     for count in range(2, repeats + 1):
         again.poison()
         caller.call(inputs, again)

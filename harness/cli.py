@@ -113,6 +113,9 @@ def parser() -> argparse.ArgumentParser:
     gate = command("gate", "judge the present sources, or RUN alone, by the suite's budgets", _gate,
                    suite, places, chosen, gating)  # fmt: skip
     gate.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    gate.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
+                      help="table, json, junit, sarif, markdown or github, on standard output or into FILE; "
+                      "repeatable (default: table)")  # fmt: skip
     diff = command("diff", "what changed between two recorded runs", _diff, places)
     diff.add_argument("a", metavar="A")
     diff.add_argument("b", metavar="B")
@@ -226,8 +229,9 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
-    from harness import guardrails, pipeline, store
+    from harness import gate_formats, guardrails, pipeline, store
 
+    gate_formats.parse(arguments.format)
     if arguments.recorded is not None:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:

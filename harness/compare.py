@@ -126,21 +126,17 @@ def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, flo
     return complaints
 
 
-def soundness(outputs: Outputs, answers: Mapping[str, Tensor]) -> list[str]:
-    """Complaints about where was written, and NaN or Inf; empty if none."""
+def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
+    """Complaints about where was written, and NaN or Inf; empty if none. ``unwritten`` holds masks."""
     complaints = []
     for name, guard in outputs.guards.items():
         damage = guard.damage()
         if damage:
             complaints.append(f"{name}: out-of-bounds write: {damage}")
-        # An integer may well be all ones: there the errors tell, and the repeats with another poison.
-        if guard.tensor.dtype.is_floating_point:
-            mask = guard.unwritten()
-            count = int(mask.sum())
-            if count:
-                complaints.append(
-                    f"{name}: {count} of {mask.numel()} elements never written, the first at {_first(mask)}"
-                )
+    for name, mask in unwritten.items():
+        count = int(mask.sum())
+        if count:
+            complaints.append(f"{name}: {count} of {mask.numel()} elements never written, the first at {_first(mask)}")
     if complaints:
         return complaints
     for name, answer in answers.items():

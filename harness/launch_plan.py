@@ -20,6 +20,7 @@ from harness.store import write_atomically
 
 TIME_LIMIT = 20.0
 _CAPACITY = 32
+_ANSWER = {"error", "crashed", "launches", "workspace"}
 _HANGS = "the launch plan gave no answer"
 
 
@@ -78,8 +79,9 @@ def _cache(library: Path) -> Path:
 
 def _cached(library: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(_cache(library).read_bytes()))
-    except (OSError, ValueError):
+        answers = json.loads(_cache(library).read_bytes())
+        return {k: a for k, a in answers.items() if a.keys() == _ANSWER}
+    except (OSError, ValueError, AttributeError):
         return {}
 
 

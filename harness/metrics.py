@@ -108,6 +108,7 @@ for _name, _unit, _why, _better in (
     ("sass_bar", "1", "barrier instructions in the code", "lower"),
     ("sass_ldl", "1", "loads from local memory in the code", "lower"),
     ("sass_stl", "1", "stores to local memory in the code", "lower"),
+    ("sass_local_loop", "1", "local-memory loads and stores in the code that lie in a loop", "lower"),
     ("sass_ldg", "1", "loads from global memory in the code", ""),
     ("sass_ldg_128", "1", "16-byte loads from global memory in the code", "higher"),
     ("sass_stg", "1", "stores to global memory in the code", ""),
@@ -121,6 +122,8 @@ for _name, _unit, _why, _better in (
 ):
     _add("static", "static", Kind.MAXIMUM, _name, _unit, _why, better=_better)
 _add("static", None, Kind.NONE, "occupancy_limiter", "text", "what keeps more blocks off an SM")
+_add("static", None, Kind.NONE, "local_memory", "text", "what local memory is used for: spills, arrays or both")
+_add("static", None, Kind.NONE, "local_memory_site", "text", "the source line that uses local memory the most")
 
 # --- counters: Nsight Compute -------------------------------------------------------------------
 

@@ -259,6 +259,8 @@ def _fields(line: str) -> list[str] | None:
     if not line.endswith("\n") or not line.startswith('"'):
         return None
     try:
+        # Instances of one metric in a large kernel pass the module's default limit of 128 KiB a field.
+        csv.field_size_limit(max(csv.field_size_limit(), len(line)))
         rows = list(csv.reader([line], strict=True))
     except csv.Error:
         return None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Bytes of poison before and after every guarded tensor; keeps the tensor aligned as the allocator does.
 GUARD_BYTES = 512
-#: Every byte of an output before a call. As any float type this is a NaN that no arithmetic gives.
+#: Every byte of an output before a call. As any float type this is a NaN.
 POISON_BYTE = 0xFF
 
 _CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")

@@ -119,6 +119,15 @@ def test_units(value: float, unit: str, wanted: str, expected: float | None) -> 
     assert found == (None if expected is None else pytest.approx(expected))
 
 
+def test_a_field_of_many_instances_is_read_whole() -> None:
+    # A large kernel's per-instruction instances fill more than 128 KiB, the csv module's default limit.
+    long = "7 (" + "; ".join(f"{140000000000000 + n}: 1" for n in range(12000)) + ")"
+    assert len(long) > 200_000
+    found = parse(table({"sass__inst_executed": ("inst", [long])}, ["v/s"]))
+    assert found.notes == ()
+    assert found.rows[0].read("sass__inst_executed").value == 7
+
+
 def test_range_of_nested_and_foreign_ranges() -> None:
     ours = '"flashcore:v0/mission:none:none:RGB:0xff:REGISTERED:v0/mission"'
     inner = '"flashcore:v1/tail:none:none:RGB:0xff:REGISTERED:v1/tail"'

@@ -9,8 +9,9 @@
 //   STAGES = 1      single_buffer: nothing ahead; a tile is fetched, waited for and used. What the
 //                   second buffer is worth, and the shared memory that it costs
 //   BLOCK_N         narrow_n32, narrow_n48: smaller tiles take less shared memory and more barriers
-//   MIN_BLOCKS      launch_bounds_2: tells the compiler to fit two blocks on an SM. 256 threads share
-//                   65,536 registers: that is the limit of 255 a thread anyway, so it can change nothing
+//   MIN_BLOCKS      launch_bounds_2: asks the compiler for two blocks on an SM. Two blocks of 128 threads
+//                   may have 255 registers a thread, so the request is also a licence: where it holds
+//                   back without one, it now takes half as many registers again
 //
 // From: FlashCore design 000, its pipeline; design 004, phase 4 and its list of risks.
 
@@ -25,7 +26,7 @@
 #define STAGES 2
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 0  // leaves it to the compiler
+#define MIN_BLOCKS 0  // none asked for
 #endif
 
 namespace {

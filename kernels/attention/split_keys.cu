@@ -14,7 +14,7 @@
 //   - At the end each warp has (O, m, l) for its keys. O is laid down in the warp's own K buffer, and all
 //     threads merge the 8 parts, relative to the largest m. Always in the same order: bit-equal answers.
 //
-// KEYS_OF_WARP = 64 takes 136 KiB, which sm_89 does not have; 32 takes 72 KiB, and a block passes over
+// KEYS_OF_WARP = 64 takes 134 KiB, which sm_89 does not have; 32 takes 70 KiB, and a block passes over
 // 256 keys at a time.
 //
 // From: none of the documents; the step beyond them that a grid of 64 blocks asks for.

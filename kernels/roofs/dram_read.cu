@@ -25,7 +25,7 @@ static_assert(UNROLL >= 1 && kTileVectorsOfThread % UNROLL == 0, "UNROLL: 1, 2, 
 
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 4)
     dram_read_kernel(const uint4* __restrict__ x, uint32_t* __restrict__ out, long long* __restrict__ clocks,
-                     long long tiles) {
+                     long long tiles, int clocked) {
   Stopwatch watch;
   watch.start();
   Checksum sum;
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 4)
       for (int i = 0; i < UNROLL; ++i) sum.add(v[i]);
     }
   }
-  watch.stop(clocks);
+  watch.stop(clocks, clocked);
   store_sum<kStreamThreads>(sum, out + blockIdx.x);
 }
 
@@ -55,7 +55,7 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
   return flashcore::run(p.launches[0], dram_read_kernel, stream, static_cast<const uint4*>(a.x),
-                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), s.WORDS / kTileWords);
+                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), s.WORDS / kTileWords, a.clocked);
 }
 
 }  // namespace

@@ -10,13 +10,13 @@ using namespace roofs;
 
 extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
     l1_read_kernel(const uint4* __restrict__ x, uint32_t* __restrict__ out, long long* __restrict__ clocks,
-                   int iterations) {
+                   int iterations, int clocked) {
   const uint4* own = x + static_cast<long long>(blockIdx.x) * kSmTileVectors + threadIdx.x;
   const auto load = [own](int i) { return load_l1(own + i * kSmThreads); };
   Stopwatch watch;
   watch.start();
   const Checksum sum = read_again(iterations, load);
-  watch.stop(clocks);
+  watch.stop(clocks, clocked);
   store_sum<kSmThreads>(sum, out + blockIdx.x);
 }
 
@@ -31,7 +31,7 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
   return flashcore::run(p.launches[0], l1_read_kernel, stream, static_cast<const uint4*>(a.x),
-                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.iterations);
+                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.iterations, a.clocked);
 }
 
 }  // namespace

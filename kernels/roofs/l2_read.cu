@@ -25,7 +25,7 @@ static_assert(UNROLL >= 1 && kTileVectorsOfThread % UNROLL == 0, "UNROLL: 1, 2, 
 
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 4)
     l2_read_kernel(const uint4* __restrict__ x, uint32_t* __restrict__ out, long long* __restrict__ clocks, int tiles,
-                   int iterations) {
+                   int iterations, int clocked) {
   int tile = static_cast<int>(static_cast<long long>(blockIdx.x) * tiles / gridDim.x);
   Stopwatch watch;
   watch.start();
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 4)
     }
     tile = tile + 1 == tiles ? 0 : tile + 1;
   }
-  watch.stop(clocks);
+  watch.stop(clocks, clocked);
   store_sum<kStreamThreads>(sum, out + blockIdx.x);
 }
 
@@ -58,7 +58,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const fl
                    cudaStream_t stream) {
   return flashcore::run(p.launches[0], l2_read_kernel, stream, static_cast<const uint4*>(a.x),
                         static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), s.WORDS / kTileWords,
-                        a.iterations);
+                        a.iterations, a.clocked);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 // is something to check. Called eagerly, a call's time over 32 is the price of a plain launch; replayed
 // from a graph, that of a node.
 //
-// PROGRAMMATIC 1: programmatic dependent launch. Each kernel lets its successor start at once; the one
-// that writes waits for its predecessor first, as any kernel must that touches memory.
+// PROGRAMMATIC 1: programmatic dependent launch. Each kernel lets its successor start at once and then
+// waits for its predecessor, as any kernel must that touches memory: what is left is the hand-over.
 
 #include <flashcore/problem.h>
 
@@ -37,17 +37,20 @@ __device__ void await_predecessor() {
 
 }  // namespace
 
-extern "C" __global__ void empty_kernel() { release_successor(); }
+extern "C" __global__ void empty_kernel() {
+  release_successor();
+  await_predecessor();
+}
 
 extern "C" __global__ void answer_kernel(const uint32_t* __restrict__ x, uint32_t* __restrict__ out,
-                                         long long* __restrict__ clocks) {
+                                         long long* __restrict__ clocks, int clocked) {
   release_successor();
   await_predecessor();
   roofs::Stopwatch watch;
   watch.start();
   const int own = blockIdx.x * blockDim.x + threadIdx.x;
   out[own] = x[own] + 1;
-  watch.stop(clocks);
+  watch.stop(clocks, clocked);
 }
 
 namespace {
@@ -75,7 +78,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flas
     }
   }
   return flashcore::run(p.launches[p.count - 1], answer_kernel, stream, static_cast<const uint32_t*>(a.x),
-                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks));
+                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.clocked);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ static_assert(LDMATRIX == 0 || LDMATRIX == 1, "LDMATRIX: 0 or 1");
 
 extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
     shared_read_kernel(const uint4* __restrict__ x, uint32_t* __restrict__ out, long long* __restrict__ clocks,
-                       int iterations) {
+                       int iterations, int clocked) {
   extern __shared__ uint4 tile[];
   for (int i = threadIdx.x; i < kSmTileVectors; i += kSmThreads) {
     tile[i] = x[static_cast<long long>(blockIdx.x) * kSmTileVectors + i];
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
   Stopwatch watch;
   watch.start();  // a barrier: the tile is whole
   const Checksum sum = read_again(iterations, load);
-  watch.stop(clocks);
+  watch.stop(clocks, clocked);
   store_sum<kSmThreads>(sum, out + blockIdx.x);
 }
 
@@ -47,7 +47,7 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
   return flashcore::run(p.launches[0], shared_read_kernel, stream, static_cast<const uint4*>(a.x),
-                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.iterations);
+                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.iterations, a.clocked);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ __device__ void load_panels(char* shared, const uint4* global, int rows) {
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     wgmma_kernel(const uint4* __restrict__ a, const uint4* __restrict__ b, float* __restrict__ out,
-                 float* __restrict__ total, long long* __restrict__ clocks, int iterations) {
+                 float* __restrict__ total, long long* __restrict__ clocks, int iterations, int clocked) {
   extern __shared__ char memory[];
   const uint32_t unaligned = shared_address(memory);
   char* panels_a = memory + (kGroupBytes - unaligned % kGroupBytes) % kGroupBytes;
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     warpgroup_wait<0>();
     sum += d[0];
   }
-  watch.stop(clocks);
+  watch.stop(clocks, clocked);
 
   const int lane = threadIdx.x % 32;
   const int row = threadIdx.x / 32 * 16 + lane / 4;  // a warp has 16 rows of its warpgroup's 64
@@ -110,7 +110,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flas
                    cudaStream_t stream) {
   return flashcore::run(p.launches[0], wgmma_kernel, stream, static_cast<const uint4*>(a.a),
                         static_cast<const uint4*>(a.b), static_cast<float*>(a.out), static_cast<float*>(a.total),
-                        static_cast<long long*>(a.clocks), a.iterations);
+                        static_cast<long long*>(a.clocks), a.iterations, a.clocked);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 // that every 16-byte, WMMA (32) and bulk (128) access that is aligned within its part is aligned.
 #pragma once
 
+#include <cuda_runtime.h>
+
 namespace attention {
 
 extern __shared__ __align__(128) unsigned char dynamic_shared[];

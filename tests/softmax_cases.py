@@ -1,0 +1,32 @@
+"""Cases of the stand-in suite in ``children/softmax``, which run on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.model import Argument
+from harness.operators import Case
+
+ROOT = Path(__file__).parent / "children" / "softmax"
+ARGUMENTS = (
+    Argument("x", "tensor", False, ("R", "C"), "float32"),
+    Argument("out", "tensor", True, ("R", "C"), "float16"),
+    Argument("scale", "float"),
+)
+
+
+def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 6, columns: int = 37) -> Case:
+    return Case(
+        variant=variant,
+        shape=shape,
+        suite="softmax",
+        root=str(ROOT),
+        problem_file="problem.py",
+        params={"R": rows, "C": columns},
+        arguments=ARGUMENTS,
+        library=None,
+        callable=f"peers.py:{variant}" if peer else None,
+        tolerance="fp16_out",
+        seeds=(0, 1),
+        roof="fp32",
+    )
