@@ -71,7 +71,8 @@ def facts_of(
     plan: Plan | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> list[Fact]:
-    """All facts of one case: of the case first, then of each launch in its order.
+    """All facts of one case: of the case first, then of each kernel summed over its launches, then, for a
+    kernel launched more than once, of each launch by its index among the case's launches.
 
     Args:
         rows: the case's launches; at least one.
@@ -84,8 +85,16 @@ def facts_of(
     case["kernel_launches"] = Measured(float(len(rows)))
     case["plan_matches"] = _plan_matches(rows, plan)
     facts = _facts(Subject(variant, shape=shape), case)
-    for i, (row, values) in enumerate(zip(rows, launches, strict=True)):
-        facts += _facts(Subject(variant, shape=shape, kernel=short_name(row.kernel), launch=i), values)
+    kernels: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        kernels.setdefault(short_name(row.kernel), []).append(i)
+    for kernel, own in kernels.items():
+        together = _combine([launches[i] for i in own], chip)
+        facts += _facts(Subject(variant, shape=shape, kernel=kernel), together)
+    for kernel, own in kernels.items():
+        if len(own) > 1:
+            for i in own:
+                facts += _facts(Subject(variant, shape=shape, kernel=kernel, launch=i), launches[i])
     return facts
 
 

@@ -324,14 +324,16 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
 
 
 def _progress(line: Line, stage: str, total: int) -> Callable[[str], None]:
-    """Counts a stage's lines and estimates what is left from the pace so far."""
-    started = time.monotonic()
+    """Counts a stage's cases and estimates what is left from their pace, the start-up left out."""
     done = 0
+    first = 0.0
 
     def progress(text: str) -> None:
-        nonlocal done
-        done += 1
-        left = (time.monotonic() - started) / done * max(total - done, 0)
+        nonlocal done, first
+        done = min(done + 1, total)  # a case that is measured again is still one case
+        now = time.monotonic()
+        first = first or now
+        left = (now - first) / (done - 1) * (total - done) if done > 1 else 0.0
         line.say(f"{stage} {done}/{total} {text}" + (f" (about {left:.0f} s left)" if left >= 1 else ""))
 
     return progress

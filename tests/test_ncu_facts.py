@@ -93,7 +93,7 @@ def test_spilling_is_asked_together_with_opcodes() -> None:
 def test_one_launch_gives_the_case_and_the_launch() -> None:
     facts = case(row({"gpu__time_duration.sum": "13,024"}, kernel="void ns::k<int, (Foo)1>(float*, int)"))
     assert fact(facts, "ncu_duration").value == 13024
-    launch = Subject("v", shape="s", kernel="ns::k", launch=0)
+    launch = Subject("v", shape="s", kernel="ns::k")
     assert fact(facts, "ncu_duration", launch).value == 13024
     assert facts.get("kernel_launches", launch) is None
 
@@ -196,7 +196,7 @@ def test_launches_add_up_by_kind() -> None:
     assert fact(facts, "ncu_registers").value == 40
     assert fact(facts, "dram_bytes").value == 4
     assert fact(facts, "kernel_launches").value == 2
-    assert fact(facts, "l2_hit", Subject("v", shape="s", kernel="combine", launch=1)).value == 90
+    assert fact(facts, "l2_hit", Subject("v", shape="s", kernel="combine")).value == 90
 
 
 @pytest.mark.parametrize("kind", list(Kind))
