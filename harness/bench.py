@@ -382,7 +382,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def prepare() -> None:
         require_device(device)
-        gc.freeze()  # a capture collects garbage first: leave torch's own thousands of objects out of it
+        gc.freeze()  # a capture may collect garbage first: leave torch's own thousands of objects out of it
 
     return worker.child(arguments, _perform, prepare=prepare, is_poisoned=lambda: is_poisoned(device))
 

@@ -341,7 +341,7 @@ def _graph(
         "  description = $what",
         "rule sass",
         # A disassembler older than the arch fails; its SASS facts are then unmeasured, nothing worse.
-        "  command = $nvdisasm -c $in > $out.$$$$ 2>/dev/null && mv $out.$$$$ $out || rm -f $out.$$$$",
+        "  command = $nvdisasm -c -g $in > $out.$$$$ 2>/dev/null && mv $out.$$$$ $out || rm -f $out.$$$$",
         "  description = $what",
         f"nvcc = {_escape(q(str(nvcc.path)))}",
         f"cxx = {_escape(q(str(cxx)))}",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
+from harness.advice import advice
 from harness.errors import Exit
 from harness.model import (
     TIERS,
@@ -239,6 +240,8 @@ class _Judge:
             status, reason = ("pass" if excess(budget, value) <= 0 else "open"), ""
         else:
             status, reason = self._limit(budget, subject, value)
+            if status in ("fail", "waived"):
+                reason = "; ".join(filter(None, (reason, advice(self.record, budget.fact, subject))))
         return Verdict(
             budget=budget.name,
             fact=budget.fact,

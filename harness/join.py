@@ -121,5 +121,5 @@ def join(
     origin = None
     if facts:
         gpu = recorded.gpu or "unknown GPU"
-        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {len(fresh)} cases")
+        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {len({f.subject.case for f in facts})} cases")
     return facts, outcomes, samples, stale, origin

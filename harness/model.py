@@ -203,6 +203,36 @@ class Waiver:
     expires: str | None = None  # ISO date; past it the waiver no longer holds
 
 
+RuleSeverity = Literal["fail", "show", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """How facts may differ from their baseline, where the globs match; of several the last one counts.
+
+    ``tolerance`` is a share of the baseline's value, ``None`` leaves it as it is. A rule looser than what
+    holds by itself has a ``reason``, and holds until ``expires`` (ISO date).
+    """
+
+    facts: tuple[str, ...]
+    severity: RuleSeverity
+    tolerance: float | None = None
+    variants: tuple[str, ...] = ("*",)
+    archs: tuple[str, ...] = ("*",)
+    shapes: tuple[str, ...] = ("*",)
+    kernels: tuple[str, ...] = ("*",)
+    reason: str = ""
+    expires: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatePolicy:
+    """What the gate compares with: the baseline's file, relative to the suite, and the rules."""
+
+    baseline: str = "baseline.txt"
+    rules: tuple[GateRule, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """What a variant supports. ``unsupported`` maps an arch to the reason it is left out."""
@@ -279,6 +309,7 @@ class Suite:
     waivers: tuple[Waiver, ...]
     notes: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
+    gate: GatePolicy = field(default_factory=GatePolicy)
 
 
 # --- what the stages hand on --------------------------------------------------------------------

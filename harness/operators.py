@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import FlashcoreError, UsageError
+from harness.errors import CapabilityError, FlashcoreError, UsageError
 from harness.model import Argument, Subject
 
 if TYPE_CHECKING:
@@ -292,23 +292,28 @@ def synchronize(device: str) -> None:
 
 
 def is_poisoned(device: str) -> bool:
-    """Whether the device is of no more use to this process, after an error that sticks."""
-    try:
-        synchronize(device)
-    except Exception:
-        return True
-    return False
+    """Whether the device is of no more use to this process, after an error that sticks.
+
+    A launch that was refused (too much shared memory) does not stick, but the runtime may report it once
+    more, to the next innocent launch: so the device gets two tries at a kernel of its own.
+    """
+    import torch
+
+    for _ in range(2):
+        try:
+            torch.ones(1, device=device).add_(1)
+            synchronize(device)
+        except Exception:
+            continue
+        return False
+    return True
 
 
 def require_device(device: str) -> None:
-    """Raises :class:`CapabilityError` when this process cannot use the device."""
-    from harness.errors import CapabilityError
+    """Imports torch, and raises :class:`CapabilityError` when this process cannot use the device."""
+    import torch  # here and not in the first task, whose time it would be
 
-    if device == "cpu":
-        return
-    import torch
-
-    if not torch.cuda.is_available():
+    if device != "cpu" and not torch.cuda.is_available():
         build = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not in this build'}"
         raise CapabilityError(
             f"no CUDA GPU that this process can use ({build})",

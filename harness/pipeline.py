@@ -151,7 +151,7 @@ def compile_all(line: Line) -> None:
     for plan in crashed:
         line.say(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}")
     for i, artifact in enumerate(line.artifacts):
-        found, code = static_stage.facts(artifact)
+        found, code = static_stage.facts(artifact, Path(line.suite.root))
         line.artifacts[i] = dataclasses.replace(artifact, code=code)
         line.facts += found
         own: dict[Subject, dict[str, Fact]] = {}

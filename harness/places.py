@@ -12,15 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.advice import LOCAL
 from harness.guardrails import Verdict
 from harness.model import Record, Subject
 from harness.suite import MANIFEST
-
-#: Facts whose cause is the line that uses local memory, not the kernel as a whole.
-LOCAL = frozenset(
-    ("spill_store_bytes", "spill_load_bytes", "stack_bytes", "sass_ldl", "sass_stl", "sass_local_loop",
-     "local_load_instructions", "local_store_instructions", "spill_instructions")
-)  # fmt: skip
 
 _ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
 _SITE = re.compile(r"^(?P<file>.+):(?P<line>\d+)\b")

@@ -9,9 +9,11 @@ Pure functions of the disassembler's text (``nvdisasm -c -g``) and of numbers.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 Use = Literal["none", "spills", "array", "spills and array", "stack frame", "unmeasured"]
@@ -48,6 +50,12 @@ class Site:
     slot: bool
     file: str = ""
     line: int = 0
+
+    def below(self, root: Path | None) -> Site:
+        """The same with its file relative to ``root``, if it lies there: no path of one machine."""
+        if root is None or not self.file.startswith("/"):
+            return self
+        return replace(self, file=Path(os.path.relpath(self.file, root.resolve())).as_posix())
 
 
 @dataclass(slots=True)

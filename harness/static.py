@@ -11,10 +11,11 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from harness import cubin, occupancy, toolchain
+from harness import cubin, occupancy, spills, toolchain
 from harness.model import Artifact, Fact, Plan, Source, Subject
 from harness.store import write_atomically
 
@@ -44,7 +45,7 @@ OPCODES = {
     "REDG": "sass_atom",
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
-_FORMAT = 3  # of static.json; raise it when what is read changes
+_FORMAT = 4  # of static.json; raise it when what is read changes
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'|Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -53,11 +54,14 @@ _SECTION = re.compile(r"^\.text\.(\S+?):?$|^\t?\.section\t\.text\.([^,\s]+)")
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_.]*)")
 
 
-def facts(artifact: Artifact) -> tuple[list[Fact], str]:
+def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str]:
     """Static facts of one built (variant, arch), and the hash of its code.
 
     Facts are about (variant, arch, kernel). Spill bytes come from the ptxas log, SASS counts from
     ``nvdisasm``; where one of them is missing its facts are unmeasured and say so.
+
+    Args:
+        root: the suite's folder, that source lines are named relative to.
     """
     if artifact.status != "ok" or artifact.cubin is None:
         return [], ""
@@ -68,7 +72,7 @@ def facts(artifact: Artifact) -> tuple[list[Fact], str]:
     if data is None or (disassembler is not None and data["sass"] is None):
         data = _read(path, Path(artifact.log) if artifact.log else None, artifact.arch, disassembler)
         write_atomically(cache, json.dumps(data).encode())
-    return list(_facts(artifact, data)), data["code"]
+    return [*_facts(artifact, data), *_local_facts(artifact, data, root)], data["code"]
 
 
 def _cached(path: Path) -> dict[str, Any] | None:
@@ -82,15 +86,14 @@ def _cached(path: Path) -> dict[str, Any] | None:
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
     text = log.read_text(encoding="utf-8", errors="replace") if log else ""
-    spills = ptxas_spills(text)
+    spilled = ptxas_spills(text)
     warnings = _WARNING.findall(text)
-    listing = path.with_name("variant.sass")  # made by the build where it found a disassembler
-    if listing.is_file():
-        sass = sass_counts(listing.read_text(encoding="utf-8", errors="replace"))
+    made = path.with_name("variant.sass")  # by the build, where it found a disassembler
+    listing = None
+    if made.is_file():
+        listing = made.read_text(encoding="utf-8", errors="replace")
     elif disassembler is not None:
-        sass = sass_counts(disassemble(path, disassembler))
-    else:
-        sass = None
+        listing = disassemble(path, disassembler)
     return {
         "format": _FORMAT,
         "code": content.code,
@@ -102,11 +105,12 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
                 "static_smem": k.static_smem,
                 "barriers": k.barriers,
                 "parameter_bytes": k.parameter_bytes,
-                "spills": spills.get(k.name),
+                "spills": spilled.get(k.name),
             }
             for k in content.kernels
         },
-        "sass": sass,
+        "sass": None if listing is None else sass_counts(listing),
+        "local": {} if listing is None else {k: [astuple(x) for x in v] for k, v in spills.sites(listing).items()},
     }
 
 
@@ -124,7 +128,7 @@ def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
 
 def disassemble(path: Path, disassembler: Path) -> str:
     """The cubin's SASS as text; empty if the disassembler fails (an arch newer than it)."""
-    command = [str(disassembler), "-c", str(path)]
+    command = [str(disassembler), "-c", "-g", str(path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return result.stdout if result.returncode == 0 else ""
 
@@ -164,12 +168,12 @@ def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
         for name in ("stack_bytes", "static_smem", "parameter_bytes"):
             yield Fact(subject, name, values[name], "B", Source.CUBIN)
         yield Fact(subject, "barriers", values["barriers"], "1", Source.CUBIN)
-        spills = values["spills"]
+        spilled = values["spills"]
         for index, name in enumerate(("spill_store_bytes", "spill_load_bytes")):
-            if spills is None:
+            if spilled is None:
                 yield Fact(subject, name, None, "B", Source.PTXAS, "the ptxas log does not name this kernel")
             else:
-                yield Fact(subject, name, spills[index], "B", Source.PTXAS)
+                yield Fact(subject, name, spilled[index], "B", Source.PTXAS)
         warnings = data["warnings"]
         note = ", ".join(sorted(set(warnings)))
         yield Fact(subject, "compiler_warnings", len(warnings), "1", Source.PTXAS, note)
@@ -179,6 +183,23 @@ def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
             else:
                 note = "nvdisasm could not read it" if data["sass"] is not None else "no nvdisasm on this machine"
                 yield Fact(subject, name, None, "1", Source.SASS, note)
+
+
+def _local_facts(artifact: Artifact, data: Mapping[str, Any], root: Path | None) -> Iterable[Fact]:
+    """What each kernel uses local memory for, and where."""
+    for kernel, values in data["kernels"].items():
+        subject = Subject(artifact.variant, artifact.arch, kernel=kernel)
+        rows = data["local"].get(kernel)
+        found = None if rows is None else tuple(spills.Site(*row).below(root) for row in rows)
+        stores, loads = values["spills"] or (None, None)
+        verdict = spills.judge(spills.Evidence(stores, loads, values["stack_bytes"], found))
+        note = "no machine code to read" if found is None else ""
+        inside = None if found is None else sum(site.depth > 0 for site in found)
+        yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, note)
+        use = None if verdict.use == "unmeasured" else verdict.use
+        yield Fact(subject, "local_memory", use, "text", Source.SASS, verdict.text)
+        if verdict.worst:
+            yield Fact(subject, "local_memory_site", verdict.worst, "text", Source.SASS)
 
 
 def plan_facts(

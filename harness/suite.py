@@ -18,12 +18,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
+from harness import gate_policy
 from harness.binding import SCALAR_TYPES
 from harness.errors import ManifestError, UsageError
 from harness.metrics import FACTS
 from harness.model import (
     Argument,
     Budget,
+    GatePolicy,
+    GateRule,
     Prediction,
     Problem,
     Shape,
@@ -133,6 +136,23 @@ class _Waiver(_Form):
     expires: datetime.date | None = None
 
 
+class _GateRule(_Form):
+    facts: list[Text] = Field(min_length=1)
+    severity: Literal["fail", "show", "ignore"] = "fail"
+    tolerance: float | None = Field(default=None, ge=0)
+    variants: list[Text] = ["*"]
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+    reason: Text | None = None
+    expires: datetime.date | None = None
+
+
+class _Gate(_Form):
+    baseline: Text = "baseline.txt"
+    rule: list[_GateRule] = []
+
+
 class _Manifest(_Form):
     name: Name
     title: Text
@@ -147,6 +167,7 @@ class _Manifest(_Form):
     variant: dict[Text, _Variant] = Field(min_length=1)
     budget: list[_Budget] = []
     waiver: list[_Waiver] = []
+    gate: _Gate = _Gate()
 
 
 def load(folder: Path | str) -> Suite:
@@ -300,6 +321,7 @@ class _Builder:
             waivers=waivers,
             notes=tuple(m.notes),
             include=tuple(m.include),
+            gate=GatePolicy(m.gate.baseline, tuple(self._rule(i, r, variants) for i, r in enumerate(m.gate.rule))),
         )
 
     def _wrong(self, key: str, expected: str, found: str) -> None:
@@ -502,10 +524,27 @@ class _Builder:
             device=form.device,
         )
 
+    def _rule(self, index: int, form: _GateRule, variants: Mapping[str, Variant]) -> GateRule:
+        key = f"gate.rule[{index}]"
+        rule = GateRule(
+            facts=self._globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline"),
+            severity=form.severity,
+            tolerance=form.tolerance,
+            variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),
+            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            shapes=self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
+            kernels=tuple(form.kernels),
+            reason=form.reason or "",
+            expires=form.expires.isoformat() if form.expires else None,
+        )
+        if (facts := gate_policy.looser(rule)) and not rule.reason:
+            self._wrong(f"{key}.reason", f"why {', '.join(facts)} may get worse", "nothing")
+        return rule
+
     def _waiver(self, index: int, form: _Waiver, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
         key = f"waiver[{index}] ({form.budget})"
-        if form.budget not in budgets:
-            self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
+        if form.budget not in budgets and form.budget.removeprefix(gate_policy.PREFIX) not in gate_policy.ALLOWANCES:
+            self._wrong(f"{key}.budget", "the name of a budget, or baseline_<fact>", repr(form.budget))
         return Waiver(
             budget=form.budget,
             variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),

@@ -19,6 +19,9 @@ ROOT = Path(__file__).parent.parent
 TOY = Path(__file__).parent / "suites" / "toy"
 FAULTS = Path(__file__).parent / "suites" / "faults"
 
+#: The variants of the faults suite whose launch plans fail without a GPU.
+HOST_FAULTS = ("plan_refuses", "plan_null", "plan_hangs", "plan_prints")
+
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +72,15 @@ def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> B
     loaded = suite.load(TOY)
     folder = tmp_path_factory.mktemp("toy") / "build"
     return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=loaded.variants.values()))
+
+
+@pytest.fixture(scope="session")
+def faulty(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The variants that fail on the host, and a good one beside them."""
+    folder = tmp_path_factory.mktemp("faults") / "build"
+    loaded = suite.load(FAULTS)
+    chosen = [loaded.variants[n] for n in ("good", "does_not_compile", "no_variant", *HOST_FAULTS)]
+    return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=chosen))
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[s
             baseline="slower",
             min_samples=12,
             max_samples=20,
-            time_limit=2.0,
+            time_limit=3.0,
             device="cpu",
             progress=lines.append,
         )

@@ -20,7 +20,7 @@ import pytest
 
 from harness import build, launch_plan, static, suite, toolchain
 from harness.errors import CapabilityError, FlashcoreError, UsageError
-from tests.conftest import FAULTS, ROOT, TOY, Built, compile_one
+from tests.conftest import HOST_FAULTS, ROOT, TOY, Built, compile_one
 
 PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
 Copy = Callable[[], Path]
@@ -146,19 +146,6 @@ def test_the_closure_holds_no_path_of_this_machine(toy: Built, compiler: toolcha
 
 
 # --- a variant that does not build --------------------------------------------------------------
-
-
-HOST_FAULTS = ("plan_refuses", "plan_null", "plan_hangs", "plan_prints")
-
-
-@pytest.fixture(scope="module")
-def faulty(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The variants that fail on the host, and good ones beside them."""
-    folder = tmp_path_factory.mktemp("faults")
-    whole = suite.load(FAULTS)
-    chosen = [v for n, v in whole.variants.items() if n in ("good", "does_not_compile", "no_variant") or n in HOST_FAULTS]
-    artifacts = build.build(whole, folder, build.Options(), variants=chosen, with_operator=False)
-    return Built(whole, folder, artifacts)
 
 
 def test_a_variant_that_does_not_compile_fails_alone(faulty: Built) -> None:

@@ -16,10 +16,10 @@ from tests.conftest import ROOT
 #: Lowest first. A module imports modules of lower layers; of its own layer only where `PEERS` allows it.
 LAYERS: dict[int, str] = {
     1: "model errors",
-    2: "binding compare cubin devices journal metrics ncu ncu_csv ncu_facts nvml occupancy operators samples store "
+    2: "binding compare cubin devices journal metrics ncu ncu_csv ncu_facts nvml occupancy operators samples spills store "
     "suite timing toolchain worker",
     3: "bench build check join launch_plan profile static target",
-    4: "diff gate_formats guardrails places promises roofline",
+    4: "advice baseline diff gate_formats guardrails places promises roofline",
     5: "report",
     6: "doctor new_suite pipeline tables",
     7: "cli __main__",

@@ -125,6 +125,36 @@ def test_what_a_child_leaves_running_is_ended_with_it(tmp_path: Path, what: str)
     assert gone(result.data["pid"])
 
 
+def wrapped(tasks: Path, journal: Path) -> list[str]:
+    """As a profiler stands between: it outlives its target and then writes its report."""
+    inner = " ".join(actor()(tasks, journal))
+    return ["sh", "-c", f"{inner}; echo $? > {journal.parent}/report"]
+
+
+def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
+    tasks = [does("loop", "loop"), does("after")]
+    loop, after = worker.supervise(tasks, tmp_path, wrapped, time_limit=0.5, finish_limit=5.0, batch=1)
+    assert "hang?" in loop.reason
+    assert after.status == "ok"
+    assert (tmp_path / "report").read_text() == "0\n"
+    (tmp_path / "report").unlink()
+    (loop,) = worker.supervise([does("again", "loop")], tmp_path, wrapped, time_limit=0.5, finish_limit=5.0)
+    assert (tmp_path / "report").read_text() == "143\n", "the profiler saw its target end by SIGTERM"
+
+
+def test_below_a_profiler_nothing_outlives_the_supervisor(tmp_path: Path) -> None:
+    task_file = tmp_path / "tasks-001.json"
+    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {"do": "loop"}}]}))
+    supervisor = subprocess.Popen(["sleep", "600"])
+    journal = tmp_path / "journal-001.jsonl"
+    environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(CHILDREN.parent.parent)}
+    with subprocess.Popen(actor()(task_file, journal), env=environment) as child:
+        until(lambda: any(line["event"] == "begin" for line in read_journal(journal)))
+        supervisor.kill()
+        supervisor.wait()
+        assert child.wait(10) != 0
+
+
 def test_a_child_that_never_starts_ends_the_stage_after_two_tries(tmp_path: Path) -> None:
     results = supervise(tmp_path, [does(n) for n in "abc"], "broken")
     assert [r.status for r in results] == ["failed"] * 3

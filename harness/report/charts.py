@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log10
+from statistics import median
 from typing import Any
 
 from harness.metrics import MEMORY_STALLS
@@ -34,11 +35,19 @@ def _axis(title: str, **more: Any) -> Dict:
 
 def _log_axis(title: str, span: Sequence[float], **more: Any) -> Dict:
     """A log axis with ticks at 1, 2 and 5 where it is short, at decades where it is long."""
-    steps = (1, 2, 5) if span[1] - span[0] < 2.5 else (1, 3) if span[1] - span[0] < 4 else (1,)
+    length = span[1] - span[0]
+    steps: tuple[float, ...] = (1, 1.5, 2, 3, 5, 7) if length < 1 else (1, 2, 5) if length < 2.5 else (1,)
+    if 2.5 <= length < 4:
+        steps = (1, 3)
     decades = range(floor(span[0]) - 1, ceil(span[1]) + 1)
     ticks = [s * 10.0**d for d in decades for s in steps if span[0] <= log10(s * 10.0**d) <= span[1]]
-    text = [f"{t:,.0f}" if t >= 1 else f"{t:g}" for t in ticks]
+    text = [f"{t:,.0f}" if t >= 100 else f"{t:g}" for t in ticks]
     return _axis(title, type="log", range=list(span), tickvals=[_round(t) for t in ticks], ticktext=text, **more)
+
+
+def _pattern(shape: str | list[str]) -> Dict:
+    """Hatching in the colour of the page over a bar's own colour."""
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "@bg", "size": 7, "solidity": 0.2}
 
 
 def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | None]]) -> Figure:
@@ -64,7 +73,7 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
                 "text": [f"{significant(b[2])} µs" for b in own],
                 "textposition": "outside",
                 "cliponaxis": False,
-                "marker": {"color": f"@{role}", "pattern": {"shape": pattern, "size": 6, "solidity": 0.25}},
+                "marker": {"color": f"@{role}", "pattern": _pattern(pattern)},
                 "error_x": {
                     "type": "data",
                     "symmetric": False,
@@ -94,32 +103,42 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
 
 
 def samples(key: str, case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Figure:
-    """The share of samples at or below each time, by mode: steps show levels, slopes show spread."""
+    """The share of samples at or below each time, by mode, each against its own median.
+
+    Steps show levels, slopes show spread; an axis in microseconds would show where the modes are and
+    hide how they scatter.
+    """
     data: list[Dict] = []
+    edges: list[float] = []
     dashes = {"warm": "solid", "cold": "dash", "eager": "dot"}
     for mode, values in series:
         ordered = sorted(values)
         count = len(ordered)
+        middle = median(ordered)
         # Enough ranks to see every level; all of them where there are few.
         ranks = range(count) if count <= 200 else sorted({round(i * (count - 1) / 200) for i in range(201)})
+        apart = [100 * (ordered[r] / middle - 1) for r in ranks]
+        edges += [apart[int(0.005 * (len(apart) - 1))], apart[int(0.985 * (len(apart) - 1))]]
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": f"{mode} (n = {count:,})",
-                "x": [_round(ordered[r]) for r in ranks],
+                "name": f"{mode} {significant(middle)} µs (n = {count:,})",
+                "x": [_round(x) for x in apart],
                 "y": [_round(100 * (r + 1) / count) for r in ranks],
+                "customdata": [_round(ordered[r]) for r in ranks],
                 "line": {"shape": "hv", "dash": dashes.get(mode, "solid"), "width": 1.8, "color": f"@{mode}"},
-                "hovertemplate": "%{y:.0f} % of samples ≤ %{x:.4g} µs<extra></extra>",
+                "hovertemplate": "%{y:.0f} % of samples ≤ %{customdata} µs (%{x:+.2f} %)<extra></extra>",
             }
         )
-    every = [v for _, values in series for v in values]
+    room = 0.06 * (max(edges) - min(edges)) or 0.1
     layout = {
-        "xaxis": _log_axis("sample, µs (log)", _log_range(every, 0.95, 1.05)),
-        "yaxis": _axis("samples at or below, %", range=[0, 102]),
+        "xaxis": _axis("sample against its median, % (axis: the middle 98 %)",
+                       range=[_round(min(edges) - room), _round(max(edges) + room)]),
+        "yaxis": _axis("samples at or below, %", range=[0, 103]),
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
-    }
-    return Figure(key, data, layout, f"Cumulative distribution of the timing samples of {case}", 320)
+    }  # fmt: skip
+    return Figure(key, data, layout, f"Cumulative distribution of the timing samples of {case}", 340)
 
 
 def stalls(key: str, case: str, shares: Sequence[tuple[str, float]]) -> Figure:
@@ -137,7 +156,7 @@ def stalls(key: str, case: str, shares: Sequence[tuple[str, float]]) -> Figure:
             "cliponaxis": False,
             "marker": {
                 "color": ["@memory" if m else "@variant" for m in memory],
-                "pattern": {"shape": ["/" if m else "" for m in memory], "size": 6, "solidity": 0.25},
+                "pattern": _pattern(["/" if m else "" for m in memory]),
             },
             "hovertemplate": "%{y}: %{text} of all stalls<extra></extra>",
         }
@@ -152,12 +171,8 @@ def stalls(key: str, case: str, shares: Sequence[tuple[str, float]]) -> Figure:
     return Figure(key, data, layout, f"Bar chart of stall reasons of {case}: {top}", 100 + 22 * len(shown))
 
 
-_KINDS: tuple[tuple[str, str, str], ...] = (
-    ("variant", "circle", "variant"),
-    ("baseline", "square", "baseline"),
-    ("peer", "diamond", "peer"),
-    ("fault", "x", "cannot be right"),
-)
+_SYMBOLS = {"variant": "circle", "baseline": "square", "peer": "diamond", "fault": "x"}
+_DASHES = {"datasheet": "dash", "at clock seen": "solid", "measured": "dot"}
 
 
 def roofline(
@@ -178,66 +193,106 @@ def roofline(
     ridges = [c.value / b.value * 1e3 for c in computes for b in bandwidths]
     xs = [p.intensity for p, _ in points] + ridges
     ys = [p.tflops for p, _ in points] + [c.value for c in computes]
-    across, up = _log_range(xs, 0.4, 4), _log_range(ys, 0.4, 2.2)
+    across, up = _log_range(xs, 0.4, 6), _log_range(ys, 0.4, 2.4)
     left, right = 10 ** across[0], 10 ** across[1]
-    data: list[Dict] = []
-    dashes = {"datasheet": "dash", "at clock seen": "solid", "measured": "dot"}
     top = max((c.value for c in computes), default=None)
+    fastest = max((b.value for b in bandwidths), default=None)
+    data: list[Dict] = []
     for roof in bandwidths:
         end = min(right, top / roof.value * 1e3) if top else right
-        name = f"{escape(roof.name)}: {roof.value:,.0f} {roof.unit}"
-        data.append(_line(name, [left, end], [left * roof.value / 1e3, end * roof.value / 1e3], dashes[roof.origin]))
-    fastest = max((b.value for b in bandwidths), default=None)
+        data.append(_line(roof, [left, end], [left * roof.value / 1e3, end * roof.value / 1e3]))
     for roof in computes:
         begin = max(left, roof.value / fastest * 1e3) if fastest else left
-        name = f"{escape(roof.name)}: {roof.value:,.0f} {roof.unit}"
-        data.append(_line(name, [begin, right], [roof.value, roof.value], dashes[roof.origin]))
-    label_all = len({p.subject.variant for p, _ in points}) <= 14
-    for kind, symbol, legend in _KINDS:
+        data.append(_line(roof, [begin, right], [roof.value, roof.value]))
+    named = _named([p for p, _ in points], across, up)
+    for kind, symbol in _SYMBOLS.items():
         for counted in ("hardware", "formula"):
-            own = [
-                (p, r) for p, r in points if p.counted == counted and (kind == "fault" if p.faults else kind == r)
-            ]
-            if not own:
-                continue
-            named = label_all and counted == ("hardware" if any(p.counted == "hardware" for p, _ in points) else counted)
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers+text" if named else "markers",
-                    "name": f"{legend}, FLOPs by {counted}",
-                    "x": [_round(p.intensity) for p, _ in own],
-                    "y": [_round(p.tflops) for p, _ in own],
-                    "text": [_label(p) for p, _ in own],
-                    "textposition": ["top center" if i % 2 == 0 else "bottom center" for i in range(len(own))],
-                    "textfont": {"size": 10},
-                    "marker": {
-                        "symbol": symbol + ("" if counted == "hardware" else "-open"),
-                        "size": [7 if p.subject.kernel else 10 for p, _ in own],
-                        "color": f"@{kind}",
-                    },
-                    "customdata": [_hover(p) for p, _ in own],
-                    "hovertemplate": "%{customdata}<extra></extra>",
-                }
-            )
+            own = [p for p, r in points if p.counted == counted and (kind == "fault" if p.faults else kind == r)]
+            if own:
+                data.append(_marks(own, kind, symbol + ("" if counted == "hardware" else "-open"), named))
     layout = {
         "xaxis": _log_axis(f"FLOP per byte of {level.upper()} (log)", across),
         "yaxis": _log_axis("TFLOP/s (log)", up),
-        "legend": {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top", "font": {"size": 11}},
+        "showlegend": False,
         "hovermode": "closest",
+        "annotations": [*_slope_labels(bandwidths, left), *_ceiling_labels(computes, across[1])],
     }
     label = f"{level.upper()} roofline at {shape}: {len(points)} points under {len(computes)} compute roofs"
-    return Figure(key, data, layout, label, 520)
+    return Figure(key, data, layout, label, 460)
 
 
-def _line(name: str, xs: list[float], ys: list[float], dash: str) -> Dict:
+def _named(points: Sequence[Point], across: Sequence[float], up: Sequence[float]) -> frozenset[int]:
+    """The points (by identity) whose names can be written without covering another's.
+
+    Whole cases go before single kernels and hardware counts before formulas; the rest have their names on hover.
+    """
+    wide, high = across[1] - across[0], up[1] - up[0]
+    placed: list[tuple[float, float]] = []
+    cases: set[object] = set()
+    chosen: set[int] = set()
+    for p in sorted(points, key=lambda p: (bool(p.subject.kernel), p.counted != "hardware", -p.tflops)):
+        x, y = log10(p.intensity) / wide, log10(p.tflops) / high
+        if p.subject in cases or any(abs(x - a) < 0.3 and abs(y - b) < 0.045 for a, b in placed):
+            continue
+        placed.append((x, y))
+        cases.add(p.subject)
+        chosen.add(id(p))
+    return frozenset(chosen)
+
+
+def _marks(own: Sequence[Point], kind: str, symbol: str, named: frozenset[int]) -> Dict:
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": kind,
+        "x": [_round(p.intensity) for p in own],
+        "y": [_round(p.tflops) for p in own],
+        "text": ["  " + _label(p) if id(p) in named else "" for p in own],
+        "textposition": "middle right",
+        "textfont": {"size": 10},
+        "cliponaxis": False,
+        "marker": {"symbol": symbol, "size": [7 if p.subject.kernel else 10 for p in own], "color": f"@{kind}"},
+        "customdata": [_hover(p) for p in own],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _slope_labels(bandwidths: Sequence[Roof], left: float) -> list[Dict]:
+    """One label for each bandwidth, at the left end of its slope, below the line."""
+    text = "; ".join(f"{r.value:,.0f} {r.unit} {_origin(r)}" for r in bandwidths)
+    if not bandwidths:
+        return []
+    lowest = min(bandwidths, key=lambda r: r.value)
+    at = {"x": log10(left), "y": log10(left * lowest.value / 1e3)}
+    return [{**at, "text": f"{lowest.resource.upper()} {text}", "xanchor": "left", "yanchor": "top", "yshift": -2,
+             "xshift": 26, "showarrow": False, "font": {"size": 10}}]  # fmt: skip
+
+
+def _ceiling_labels(computes: Sequence[Roof], right: float) -> list[Dict]:
+    """One label for each dtype, above its roofs at their right end."""
+    found = []
+    for dtype in dict.fromkeys(r.resource for r in computes):
+        own = [r for r in computes if r.resource == dtype]
+        text = "; ".join(f"{significant(r.value, 3)} {_origin(r)}" for r in own)
+        found.append({"x": right, "y": log10(max(r.value for r in own)), "text": f"{dtype} TFLOP/s: {text}",
+                      "xanchor": "right", "yanchor": "bottom", "showarrow": False, "font": {"size": 10}})  # fmt: skip
+    return found
+
+
+def _origin(roof: Roof) -> str:
+    clock = f"at {roof.clock_mhz:,.0f} MHz" if roof.clock_mhz else ""
+    return clock if roof.origin == "at clock seen" and clock else f"({roof.origin})"
+
+
+def _line(roof: Roof, xs: list[float], ys: list[float]) -> Dict:
+    name = f"{escape(roof.name)}: {roof.value:,.0f} {roof.unit}"
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
         "x": [_round(x) for x in xs],
         "y": [_round(y) for y in ys],
-        "line": {"color": "@text", "width": 1.4, "dash": dash},
+        "line": {"color": "@text", "width": 1.3, "dash": _DASHES[roof.origin]},
         "hovertemplate": name + "<extra></extra>",
     }
 

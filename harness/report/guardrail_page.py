@@ -79,7 +79,7 @@ def value_cell(v: Verdict) -> Cell:
     text, unit = quantity(v.value, v.unit)
     sort = float(v.value) if isinstance(v.value, (int, float)) else text
     title = f"{exact(v.value, v.unit)}\n{v.fact}, {source}\nabout {v.subject}"
-    return Cell(text, unit, title, sort, "number" if v.unit else "text")
+    return Cell(text, unit, title, sort, "number")
 
 
 def _row(record: Record, v: Verdict) -> dict[str, Any]:

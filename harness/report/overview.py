@@ -13,9 +13,8 @@ from harness.report.values import Cell, missing, not_applicable, plain, signific
 
 COLUMNS = (
     ("variant", "", "links to its page"),
-    ("technique", "", "what it adds to its parent"),
-    ("parent", "", "the variant it was made from"),
     ("right?", "", "against fp64, within its tolerance class"),
+    ("limits", "", "verdicts on its limits, over all archs and shapes"),
     ("warm p50", "µs", "median kernel time by graph replay, data left in L2"),
     ("p90", "µs", "90th percentile of the same samples"),
     ("× baseline", "", "speed-up over the baseline, with its 95 % bootstrap interval"),
@@ -29,7 +28,8 @@ COLUMNS = (
     ("regs", "", "registers a thread"),
     ("spills", "B", "bytes a thread spills, stores and loads (ptxas)"),
     ("smem", "B", "shared memory a block, static and dynamic"),
-    ("limits", "", "verdicts on its limits, over all archs and shapes"),
+    ("parent", "", "the variant it was made from"),
+    ("technique", "", "what it adds to its parent"),
 )
 
 
@@ -107,10 +107,9 @@ def _row(book: Book, variant: Variant, shape: Shape) -> Row:
     parent = variant.parent
     cells = (
         name,
-        Cell(variant.technique, title=variant.technique, sort=variant.technique),
-        Cell(parent, sort=parent, href=variant_page(parent) if parent in book.record.suite.variants else "")
-        if parent else not_applicable("it has no parent"),
         right,
+        not_applicable("peers carry no budgets") if variant.is_peer
+        else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
         measured("warm_p50"),
         measured("warm_p90"),
         _ratio(book, "speedup_vs_baseline", subject),
@@ -123,8 +122,9 @@ def _row(book: Book, variant: Variant, shape: Shape) -> Row:
         book.static_cell("registers", variant, with_unit=False),
         _spills(book, variant),
         book.static_cell("smem", variant, shape.name, with_unit=False),
-        replace(not_applicable("peers carry no budgets")) if variant.is_peer
-        else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
+        Cell(parent, sort=parent, href=variant_page(parent) if parent in book.record.suite.variants else "")
+        if parent else Cell("none", title="it has no parent", sort=""),
+        Cell(variant.technique, title=variant.technique, sort=variant.technique),
     )  # fmt: skip
     return Row(cells, role, note)
 
@@ -194,6 +194,12 @@ def _spills(book: Book, variant: Variant) -> Cell:
 # --- the rest -----------------------------------------------------------------------------------
 
 
+def _rest(wrong: int, unchecked: int) -> str:
+    parts = [f"{wrong} wrong"] if wrong else []
+    parts += [f"{unchecked} not checked"] if unchecked else []
+    return ", ".join(parts) or "within their tolerance classes"
+
+
 def _tiles(book: Book) -> list[dict[str, str]]:
     """The four answers in four boxes."""
     record, judgement = book.record, book.judgement
@@ -205,7 +211,7 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         {
             "label": "Right?",
             "value": f"{right} of {len(checked)} cases" if checked else "unmeasured",
-            "detail": f"{wrong} wrong" if wrong else ("within their tolerance classes" if checked else "not checked"),
+            "detail": _rest(wrong, len(checked) - right - wrong) if checked else "no case was checked",
             "mark": "fail" if wrong else "pass" if checked and right == len(checked) else "unmeasured",
         }
     ]
@@ -219,8 +225,8 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         best, name = min(fast)
         gain = record.facts.number("speedup_vs_baseline", Subject(name, shape=shape.name))
         behind = record.facts.number("speedup_vs_peer", Subject(name, shape=shape.name))
-        parts = [f"{significant(gain, 3)} × {record.suite.baseline}"] if gain else []
-        parts += [f"{significant(behind, 3)} × the fastest peer"] if behind else []
+        parts = [f"{significant(gain, 3)} × as fast as {record.suite.baseline}"] if gain else []
+        parts += [f"{significant(1 / behind, 3)} × the fastest peer's time"] if behind else []
         tiles.append({"label": f"Fastest at {shape.name}", "value": f"{significant(best)} µs", "mark": "",
                       "detail": f"{name}" + (f": {', '.join(parts)}" if parts else "")})  # fmt: skip
     else:

@@ -10,7 +10,7 @@ from harness.model import Shape, Subject
 from harness.report import charts
 from harness.report.book import ROOFLINE, Book, Page, params_text, variant_page
 from harness.report.overview import role_of
-from harness.report.values import Cell, missing, plain, significant
+from harness.report.values import Cell, missing, not_applicable, plain, significant
 from harness.roofline import LEVELS, Bound, CaseBounds, Gap, Point, Roof
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
@@ -131,8 +131,10 @@ def _point_row(point: Point) -> dict[str, Any]:
 
 def bound_cell(bound: Bound | None) -> Cell:
     """The least time that one resource allows."""
-    if bound is None or bound.us is None:
-        return missing(bound.note if bound else "this case's roof is of another dtype")
+    if bound is None:
+        return not_applicable("its FLOPs are on the roof of another dtype")
+    if bound.us is None:
+        return missing(bound.note)
     roof = f"{bound.roof.name}: {significant(bound.roof.value)} {bound.roof.unit}" if bound.roof else ""
     return plain(bound.us, "us", f"{bound.amount:,.0f} {bound.unit} at {roof}", with_unit=False)
 

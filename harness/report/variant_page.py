@@ -34,7 +34,7 @@ def page(book: Book, variant: Variant) -> Page:
     context: dict[str, Any] = {
         "variant": variant,
         "role": "peer" if variant.is_peer else "baseline" if variant.name == suite.baseline else "variant",
-        "badge": not_applicable("peers carry no budgets")
+        "limits": not_applicable("peers carry no budgets")
         if variant.is_peer
         else book.badge(book.verdicts.get(variant.name, ())),
         "before": names[at - 1] if at else "",
