@@ -278,13 +278,12 @@ def _not_ready(line: Line, variant: Variant, shape: Shape, failed: dict[str, str
     return None
 
 
-def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
-    from harness import bench, check, ncu, profile
+def child_cases(line: Line, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
+    """What the processes that run kernels are told of each case."""
     from harness.operators import Case
 
-    s = line.settings
     libraries = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
-    cases = [
+    return [
         Case(
             variant=v.name,
             shape=shape.name,
@@ -301,6 +300,13 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
         )
         for v, shape in pairs
     ]
+
+
+def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
+    from harness import bench, check, ncu, profile
+
+    s = line.settings
+    cases = child_cases(line, pairs)
     folder.mkdir(parents=True, exist_ok=True)
     progress = _progress(line, stage, len(cases))
     if stage == "check":

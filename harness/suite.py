@@ -543,8 +543,9 @@ class _Builder:
 
     def _waiver(self, index: int, form: _Waiver, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
         key = f"waiver[{index}] ({form.budget})"
+        # What a baseline promises can be waived too: baseline_registers.
         if form.budget not in budgets and form.budget.removeprefix(gate_policy.PREFIX) not in gate_policy.ALLOWANCES:
-            self._wrong(f"{key}.budget", "the name of a budget, or baseline_<fact>", repr(form.budget))
+            self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
         return Waiver(
             budget=form.budget,
             variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),

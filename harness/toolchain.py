@@ -284,10 +284,12 @@ def _cpu() -> str:
 
 
 def _git(root: Path) -> tuple[str | None, bool | None]:
-    """The commit that ``root`` lies in and whether anything differs from it."""
+    """The commit that ``root`` lies in and whether anything differs from it. ``FLASHCORE_COMMIT`` names it
+    for a tree that was copied without its history (a container, a machine without git)."""
     git = shutil.which("git")
+    given = os.environ.get("FLASHCORE_COMMIT")
     if git is None:
-        return None, None
+        return given, None
 
     def ask(*words: str) -> str | None:
         result = subprocess.run([git, "-C", root, *words], capture_output=True, text=True, check=False)
@@ -295,5 +297,5 @@ def _git(root: Path) -> tuple[str | None, bool | None]:
 
     commit = ask("rev-parse", "HEAD")
     if commit is None:
-        return None, None
+        return given, None
     return commit, bool(ask("status", "--porcelain", "--untracked-files=no"))

@@ -81,7 +81,9 @@ def _body(templates: Environment, book: Book, page: Page) -> dict[str, Any]:
     template = templates.get_template(page.body)
     # Autoescaped by the template itself: the shell must not escape it again.
     html = Markup(
-        template.render(**page.context, record=book.record, here=page.name, anchor=anchor, up="../" * page.name.count("/"))
+        template.render(
+            **page.context, record=book.record, here=page.name, anchor=anchor, up="../" * page.name.count("/")
+        )
     )
     return {"anchor": anchor, "title": page.title, "html": html}
 

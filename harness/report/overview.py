@@ -219,7 +219,8 @@ def _tiles(book: Book) -> list[dict[str, str]]:
     fast = [
         (t, v.name)
         for v in (book.cases(shape) if shape else [])
-        if not v.is_peer and (t := record.facts.number("warm_p50", Subject(v.name, shape=shape.name if shape else None)))
+        if not v.is_peer
+        and (t := record.facts.number("warm_p50", Subject(v.name, shape=shape.name if shape else None)))
     ]
     if fast and shape:
         best, name = min(fast)
@@ -230,7 +231,9 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         tiles.append({"label": f"Fastest at {shape.name}", "value": f"{significant(best)} µs", "mark": "",
                       "detail": f"{name}" + (f": {', '.join(parts)}" if parts else "")})  # fmt: skip
     else:
-        tiles.append({"label": "Fastest", "value": "unmeasured", "detail": "no times were recorded", "mark": "unmeasured"})
+        tiles.append(
+            {"label": "Fastest", "value": "unmeasured", "detail": "no times were recorded", "mark": "unmeasured"}
+        )
     held = "fail" if counts.get("fail") else "unmeasured" if judgement.missing else "pass"
     tiles.append(
         {
@@ -243,7 +246,9 @@ def _tiles(book: Book) -> list[dict[str, str]]:
             "mark": held,
         }
     )
-    origin = f"joined from run {record.joined[0].run}" if record.joined and not record.environment.gpu else "measured here"
+    origin = (
+        f"joined from run {record.joined[0].run}" if record.joined and not record.environment.gpu else "measured here"
+    )
     tiles.append(
         {
             "label": "GPU",
@@ -258,7 +263,9 @@ def _tiles(book: Book) -> list[dict[str, str]]:
 def _machine(record: Record) -> list[tuple[str, str]]:
     e = record.environment
     unknown = "unknown"
-    commit = unknown if e.git_commit is None else e.git_commit[:12] + (", with uncommitted changes" if e.git_dirty else "")
+    commit = (
+        unknown if e.git_commit is None else e.git_commit[:12] + (", with uncommitted changes" if e.git_dirty else "")
+    )
     rows = [
         ("run", record.id),
         ("recorded", record.created),

@@ -35,7 +35,12 @@ def page(book: Book) -> Page:
         "shapes": [_section(book, s, by_shape.get(s.name, []), known) for s in book.shown_shapes],
         "shapes_left_out": len(book.shapes) - len(book.shown_shapes),
         "faults": [
-            {"subject": str(p.subject), "level": LEVEL_NAMES[p.level], "counted": p.counted, "text": "; ".join(p.faults)}
+            {
+                "subject": str(p.subject),
+                "level": LEVEL_NAMES[p.level],
+                "counted": p.counted,
+                "text": "; ".join(p.faults),
+            }
             for points in by_shape.values()
             for p in points
             if p.faults

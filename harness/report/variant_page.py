@@ -145,8 +145,13 @@ def _static(book: Book, variant: Variant) -> dict[str, Any]:
             table.setdefault(fact.name, {})[key] = fact
     order = list(FACTS)
     names = sorted(table, key=lambda n: order.index(n) if n in FACTS else len(order))
-    ordered = sorted(columns, key=lambda c: (book.record.suite.archs.index(c[0]) if c[0] in book.record.suite.archs else 99))
-    return {"columns": ordered, "rows": [_fact_row(book, n, [table[n].get(c) for c in ordered], "not recorded") for n in names]}
+    ordered = sorted(
+        columns, key=lambda c: book.record.suite.archs.index(c[0]) if c[0] in book.record.suite.archs else 99
+    )
+    return {
+        "columns": ordered,
+        "rows": [_fact_row(book, n, [table[n].get(c) for c in ordered], "not recorded") for n in names],
+    }
 
 
 def _fact_row(book: Book, name: str, facts: Sequence[Fact | None], reason: str) -> dict[str, Any]:
@@ -269,9 +274,7 @@ def _charts(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:
     subject = Subject(variant.name, shape=shape.name)
     series = [(m, s) for m, _ in MODES if (s := book.record.samples.get(f"{subject.case}/{m}"))]
     figure: Figure | None = charts.samples(f"samples-{shape.name}", subject.case, series) if series else None
-    shares = [
-        (r, v) for r in STALL_REASONS if (v := book.record.facts.number(f"stall_share_{r}", subject)) is not None
-    ]
+    shares = [(r, v) for r in STALL_REASONS if (v := book.record.facts.number(f"stall_share_{r}", subject)) is not None]
     stalls: Figure | None = charts.stalls(f"stalls-{shape.name}", subject.case, shares) if shares else None
     return {
         "shape": shape.name,
@@ -301,5 +304,3 @@ def _verdicts(book: Book, variant: Variant) -> list[dict[str, Any]]:
         }
         for v in own[: MAX_ROWS // 8]
     ]
-
-

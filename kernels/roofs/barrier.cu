@@ -1,7 +1,8 @@
 // barrier: what a barrier costs when all threads arrive together.
 //
 // CLUSTER 1: __syncthreads. CLUSTER 2, 4, 8: the barrier of a cluster of so many blocks, arrive.release
-// and wait.acquire, as cluster.sync() does it. Sixteen barriers a loop turn; between turns each thread
+// and wait.acquire, as cluster.sync() does it; RELAXED 1 arrives without the release, which orders no
+// memory and is what is left when there was nothing to publish. Sixteen barriers a loop turn; between turns each thread
 // steps a number of its own (v = 3v + 1), which proves the turns and costs a sixteenth of an instruction.
 
 #include <flashcore/problem.h>
@@ -13,6 +14,9 @@
 #ifndef CLUSTER
 #define CLUSTER 1
 #endif
+#ifndef RELAXED
+#define RELAXED 0
+#endif
 
 namespace {
 
@@ -23,7 +27,11 @@ __device__ void barrier() {
 #if CLUSTER == 1
   __syncthreads();
 #else
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  if (RELAXED) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  } else {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  }
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }

@@ -30,6 +30,10 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
+  // As much of the SM's memory as L1 as there can be. It is a hint, and asking again costs little.
+  const cudaError_t error = cudaFuncSetAttribute(l1_read_kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                 cudaSharedmemCarveoutMaxL1);
+  if (error != cudaSuccess) return error;
   return flashcore::run(p.launches[0], l1_read_kernel, stream, static_cast<const uint4*>(a.x),
                         static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), a.iterations, a.clocked);
 }
