@@ -7,16 +7,16 @@ reason. Facts compare within one nvcc version only, whose name stands in the fil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.gate_policy import ALLOWANCES, PREFIX, Allowance
 from harness.metrics import FACTS
-from harness.model import Budget, Fact, GateRule, Record, RuleSeverity, Subject
-from harness.promises import Promise, matches, number
+from harness.model import Fact, Record
+from harness.promises import number
 
 HEADER = "# flashcore baseline 1"
 EVERY = "*"  # all shapes alike, or a fact that no shape enters
@@ -47,7 +47,7 @@ class Baseline:
     def text(self) -> str:
         """The file: a header, then a fact a line, sorted."""
         rows = [
-            f"{k.variant} {k.arch} {k.kernel} {k.shape} {k.fact} {_plain(v)}" for k, v in sorted(self.values.items())
+            f"{k.variant} {k.arch} {k.kernel} {k.shape} {k.fact} {plain(v)}" for k, v in sorted(self.values.items())
         ]
         head = [
             f"{HEADER}: written by `flashcore baseline save`, read by `flashcore gate`",
@@ -59,7 +59,8 @@ class Baseline:
         return "\n".join([*head, *rows]) + "\n"
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
+    """A value as it stands in the file: whole numbers without a point, others exactly."""
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 
@@ -119,7 +120,8 @@ def parse(text: str, file: str = "baseline") -> Baseline:
 # --- the present facts ---------------------------------------------------------------------------
 
 
-def _shaped(key: Key, shape: str) -> Key:
+def shaped(key: Key, shape: str) -> Key:
+    """The same fact at another shape."""
     return replace(key, shape=shape)
 
 
@@ -127,8 +129,8 @@ def present(record: Record) -> dict[Key, Fact]:
     """The facts of a record that a baseline can hold, each with its own shape (or ``*``)."""
     found: dict[Key, Fact] = {}
     for name in ALLOWANCES:
-        for fact in record.facts.named(name):
-            s = fact.subject
+        latest = {fact.subject: fact for fact in record.facts.named(name)}
+        for s, fact in latest.items():
             if s.arch is None:
                 continue
             key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or EVERY, name)
@@ -145,7 +147,7 @@ def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
     """Shapes that all agree become ``*``; so does what cannot get worse, which is left out."""
     groups: dict[Key, dict[str, float]] = {}
     for key, value in values.items():
-        groups.setdefault(_shaped(key, EVERY), {})[key.shape] = value
+        groups.setdefault(shaped(key, EVERY), {})[key.shape] = value
     made: dict[Key, float] = {}
     for key, shapes in groups.items():
         if ALLOWANCES[key.fact].better == "higher" and not any(shapes.values()):
@@ -153,7 +155,7 @@ def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
         if len(set(shapes.values())) == 1:
             made[key] = next(iter(shapes.values()))
         else:
-            made.update({_shaped(key, shape): value for shape, value in shapes.items()})
+            made.update({shaped(key, shape): value for shape, value in shapes.items()})
     return made
 
 
@@ -184,7 +186,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     if nvcc is None:
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
     facts = {k: f.number for k, f in present(record).items()}
-    now = {k: v for k, v in facts.items() if v is not None}
+    now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v)}
     if old is None or (old.nvcc, old.suite) != (nvcc, record.suite.name):
         if ratchet:
             found = "none" if old is None else f"one of {old.suite}, nvcc {old.nvcc}"
@@ -212,7 +214,17 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             tightened.append(words)
         elif value != was and _worse(allowance, value, was):
             kept.append(f"{words}: {_loosening(key, value)}")
-    return Saved(Baseline(record.suite.name, nvcc, _collapse(made)), tuple(tightened), tuple(kept))
+    # What was not built this time (--variant, CUDA_ARCH) stays as it is.
+    built = {(a.variant, a.arch) for a in record.artifacts}
+    untouched = {
+        k: v
+        for k, v in old.values.items()
+        if (k.variant, k.arch) not in built
+        and (variant := record.suite.variants.get(k.variant)) is not None
+        and k.arch in variant.where.archs
+    }
+    values = {**_collapse(made), **untouched}
+    return Saved(Baseline(record.suite.name, nvcc, values), tuple(tightened), tuple(kept))
 
 
 def _worse(allowance: Allowance, value: float, was: float) -> bool:
@@ -227,7 +239,7 @@ def _loosening(key: Key, value: float) -> str:
     shape = "" if key.shape == EVERY else f', shapes = ["{key.shape}"]'
     return (
         f'[[waiver]] budget = "{PREFIX}{key.fact}", variants = ["{key.variant}"], archs = ["{key.arch}"]{shape}, '
-        f'accepted = {_plain(value)}, reason = "…"'
+        f'accepted = {plain(value)}, reason = "…"'
     )
 
 
@@ -238,7 +250,7 @@ def _expanded(
     found: dict[Key, float | None] = {}
     for key in now:
         was = replace(key, kernel=names.get((key.variant, key.arch, key.kernel), key.kernel))
-        found[key] = old.values.get(was, old.values.get(_shaped(was, EVERY)))
+        found[key] = old.values.get(was, old.values.get(shaped(was, EVERY)))
     return found
 
 
@@ -274,182 +286,10 @@ def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str
             }
             for n in gone
         }
-        pairs = sorted(((-len(facts[n] & lost[g]), n, g) for n in new for g in gone))
+        pairs = sorted((-len(facts[n] & lost[g]), n, g) for n in new for g in gone)
         for _, name, was in pairs:
             if name in new and was in gone:
                 made[variant, arch, name] = was
                 new.discard(name)
                 gone.discard(was)
     return made
-
-
-# --- what it promises ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A record held to a baseline.
-
-    Args:
-        promises: each fact of the baseline as a budget, with what there is of it now.
-        notes: renamed kernels, facts that are new, variants that are gone.
-        relaxed: the manifest's rules that are looser than what holds by themselves, in words.
-    """
-
-    promises: tuple[tuple[Budget, Promise], ...] = ()
-    notes: tuple[str, ...] = ()
-    relaxed: tuple[str, ...] = ()
-
-
-def another_nvcc(record: Record, old: Baseline) -> str:
-    """Why the record cannot be held to this baseline; empty if it can."""
-    found = record.environment.nvcc
-    if found is None or found == old.nvcc:
-        return ""
-    return (
-        f"built with nvcc {found}, but {old.file or 'the baseline'} was written with {old.nvcc}: "
-        "facts compare only within one version (install that one, or write a new baseline)"
-    )
-
-
-def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> Comparison:
-    """Every fact of the baseline as a budget on what there is now.
-
-    Args:
-        variants: look at these alone; all if ``None``.
-        today: the day that the rules' dates are held against.
-    """
-    rules = [r for r in record.suite.gate.rules if not (r.expires and today and date.fromisoformat(r.expires) < today)]
-    facts = present(record)
-    names = renames(old, {k: f.number or 0.0 for k, f in facts.items()})
-    notes = [f"kernel renamed: {was} is now {now} ({v}, {a})" for (v, a, now), was in sorted(names.items())]
-    now_called = {(v, a, was): now for (v, a, now), was in names.items()}
-    built = {(a.variant, a.arch): a.status for a in record.artifacts}
-    shapes: dict[Key, dict[str, Fact]] = {}
-    for key, fact in facts.items():
-        shapes.setdefault(_shaped(key, EVERY), {})[key.shape] = fact
-    gone: dict[str, int] = {}
-    found: list[tuple[Budget, Promise]] = []
-    for key, value in old.values.items():
-        if variants is not None and key.variant not in variants:
-            continue
-        variant = record.suite.variants.get(key.variant)
-        if variant is None or key.arch not in variant.where.archs:
-            gone[f"{key.variant} for {key.arch}"] = gone.get(f"{key.variant} for {key.arch}", 0) + 1
-            continue
-        if (key.variant, key.arch) not in built:
-            continue  # CUDA_ARCH left it out: nobody built it, nobody judges it
-        here = replace(key, kernel=now_called.get((key.variant, key.arch, key.kernel), key.kernel))
-        allowance, rule = _allowance(key, rules)
-        if allowance.severity == "ignore":
-            continue
-        budget = _budget(old, key, value, allowance, rule)
-        own = shapes.get(_shaped(here, EVERY), {})
-        if key.shape == EVERY:
-            # Shapes that the baseline names itself are judged by their own lines.
-            chosen = {s: f for s, f in own.items() if s == EVERY or _shaped(key, s) not in old.values}
-        else:
-            chosen = {s: f for s, f in own.items() if s == key.shape}
-            if not chosen and key.shape not in record.suite.shapes:
-                gone[f"shape {key.shape}"] = gone.get(f"shape {key.shape}", 0) + 1
-                continue
-        if not chosen:
-            kernel = None if here.kernel == NO_KERNEL else here.kernel
-            subject = Subject(key.variant, key.arch, None if key.shape == EVERY else key.shape, kernel)
-            why = "it does not build" if built[key.variant, key.arch] == "failed" else "no such kernel or fact any more"
-            found.append((budget, Promise(subject, None, f"{why} (if that is meant: flashcore baseline save)")))
-        found += [(budget, Promise(fact.subject, fact)) for fact in chosen.values()]
-    notes += [f"{what}: gone from the suite, {n} facts of the baseline left out" for what, n in gone.items()]
-    new = _unknown(old, facts, names)
-    if new:
-        notes.append(f"{len(new)} kernels or variants are not in the baseline yet: {', '.join(new[:3])}"
-                     f"{' …' if len(new) > 3 else ''} (flashcore baseline save adds them)")  # fmt: skip
-    return Comparison(tuple(found), tuple(notes), tuple(_relaxed(record.suite.gate.rules, today)))
-
-
-def _allowance(key: Key, rules: Iterable[GateRule]) -> tuple[Allowance, GateRule | None]:
-    allowance, last = ALLOWANCES[key.fact], None
-    for rule in rules:
-        if (
-            matches(key.fact, rule.facts)
-            and matches(key.variant, rule.variants)
-            and matches(key.arch, rule.archs)
-            and (key.shape == EVERY or matches(key.shape, rule.shapes))
-            and matches(key.kernel, rule.kernels)
-        ):
-            tolerance = allowance.tolerance if rule.tolerance is None else rule.tolerance
-            allowance = replace(allowance, tolerance=tolerance, severity=rule.severity)
-            last = rule
-    return allowance, last
-
-
-def _budget(old: Baseline, key: Key, value: float, allowance: Allowance, rule: GateRule | None) -> Budget:
-    limit = allowance.limit(value)
-    line = f":{old.lines[key]}" if old.lines else ""
-    source = f"baseline, {old.file.rsplit('/', 1)[-1] or 'saved'}{line}: {number(value, FACTS[key.fact].unit)}"
-    severity: RuleSeverity = allowance.severity
-    return Budget(
-        name=PREFIX + key.fact,
-        fact=key.fact,
-        unit=FACTS[key.fact].unit,
-        tier="static",
-        severity="limit" if severity == "fail" else "goal",
-        source=source + (f" ({rule.reason})" if rule and rule.reason else ""),
-        maximum=limit if allowance.better == "lower" else None,
-        minimum=limit if allowance.better == "higher" else None,
-    )
-
-
-def _unknown(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str, str], str]) -> list[str]:
-    known = {(k.variant, k.arch, k.kernel) for k in old.values}
-    new = {
-        f"{k.variant}/{k.kernel} ({k.arch})"
-        for k in facts
-        if k.kernel != NO_KERNEL
-        and (k.variant, k.arch, k.kernel) not in known
-        and (k.variant, k.arch, k.kernel) not in names
-    }
-    return sorted(new)
-
-
-def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
-    for rule in rules:
-        if not rule.reason:
-            continue
-        allowed = {"fail": "", "show": "shown only", "ignore": "not compared"}[rule.severity]
-        if rule.tolerance is not None:
-            allowed = f"{allowed or 'may get worse'} by {100 * rule.tolerance:g} %".replace(
-                "shown only by", "shown beyond"
-            )
-        where = ", ".join(rule.variants) if rule.variants != ("*",) else "all variants"
-        late = rule.expires and today and date.fromisoformat(rule.expires) < today
-        until = f", expired on {rule.expires}" if late else (f", until {rule.expires}" if rule.expires else "")
-        yield f"{', '.join(rule.facts)} on {where}: {allowed}{until}: {rule.reason}"
-
-
-# --- the ratchet ----------------------------------------------------------------------------------
-
-
-def slack(record: Record) -> list[str]:
-    """Static limits of the manifest that everything they name keeps with room to spare, and how far
-    each could be tightened."""
-    from harness.promises import Promises, excess
-
-    found = []
-    promises = Promises(record)
-    for budget in record.suite.budgets:
-        if (
-            budget.tier != "static"
-            or budget.severity != "limit"
-            or (budget.maximum is None) == (budget.minimum is None)
-        ):
-            continue
-        own = [p.fact.number for p in promises.expand(budget) if p.fact is not None]
-        known = [v for v in own if v is not None]
-        if not known or len(known) < len(own) or any(excess(budget, v) > 0 for v in known):
-            continue
-        limit = budget.maximum if budget.maximum is not None else budget.minimum
-        word, worst = ("max", max(known)) if budget.maximum is not None else ("min", min(known))
-        if worst != limit:
-            found.append(f"{budget.name}: {word} = {_plain(limit or 0.0)} could be {_plain(worst)}")
-    return found

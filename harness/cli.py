@@ -116,6 +116,13 @@ def parser() -> argparse.ArgumentParser:
     gate.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
                       help="table, json, junit, sarif, markdown or github, on standard output or into FILE; "
                       "repeatable (default: table)")  # fmt: skip
+    gate.add_argument("--baseline", metavar="FILE", help="the baseline to hold it to (default: the suite's own)")
+    gate.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
+    gate.add_argument("--what-if", action="store_true", help="what would fit one block more, for each kernel")
+    keep = command("baseline", "write the present static facts as the committed baseline of the gate", _baseline,
+                   suite, places, chosen)  # fmt: skip
+    keep.add_argument("action", choices=("save",), metavar="save")
+    keep.add_argument("--ratchet", action="store_true", help="only tighten what is there already")
     diff = command("diff", "what changed between two recorded runs", _diff, places)
     diff.add_argument("a", metavar="A")
     diff.add_argument("b", metavar="B")
@@ -175,7 +182,7 @@ def _failed(record: Record) -> int:
 
 
 def _profile(arguments: argparse.Namespace) -> int:
-    from harness import diff, guardrails, pipeline, tables
+    from harness import diff, gate_table, guardrails, pipeline, tables
 
     say = pipeline.printer()
     settings = _settings(arguments, "profile")
@@ -183,7 +190,7 @@ def _profile(arguments: argparse.Namespace) -> int:
     pages = _render(arguments, record, say)
     print(tables.ladder(record))
     judgement = guardrails.judge(record, require=arguments.require, today=_today(), variants=_chosen(arguments, record))
-    print(guardrails.table(judgement))
+    print(gate_table.table(judgement))
     if arguments.variant is not None:
         previous = pipeline.latest(Path(arguments.profiles), record.suite.name, measured=True, before=record.id)
         for name in pipeline.matching(record.suite, arguments.variant):
@@ -229,16 +236,31 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
-    from harness import gate_formats, guardrails, pipeline, store
+    from harness import gate_command, gate_formats, pipeline, store
 
     gate_formats.parse(arguments.format)
     if arguments.recorded is not None:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:
         record = pipeline.present(_settings(arguments, None), pipeline.printer())
-    judgement = guardrails.judge(record, require=arguments.require, today=_today(), variants=_chosen(arguments, record))
-    print(guardrails.table(judgement))
-    return int(judgement.exit_code)
+    held = arguments.recorded is None or arguments.baseline is not None
+    return gate_command.gate(
+        record,
+        formats=arguments.format,
+        require=arguments.require,
+        today=_today(),
+        variants=_chosen(arguments, record),
+        held_to=gate_command.baseline_path(record, arguments.baseline) if held else None,
+        ratchet=arguments.ratchet,
+        what_if=arguments.what_if,
+    )
+
+
+def _baseline(arguments: argparse.Namespace) -> int:
+    from harness import gate_command, pipeline
+
+    record = pipeline.present(_settings(arguments, None), pipeline.printer())
+    return gate_command.save(record, gate_command.baseline_path(record), ratchet=arguments.ratchet)
 
 
 def _diff(arguments: argparse.Namespace) -> int:

@@ -19,8 +19,9 @@ from xml.etree import ElementTree as ET
 
 from harness import __version__
 from harness.errors import Exit, UsageError
-from harness.guardrails import Judgement, Verdict, summary
-from harness.guardrails import table as text_table
+from harness.gate_table import summary
+from harness.gate_table import table as text_table
+from harness.guardrails import Judgement, Verdict
 from harness.model import Record
 from harness.places import Place, Places
 from harness.promises import number

@@ -32,7 +32,8 @@ class Allowance:
     def limit(self, value: float) -> float:
         """The worst value that still counts as no regression from ``value``."""
         if self.better == "lower":
-            return max(value * (1 + self.tolerance), math.ceil(value / self.step) * self.step)
+            raised = math.floor(value * (1 + self.tolerance)) if self.tolerance else value
+            return max(value, raised, math.ceil(value / self.step) * self.step)
         return value * (1 - self.tolerance)
 
     def improves(self, value: float, baseline: float) -> bool:

@@ -18,7 +18,9 @@ from datetime import date
 from typing import Literal
 
 from harness.advice import advice
+from harness.baseline import Baseline
 from harness.errors import Exit
+from harness.metrics import FACTS
 from harness.model import (
     TIERS,
     Budget,
@@ -32,6 +34,7 @@ from harness.model import (
     Waiver,
 )
 from harness.promises import Promise, Promises, accepts, excess, limit_text, matches, number
+from harness.regressions import Comparison, another_nvcc, compare
 
 #: ``open`` is a goal not reached yet; the others are as they read.
 Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
@@ -87,7 +90,10 @@ class WaiverUse:
 class Judgement:
     """All verdicts in the order of the budgets, and the exit code they lead to.
 
-    ``left_out`` counts (variant, arch or shape) pairs that the manifest declares unsupported.
+    Args:
+        left_out: (variant, arch or shape) pairs that the manifest declares unsupported.
+        relaxed: rules of the manifest that are looser than what holds by themselves, with their reasons.
+        trouble: why static facts cannot be judged at all on this machine; never a regression.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -96,6 +102,8 @@ class Judgement:
     left_out: int
     require: Tier
     exit_code: Exit
+    relaxed: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()
 
     @property
     def limits(self) -> tuple[Verdict, ...]:
@@ -126,16 +134,21 @@ def judge(
     require: Tier = "static",
     today: date | None = None,
     variants: Collection[str] | None = None,
+    baseline: Baseline | None = None,
 ) -> Judgement:
     """Judges ``record`` by the budgets of its suite.
+
+    Static facts compare within one nvcc release. Made by another one, they are *unmeasured*, and the exit
+    code is that of a machine which cannot do it.
 
     Args:
         require: the highest tier in which an unmeasured limit exits 3.
         today: the day that waivers' dates are held against; without it none is expired, and a note
             says so.
         variants: judge these alone, by name (what an inner loop has built); all if ``None``.
+        baseline: earlier static facts that the present ones are held to.
     """
-    return _Judge(record, require, today, variants).judge()
+    return _Judge(record, require, today, variants, baseline).judge()
 
 
 @dataclass(slots=True)
@@ -151,8 +164,18 @@ class _Tally:
 
 
 class _Judge:
-    def __init__(self, record: Record, require: Tier, today: date | None, variants: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        record: Record,
+        require: Tier,
+        today: date | None,
+        variants: Collection[str] | None,
+        baseline: Baseline | None,
+    ) -> None:
         self.record = record
+        self.only = variants
+        self.baseline = baseline
+        self.trouble = list(self._trouble())
         self.require = require
         self.today = today
         self.required_tiers = TIERS[: TIERS.index(require) + 1]
@@ -165,18 +188,42 @@ class _Judge:
         verdicts = [*self._builds(), *self._correct()]
         for budget in self.record.suite.budgets:
             verdicts += [self._verdict(budget, promise) for promise in self.promises.expand(budget)]
+        held = Comparison()
+        if self.baseline is not None:
+            held = compare(self.record, self.baseline, self.only, self.today)
+            verdicts += [self._verdict(budget, promise) for budget, promise in held.promises]
         return Judgement(
             tuple(verdicts),
             tuple(self._use(w, t) for pairs in self.waivers.values() for w, t in pairs),
-            tuple(self._notes()),
+            (*self._notes(), *held.notes),
             len(self.promises.left_out),
             self.require,
             self._exit(verdicts),
+            held.relaxed,
+            tuple(self.trouble),
         )
+
+    def _trouble(self) -> Iterator[str]:
+        """Why this machine's static facts are no measure of what the suite promises."""
+        suite, found = self.record.suite, self.record.environment.nvcc
+        if found is not None and ".".join(found.split(".")[:2]) != suite.nvcc:
+            yield (
+                f"built with nvcc {found}, but the static budgets were set with {suite.nvcc}: "
+                "static facts compare only within one release"
+            )
+        elif self.baseline is not None and (why := another_nvcc(self.record, self.baseline)):
+            yield why
+
+    def _foreign(self, fact: str) -> str:
+        """Why a static fact made here says nothing; empty if it does. Formulas know no compiler."""
+        compiled = fact == "builds" or FACTS[fact].group == "static"
+        return self.trouble[0] if self.trouble and compiled else ""
 
     def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
         if any(v.status == "fail" for v in verdicts):
             return Exit.FAILED
+        if self.trouble:
+            return Exit.INCAPABLE
         if any(v.required and v.status == "unmeasured" for v in verdicts):
             return Exit.UNMEASURED
         return Exit.OK
@@ -193,6 +240,8 @@ class _Judge:
                     status, reason = "unmeasured", "not built"
                 elif artifact.status == "failed":
                     status, reason = "fail", artifact.message or "the build failed"
+                    if self.trouble:
+                        status, reason = "unmeasured", f"{self.trouble[0]}; {reason}"
                 elif artifact.status == "unsupported":
                     self.promises.left_out.add((variant.name, arch))
                     continue
@@ -231,6 +280,8 @@ class _Judge:
     def _verdict(self, budget: Budget, promise: Promise) -> Verdict:
         subject, fact, elsewhere = promise.subject, promise.fact, promise.elsewhere
         value, gap = _number(fact)
+        if budget.tier == "static" and (foreign := self._foreign(budget.fact)):
+            value, gap = None, foreign
         status: Status
         progress = None
         if value is None:
@@ -313,12 +364,8 @@ class _Judge:
         return WaiverUse(waiver, state, tally.covers, tally.worst)
 
     def _notes(self) -> Iterator[str]:
-        suite, found = self.record.suite, self.record.environment.nvcc
-        if found is not None and ".".join(found.split(".")[:2]) != suite.nvcc:
-            yield (
-                f"built with nvcc {found}, but the static budgets were set with {suite.nvcc}: "
-                "static facts compare only within one release"
-            )
+        suite = self.record.suite
+        yield from self.trouble
         if self.today is None and any(w.expires for w in suite.waivers):
             yield "no date was given: no waiver counts as expired"
         for outcome in self.record.outcomes:
@@ -346,109 +393,3 @@ def _progress(budget: Budget, value: float) -> float:
         return max(0.0, budget.maximum / value) if value > 0 else 0.0
     assert budget.minimum is not None
     return max(0.0, value / budget.minimum) if budget.minimum > 0 else 0.0
-
-
-# --- for the terminal ---------------------------------------------------------------------------
-
-_SHOWN = 12  # subjects of one group that are listed before the rest is counted
-
-
-def table(judgement: Judgement) -> str:
-    """The judgement as plain text, what failed first and the sum last."""
-    parts = [
-        _group("FAILED", [v for v in judgement.limits if v.status == "fail"]),
-        _gaps(f"UNMEASURED, required by --require {judgement.require}", judgement.limits, required=True),
-        _group("waived", [v for v in judgement.limits if v.status == "waived"]),
-        _waivers(judgement.waivers),
-        _gaps("unmeasured, not required", judgement.limits, required=False),
-        _goals(judgement.goals),
-        _passes(judgement.limits),
-        [f"note: {n}" for n in judgement.notes],
-    ]
-    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(judgement)])
-
-
-def summary(judgement: Judgement) -> str:
-    """One line: the outcome, the counts, the exit code."""
-    counts = judgement.counts()
-    word = {Exit.OK: "passed", Exit.FAILED: "FAILED"}.get(judgement.exit_code, "UNMEASURED")
-    named = [
-        f"{counts.get('fail', 0)} failed",
-        f"{counts.get('waived', 0)} waived",
-        f"{counts.get('pass', 0)} passed",
-        f"{counts.get('unmeasured', 0)} unmeasured ({judgement.missing} of them required)",
-    ]
-    reached = judgement.counts("goal")
-    goals = f"; {reached.get('pass', 0)} of {len(judgement.goals)} goals reached" if judgement.goals else ""
-    out = f"; {judgement.left_out} unsupported left out" if judgement.left_out else ""
-    return f"gate {word}: {', '.join(named)}{goals}{out} (exit {int(judgement.exit_code)})"
-
-
-def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    rows = [
-        (v.budget, str(v.subject), "" if v.unit == "" else number(v.value, v.unit), v.limit, v.reason or v.source)
-        for v in verdicts
-    ]
-    return [f"{title} ({len(rows)})", *_columns(rows[: 4 * _SHOWN], len(rows))] if rows else []
-
-
-def _gaps(title: str, verdicts: Sequence[Verdict], *, required: bool) -> list[str]:
-    """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for v in verdicts:
-        if v.status == "unmeasured" and v.required == required:
-            groups.setdefault((v.budget, v.reason), []).append(str(v.subject))
-    rows = []
-    for (budget, reason), subjects in groups.items():
-        more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
-        rows.append((budget, subjects[0] + more, reason))
-    return [f"{title} ({sum(map(len, groups.values()))})", *_columns(rows, len(rows))] if rows else []
-
-
-def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
-    lines = []
-    for use in uses:
-        w = use.waiver
-        if use.state == "not needed":
-            lines.append(f"waiver no longer needed: {w.budget} on {', '.join(w.variants)} ({w.reason})")
-        elif use.state == "expired":
-            lines.append(f"waiver expired on {w.expires}: {w.budget} on {', '.join(w.variants)} ({w.reason})")
-    return lines
-
-
-def _goals(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a goal: how many subjects reached it, and the one that is farthest from it."""
-    by_name: dict[str, list[Verdict]] = {}
-    for v in verdicts:
-        by_name.setdefault(v.budget, []).append(v)
-    rows = []
-    for name, own in by_name.items():
-        known = [v for v in own if v.progress is not None]
-        reached = sum(v.status == "pass" for v in known)
-        text = f"reached by {reached} of {len(own)}"
-        if len(known) < len(own):
-            text += f", {len(own) - len(known)} unmeasured"
-        remark = "" if known else own[0].reason
-        if reached < len(known):
-            worst = min(known, key=lambda v: v.progress or 0.0)
-            way = f"{100 * (worst.progress or 0.0):.0f} % of the way"
-            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {way}"
-        rows.append((name, own[0].limit, text, remark))
-    return [f"goals ({len(verdicts)})", *_columns(rows, len(rows))] if rows else []
-
-
-def _passes(verdicts: Sequence[Verdict]) -> list[str]:
-    total = Counter(v.budget for v in verdicts)
-    passed = Counter(v.budget for v in verdicts if v.status == "pass")
-    rows = [(name, f"{count} of {total[name]}") for name, count in passed.items()]
-    return [f"passed ({sum(passed.values())})", *_columns(rows, len(rows))] if rows else []
-
-
-def _columns(rows: Sequence[Sequence[str]], count: int) -> list[str]:
-    """Aligned rows; ``count`` is how many there would be."""
-    if not rows:
-        return []
-    cells = [[c.splitlines()[0] if c else "" for c in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return lines + ([f"  … and {count - len(rows)} more"] if count > len(rows) else [])

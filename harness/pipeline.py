@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import gzip
 import json
 import shutil
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness import build, join, launch_plan, store, toolchain
 from harness import static as static_stage
@@ -40,6 +41,9 @@ from harness.model import (
     Variant,
 )
 from harness.suite import load, runs_on, select
+
+if TYPE_CHECKING:
+    from harness.operators import Case
 
 #: The stages that need a GPU, in order; asking for one asks for those before it.
 GPU_STAGES = ("check", "bench", "profile")
@@ -467,13 +471,18 @@ def _unfinished(profiles: Path, settings: Settings) -> tuple[Path, Settings]:
 
 
 def _keep_raw(line: Line, folder: Path) -> None:
-    """Keeps the ptxas logs: ninja will not print them again."""
+    """Keeps what the tools said, compressed: ptxas's logs (ninja will not print them again), the stages'
+    journals and logs. The run is whole by now, so nothing has to be read from them again."""
     logs = folder / "ptxas"
     with store.writing(logs):
         logs.mkdir(exist_ok=True)
         for artifact in line.artifacts:
             if artifact.log is not None:
                 shutil.copyfile(artifact.log, logs / f"{artifact.variant}-{artifact.arch}.log")
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.parent != folder and path.suffix not in (".gz", ".ncu-rep"):
+                path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+                path.unlink()
 
 
 def present(settings: Settings, say: Callable[[str], None]) -> Record:

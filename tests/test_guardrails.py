@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness import guardrails
+from harness import gate_table, guardrails
 from harness.errors import Exit
 from harness.guardrails import Judgement, Verdict, judge
 from harness.model import Budget, Facts, Origin, Record, Tier, Value, Waiver
@@ -178,7 +178,7 @@ def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
     result = judge(record)
     assert result.exit_code is Exit.FAILED
     assert result.missing == 1
-    text = guardrails.table(result)
+    text = gate_table.table(result)
     assert text.index("FAILED (1)") < text.index("UNMEASURED, required")
 
 
@@ -363,7 +363,7 @@ def test_a_waiver_covers_up_to_what_it_accepts(value: int, accepted: float, stat
         assert "141" in verdict.reason
         assert "140" in verdict.reason
     if state == "not needed":
-        assert "no longer needed" in guardrails.table(result)
+        assert "no longer needed" in gate_table.table(result)
 
 
 def test_a_waiver_of_a_minimum_looks_the_other_way() -> None:
@@ -442,7 +442,7 @@ def test_the_order_of_facts_changes_nothing() -> None:
 
 def test_the_table_says_it_all() -> None:
     budgets = [REGISTERS, factory.budget("warm_p50", maximum=30), factory.goal("warm_p50", maximum=30, device="L4")]
-    text = guardrails.table(judge(of(budgets, facts=[registers(140)]), today=TODAY))
+    text = gate_table.table(judge(of(budgets, facts=[registers(140)]), today=TODAY))
     assert text.splitlines()[0] == "FAILED (5)"
     assert "fast/fast_kernel (sm_89)" in text
     assert "≤ 128" in text
@@ -452,7 +452,7 @@ def test_the_table_says_it_all() -> None:
 
 def test_the_table_sums_up_each_goal() -> None:
     budgets = [factory.goal("warm_p50", maximum=30), factory.goal("warm_p50", "l4_goal", maximum=30, device="L4")]
-    text = guardrails.table(judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
+    text = gate_table.table(judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
     (ours,) = [x for x in text.splitlines() if "warm_p50_goal" in x]
     assert "reached by 4 of 6" in ours
     assert "farthest: slow/" in ours
@@ -488,7 +488,7 @@ def test_ten_thousand_cases_in_under_five_seconds() -> None:
     record = factory.large_record(10_000, budgets, waivers)
     started = time.perf_counter()
     result = judge(record, require="timing", today=TODAY)
-    guardrails.table(result)
+    gate_table.table(result)
     # Not a benchmark: a quadratic scan would take minutes.
     assert time.perf_counter() - started < 5
     assert result.exit_code is Exit.OK

@@ -16,18 +16,18 @@ from tests.conftest import ROOT
 #: Lowest first. A module imports modules of lower layers; of its own layer only where `PEERS` allows it.
 LAYERS: dict[int, str] = {
     1: "model errors",
-    2: "binding compare cubin devices journal metrics ncu ncu_csv ncu_facts nvml occupancy operators samples spills store "
+    2: "binding compare cubin devices journal gate_policy metrics ncu ncu_csv ncu_facts nvml occupancy operators samples spills store "
     "suite timing toolchain worker",
     3: "bench build check join launch_plan profile static target",
-    4: "advice baseline diff gate_formats guardrails places promises roofline",
+    4: "advice baseline diff gate_formats gate_table guardrails places promises regressions roofline",
     5: "report",
-    6: "doctor new_suite pipeline tables",
+    6: "doctor gate_command new_suite pipeline tables",
     7: "cli __main__",
 }
 #: In these layers modules may import each other, in no circle. The stages (3) may not.
 PEERS = {2, 4, 5, 6, 7}
 #: What analysis, report and gate may know besides each other: no stage, no process, no machine.
-PURE = {"model", "errors", "metrics", "devices", "suite", "store", "occupancy", "samples"}
+PURE = {"model", "errors", "gate_policy", "metrics", "devices", "suite", "store", "occupancy", "samples"}
 
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 FILES = sorted(p for p in (ROOT / "harness").rglob("*.py"))

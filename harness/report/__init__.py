@@ -15,10 +15,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from harness.errors import UsageError
 from harness.model import Record, Tier
-from harness.report import guardrail_page, overview, roofline_page, variant_page
+from harness.report import guardrail_page, markup, overview, roofline_page, variant_page
 from harness.report.book import GUARDRAILS, INDEX, ROOFLINE, Book, Figure, Page
+from harness.report.values import Cell
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,8 +78,6 @@ def render(
 
 
 def _body(templates: Environment, book: Book, page: Page) -> dict[str, Any]:
-    from markupsafe import Markup
-
     anchor = page.name.replace("/", "-")
     template = templates.get_template(page.body)
     # Autoescaped by the template itself: the shell must not escape it again.
@@ -106,15 +107,19 @@ def _environment(single_file: bool) -> Environment:
             return f"#{name.replace('/', '-')}"
         return f"{up}{name}.html" + (f"?{query}" if query else "")
 
-    templates.globals["href"] = href
+    def cells(row: Sequence[Cell], up: str, heading: bool = False) -> Markup:
+        return markup.row(row, up, href, heading)
+
+    def badge(cell: Cell, up: str) -> Markup:
+        return markup.badge(cell, up, href)
+
+    templates.globals.update(href=href, cells=cells, badge=badge, mark=markup.mark)
     templates.filters["figure_json"] = _figure_json
     return templates
 
 
-def _figure_json(figure: Figure) -> Any:
+def _figure_json(figure: Figure) -> Markup:
     """A figure for a ``<script type="application/json">``: nothing in it can end the element."""
-    from markupsafe import Markup
-
     text = json.dumps({"data": figure.data, "layout": figure.layout}, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
@@ -130,10 +135,8 @@ def _plotly() -> str:
     return text
 
 
-def _inline(script: str) -> Any:
+def _inline(script: str) -> Markup:
     """A script for a ``<script>`` element: its text cannot end the element."""
-    from markupsafe import Markup
-
     return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 

@@ -20,7 +20,7 @@ from harness.suite import runs_on
 INDEX, ROOFLINE, GUARDRAILS = "index", "roofline", "guardrails"
 
 #: Above these a page shows the first ones and says how many it leaves out; the record has them all.
-MAX_SHAPES = 24
+MAX_SHAPES = 12
 MAX_ROWS = 4000
 MAX_COLUMNS = 24
 MAX_BARS = 80

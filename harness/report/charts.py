@@ -14,9 +14,10 @@ from statistics import median
 from typing import Any
 
 from harness.metrics import MEMORY_STALLS
+from harness.model import Roof
 from harness.report.book import MAX_BARS, Figure
 from harness.report.values import significant
-from harness.roofline import Point, Roof
+from harness.roofline import Point
 
 Dict = dict[str, Any]
 
@@ -90,12 +91,11 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
     order = [escape(b[0]) for b in reversed(shown)]
     layout = {
         "xaxis": _log_axis("warm kernel time, µs (log; shorter is faster; whisker: p90)", span),
-        "yaxis": _axis("", categoryorder="array", categoryarray=order, ticksuffix=" "),
+        "yaxis": {"automargin": True, "categoryorder": "array", "categoryarray": order, "ticksuffix": " "},
         "barmode": "overlay",
         "bargap": 0.3,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
     }
-    del layout["yaxis"]["title"]
     label = f"Bar chart of warm kernel times at {shape}, fastest first: " + ", ".join(
         f"{b[0]} {significant(b[2])} µs" for b in shown[:6]
     )

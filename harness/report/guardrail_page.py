@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.guardrails import Verdict, summary
+from harness.gate_table import summary
+from harness.guardrails import Verdict
 from harness.model import TIERS, Record
 from harness.promises import number
 from harness.report.book import GUARDRAILS, MAX_ROWS, Book, Page, variant_page

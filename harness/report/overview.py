@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.guardrails import summary
+from harness.gate_table import summary
 from harness.model import Record, Shape, Subject, Variant
 from harness.report import charts
-from harness.report.book import GUARDRAILS, INDEX, Book, Figure, Page, params_text, variant_page
+from harness.report.book import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, params_text, variant_page
 from harness.report.values import Cell, missing, not_applicable, plain, significant
 
 COLUMNS = (
@@ -89,7 +89,7 @@ def _ladder(book: Book, shape: Shape) -> dict[str, Any]:
         "params": params_text(shape),
         "rows": [_row(book, v, shape) for v in ordered],
         "figure": figure,
-        "bars_left_out": max(0, len(bars) - charts.MAX_BARS),
+        "bars_left_out": max(0, len(bars) - MAX_BARS),
         "no_times": "; ".join(list(reasons)[:3]),
     }
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness import devices, roofline
-from harness.model import Shape, Subject
+from harness.model import Roof, Shape, Subject
 from harness.report import charts
 from harness.report.book import ROOFLINE, Book, Page, params_text, variant_page
 from harness.report.overview import role_of
 from harness.report.values import Cell, missing, not_applicable, plain, significant
-from harness.roofline import LEVELS, Bound, CaseBounds, Gap, Point, Roof
+from harness.roofline import LEVELS, Bound, CaseBounds, Gap, Point
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
@@ -23,7 +23,7 @@ def page(book: Book) -> Page:
     for point in roofline.points(record):
         by_shape.setdefault(point.subject.shape or "", []).append(point)
     device = devices.find(record.gpu)
-    known = roofline.roofs(device)
+    known = roofline.roofs(device, None, record.roofs)
     gaps: dict[tuple[str, str], list[str]] = {}
     for subject, reason in roofline.missing(record):
         if subject.kernel is None:

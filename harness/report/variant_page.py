@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness import advice
 from harness.metrics import FACTS, STALL_REASONS
 from harness.model import Fact, Prediction, Shape, Subject, Variant
 from harness.report import charts
@@ -48,6 +49,7 @@ def page(book: Book, variant: Variant) -> Page:
         "static": _static(book, variant),
         "plans": [_plan(p) for p in book.record.plans if p.variant == variant.name][:MAX_COLUMNS],
         "occupancy": _occupancy(book, variant, shown),
+        "next_steps": _next_steps(book, variant, shown),
         "timing": _timing(book, variant, [s for s in shown if "bench" in s.stages]),
         "counters": _counters(book, variant, shown),
         "charts": [_charts(book, variant, s) for s in shown],
@@ -202,6 +204,23 @@ def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[st
                 cells = _fact_row(book, "", facts, "not recorded")["cells"]
                 rows.append({"arch": arch, "shape": shape.name, "kernel": kernel or "all kernels", "cells": cells})
     return {"names": [(n, FACTS[n].why) for n in OCCUPANCY], "rows": rows[:400], "more": max(0, len(rows) - 400)}
+
+
+def _next_steps(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
+    """What limits occupancy on the shown arch, and what the next block would cost, said once for like shapes."""
+    if book.arch is None:
+        return []
+    plans = {p.shape: p for p in book.record.plans if p.variant == variant.name}
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for shape in shapes:
+        if shape.name in plans:
+            launches = ((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plans[shape.name].launches)
+            alike.setdefault(tuple(dict.fromkeys(launches)), []).append(shape.name)
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for names in alike.values():
+        for step in advice.what_ifs(book.record, variant.name, book.arch, names[0]):
+            found.setdefault((step.subject.kernel or "", tuple(step.lines)), []).extend(names)
+    return [{"kernel": k, "lines": lines, "shapes": ", ".join(shapes)} for (k, lines), shapes in found.items()]
 
 
 # --- measured -----------------------------------------------------------------------------------

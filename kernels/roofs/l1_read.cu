@@ -1,4 +1,4 @@
-// l1_read: how fast an SM can read its L1. 16-byte loads that hit (.ca), each warp's 512 bytes in a row.
+// l1_read: how fast an SM can read its L1. Plain 16-byte loads that hit, each warp's 512 bytes in a row.
 
 #include <flashcore/problem.h>
 
@@ -11,8 +11,8 @@ using namespace roofs;
 extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
     l1_read_kernel(const uint4* __restrict__ x, uint32_t* __restrict__ out, long long* __restrict__ clocks,
                    int iterations, int clocked) {
-  const uint4* own = x + static_cast<long long>(blockIdx.x) * kSmTileVectors + threadIdx.x;
-  const auto load = [own](int i) { return load_l1(own + i * kSmThreads); };
+  const char* tile = reinterpret_cast<const char*>(x + static_cast<long long>(blockIdx.x) * kSmTileVectors);
+  const auto load = [tile](uint32_t offset) { return load_l1(reinterpret_cast<const uint4*>(tile + offset)); };
   Stopwatch watch;
   watch.start();
   const Checksum sum = read_again(iterations, load);

@@ -24,10 +24,9 @@ extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
   for (int i = threadIdx.x; i < kSmTileVectors; i += kSmThreads) {
     tile[i] = x[static_cast<long long>(blockIdx.x) * kSmTileVectors + i];
   }
-  const uint32_t own = shared_address(tile + threadIdx.x);
-  const auto load = [own](int i) {
-    const uint32_t address = own + i * kSmThreads * 16;
-    return LDMATRIX ? load_matrices(address) : load_shared(address);
+  const uint32_t first = shared_address(tile);
+  const auto load = [first](uint32_t offset) {
+    return LDMATRIX ? load_matrices(first + offset) : load_shared(first + offset);
   };
   Stopwatch watch;
   watch.start();  // a barrier: the tile is whole

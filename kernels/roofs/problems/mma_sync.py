@@ -92,13 +92,16 @@ def _outputs(out: Tensor, total: Tensor, params: Params) -> dict[str, Tensor]:
 
 def _instruction(total: Tensor, a: Tensor, b: Tensor, kept: int) -> Tensor:
     """One step of the tensor cores: products and accumulator are aligned to the largest of them, bits below
-    ``2^-kept`` of it are dropped, downwards, and the rest is added up."""
+    ``2^-kept`` of it are dropped, downwards; the sum of the rest is cut to fp32, towards zero."""
     import torch
 
     addends = torch.cat([total[..., None], a[:, None, :] * b[None, :, :]], -1)
     largest = addends.abs().amax(-1, keepdim=True).clamp_min(1e-30)
     unit = torch.exp2(largest.log2().floor() - kept)
-    return ((addends / unit).floor() * unit).sum(-1)
+    exact = ((addends / unit).floor() * unit).sum(-1)
+    nearest = exact.float()
+    cut = torch.where(nearest.double().abs() > exact.abs(), nearest.nextafter(torch.zeros_like(nearest)), nearest)
+    return cut.double()
 
 
 def _sums(value: Tensor, count: int) -> Tensor:

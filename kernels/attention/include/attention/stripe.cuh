@@ -78,7 +78,7 @@ template <int kCount, typename Key, typename Store>
 __device__ __forceinline__ float stripe_softmax(RowState& state, float (&score)[kCount], int tile_keys, int keys_left,
                                                 Key key, Store store) {
   static_assert(kCount % 8 == 0, "weights are stored 8 at a time");
-  if (keys_left < tile_keys) {  // the last tile alone, and the same for all threads
+  if (keys_left < tile_keys) {  // the last tile alone, and the same for all lanes
 #pragma unroll
     for (int i = 0; i < kCount; ++i) score[i] = mask_tail(score[i], key(i), keys_left);
   }

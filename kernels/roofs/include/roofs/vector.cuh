@@ -1,4 +1,5 @@
-// 16-byte accesses that the compiler neither drops, merges nor moves past one another, by cache path.
+// 16-byte accesses by cache path, in the order that they are written in. That much `volatile` holds; ptxas may
+// still merge reads of one address, so who reads again has to read elsewhere first.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ __device__ inline uint4 load_l2(const uint4* p) {
   return v;
 }
 
-// Global memory, kept in L1.
+// Global memory, kept in L1: what a plain load does.
 __device__ inline uint4 load_l1(const uint4* p) {
   uint4 v;
-  asm volatile("ld.global.ca.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
   return v;

@@ -1,0 +1,191 @@
+// mma_split_keys: small blocks for small grids: 32 queries, and the keys split over the block's 8 warps.
+// KEYS_OF_WARP.
+//
+// Against xor_swizzle: 64 rows a block are 64 blocks at B·H = 8, S = 512, less than half of a large GPU,
+// and each walks through all keys in turn. Here a block has 32 rows (128 blocks) and a warp computes all
+// of them, against its own share of the keys: 64 of every 512. At S = 512 there is no loop left: all of K
+// and V is asked for at once, and one wait for memory is all there is.
+//
+//   - Each warp stages its own keys, in its own memory, and waits for its own copies alone. Block-wide
+//     barriers are two, whatever S is: the queries have landed, and the partial results are whole.
+//   - K and V have one buffer each. K's is filled anew as soon as the scores are computed, while softmax
+//     and P·V go on; V's while the next scores are.
+//   - A fragment of K or V serves two stripes of 16 rows: half the shared-memory reads for each product.
+//   - At the end each warp has (O, m, l) for its keys. O is laid down in the warp's own K buffer, and all
+//     threads merge the 8 parts, relative to the largest m. Always in the same order: bit-equal answers.
+//
+// KEYS_OF_WARP = 64 takes 134 KiB, which sm_89 does not have; 32 takes 70 KiB, and a block passes over
+// 256 keys at a time.
+//
+// The idea is that of split_keys, whose warps share the fetching, a barrier each turn, and WMMA's detours
+// through shared memory; here a warp is on its own until the end.
+//
+// From: none of the documents; the step beyond them that a grid of 64 blocks asks for.
+
+#include <attention/mma_stripe.cuh>
+#include <attention/shared_memory.cuh>
+
+#ifndef KEYS_OF_WARP
+#define KEYS_OF_WARP 64
+#endif
+
+namespace {
+
+using namespace attention;
+
+using Layout = Swizzled;
+constexpr int kStripes = 2;
+constexpr int kRows = kStripes * kMmaRows;
+constexpr int kKeys = KEYS_OF_WARP;
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kPass = kWarps * kKeys;        // keys that the block takes in at a time
+constexpr int kTile = kKeys * kHeadDim;      // halves of a warp's K, or V
+constexpr int kPart = kRows * kHeadDim * 4;  // bytes of a warp's part of O
+
+static_assert(kKeys % 16 == 0, "KEYS_OF_WARP: a multiple of 16");
+
+// A warp's K and V lie side by side, so that its part of O may run over into V's buffer.
+constexpr int kWarpBytes = 2 * kTile * 2;
+static_assert(kPart <= kWarpBytes, "KEYS_OF_WARP: at least 32: a part of O lies in the warp's K and V");
+
+constexpr int kQueriesAt = 0;
+constexpr int kStatesAt = after(kQueriesAt, kRows * kHeadDim * 2);
+constexpr int kTilesAt = after(kStatesAt, 2 * kWarps * kRows * 4);
+constexpr int kSharedBytes = after(kTilesAt, kWarps * kWarpBytes);
+
+// Where column `col` of a part's row lies: groups of 8 floats are XORed with the row, so that the 8-byte
+// writes of accumulators (4 rows in a phase) and the 16-byte reads of the merge both touch each bank once.
+__device__ __forceinline__ int part_at(int row, int col) { return row * kHeadDim + (col ^ (row % 8 * 8)); }
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    mma_split_keys_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
+                      half* __restrict__ out, int seq, float scale_log2e, unsigned flip) {
+  half* queries = shared_at<half>(kQueriesAt);
+  float* maxima = shared_at<float>(kStatesAt);  // [warp][row]
+  float* sums = maxima + kWarps * kRows;
+
+  const int lane = threadIdx.x % kWarp;
+  const int warp = threadIdx.x / kWarp;
+  half* keys = shared_at<half>(kTilesAt + warp * kWarpBytes);
+  half* values = keys + kTile;
+
+  const int first_row = blockIdx.x * kRows;
+  const std::size_t head = head_offset(seq);
+  const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
+
+  // This warp's keys of a pass that starts at key `first`. Past the end nothing is asked for, and an
+  // empty group is committed.
+  const auto fetch = [&](half* tile, const half* source, int first) {
+    const int mine = first + warp * kKeys;
+    if (mine < seq) {
+      load_tile_async<Layout, kKeys, kWarp>(tile, source + head + static_cast<std::size_t>(mine) * kHeadDim,
+                                            seq - mine, lane);
+    }
+    commit_copies();
+  };
+
+  load_tile_async<Layout, kRows, kThreads>(queries, q + block, seq - first_row, threadIdx.x);
+  fetch(keys, k, 0);  // in one group with the queries
+  fetch(values, v, 0);
+
+  QueryOperand<kStripes> a;
+  OutputTile<kStripes> o;
+  RowPair state[kStripes];
+  clear<kStripes>(o);
+
+  wait_copies<1>();
+  __syncthreads();  // the queries are whole
+  load_queries<Layout, kStripes>(a, queries, flip);
+
+  for (int first = 0; first < seq; first += kPass) {
+    const int left = seq - first - warp * kKeys;  // of this warp's keys, the same in all lanes
+    if (left <= 0) break;                         // nor are there any in a later pass
+    wait_copies<1>();                             // K has landed, V may be on its way
+    __syncwarp();
+    ScoreTile<kStripes, kKeys> s;
+    multiply_keys<Layout, kStripes, kKeys>(s, a, keys);
+    __syncwarp();  // K has been read
+    fetch(keys, k, first + kPass);
+    if (left < kKeys) mask_scores<kStripes, kKeys>(s, left);
+#pragma unroll
+    for (int i = 0; i < kStripes; ++i) weigh(state[i], s[i], o[i], scale_log2e);
+    wait_copies<1>();  // V has landed, the next K may be on its way
+    __syncwarp();
+    multiply_values<Layout, kStripes, kKeys>(o, s, values);
+    __syncwarp();  // V has been read
+    fetch(values, v, first + kPass);
+  }
+
+  // Nothing is under way into this warp's buffers: what was asked for last lay past the end.
+  float* part = reinterpret_cast<float*>(keys);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kStripes; ++i) {
+    state[i].sum_lanes();
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = i * kMmaRows + h * 8 + lane / 4;
+#pragma unroll
+      for (int j = 0; j < kOutCols; ++j) {
+        *reinterpret_cast<float2*>(part + part_at(row, j * kMmaCols + lane % 4 * 2)) =
+            make_float2(o[i][j][2 * h], o[i][j][2 * h + 1]);
+      }
+      if (lane % 4 == 0) {
+        maxima[warp * kRows + row] = state[i].m[h];
+        sums[warp * kRows + row] = state[i].l[h];
+      }
+    }
+  }
+  __syncthreads();  // all parts are whole
+
+  // Eight threads a row, with columns c to c + 3 and 32 further on.
+  static_assert(kThreads == kRows * 8, "eight threads a row");
+  const int row = threadIdx.x / 8;
+  const int col = threadIdx.x % 8 * 4;
+  if (row >= seq - first_row) return;
+
+  float m = maxima[row];  // finite: warp 0 has a key
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) m = fmaxf(m, maxima[w * kRows + row]);
+  float l = 0.0f;
+  float sum[8] = {};
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const float f = fast_exp2(maxima[w * kRows + row] - m);  // 0 for a warp without keys, whose part is 0
+    const float* from = shared_at<float>(kTilesAt + w * kWarpBytes);
+    const float4 low = *reinterpret_cast<const float4*>(from + part_at(row, col));
+    const float4 high = *reinterpret_cast<const float4*>(from + part_at(row, col + kHeadDim / 2));
+    l = fmaf(sums[w * kRows + row], f, l);
+    const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int c = 0; c < 8; ++c) sum[c] = fmaf(x[c], f, sum[c]);
+  }
+  const float f = l > 0.0f ? __frcp_rn(l) : 0.0f;
+  half* target = out + block + row * kHeadDim + col;
+#pragma unroll
+  for (int c = 0; c < 8; c += 4) {
+    *reinterpret_cast<uint2*>(target + c / 4 * (kHeadDim / 2)) =
+        make_uint2(pack_halves(sum[c] * f, sum[c + 1] * f), pack_halves(sum[c + 2] * f, sum[c + 3] * f));
+  }
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = refusal(s))) return p;
+  return p.add({"mma_split_keys_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  const PositiveScale scale = positive_scale(a.scale);
+  return flashcore::run(p.launches[0], mma_split_keys_kernel, stream, a.q, a.k, a.v, a.out, s.S, scale.log2e, scale.flip);
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)
