@@ -41,6 +41,7 @@ REPEATS = 20
 
 _OTHER_POISON = 0x5A
 
+QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")  # of classes that quantise alone
 FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
 
 
@@ -127,7 +128,7 @@ def _complaints(result: worker.Result) -> list[str]:
 def _facts(case: Case, result: worker.Result) -> Iterator[Fact]:
     """What was measured; each worst over seeds and kinds, and unmeasured where nothing finite was."""
     worst = (result.data or {}).get("worst", {})
-    for name in FACT_NAMES:
+    for name in (*FACT_NAMES, *(n for n in QUANTIZATION if n in worst)):
         value, where = worst.get(name, (None, "not compared: " + (result.reason or "no answer to compare")))
         yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, where)
 
@@ -142,8 +143,9 @@ class _Answers:
         self._shape: tuple[Any, ...] = ()
         self._kept: dict[tuple[Any, ...], Any] = {}
 
-    def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> tuple[Any, Any, Any]:
-        """Inputs, reference and the tolerance class's errors for one seed and kind."""
+    def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> tuple[Any, Any, Any, Any]:
+        """For one seed and kind: inputs, the reference that this tolerance class is held to, the class's
+        errors against it, and what its basis costs (``None`` for a class that computes on the inputs)."""
         shape = (case.root, case.problem_file, case.shape)
         if shape != self._shape:
             self._shape, self._kept = shape, {}
@@ -152,13 +154,19 @@ class _Answers:
         if key not in self._kept:
             inputs = problem.make_inputs(dict(params), seed, device, kind)
             self._kept[key] = inputs, problem.reference(inputs, params)
-        inputs, reference = self._kept[key]
+        inputs, exact = self._kept[key]
         if (*key, case.tolerance) not in self._kept:
+            # A class that quantises its inputs is held to the answer on the quantised ones, so that an error
+            # of the kernel cannot hide behind that of the quantisation, which is told apart.
+            basis = problem.basis(case.tolerance, inputs, params) if hasattr(problem, "basis") else inputs
+            reference = exact if basis is inputs else problem.reference(basis, params)
+            cost = None if basis is inputs else {name: errors(reference[name], a) for name, a in exact.items()}
             emulated = problem.emulate(case.tolerance, inputs, params)
-            self._kept[(*key, case.tolerance)] = {
+            entitled = {
                 name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
             }
-        return inputs, reference, self._kept[(*key, case.tolerance)]
+            self._kept[(*key, case.tolerance)] = reference, entitled, cost
+        return (inputs, *self._kept[(*key, case.tolerance)])
 
 
 def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:
@@ -192,13 +200,16 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
         for seed in case.seeds:
             where = f"seed {seed}, kind {kind}"
             log.step(task.name, where)
-            inputs, reference, entitled = _answers.get(case, problem, device, seed, kind)
+            inputs, reference, entitled, cost = _answers.get(case, problem, device, seed, kind)
+            for own in (cost or {}).values():
+                _keep_worst(worst, "quantization_max_error", own.max, where)
+                _keep_worst(worst, "quantization_frobenius_error", own.frobenius, where)
             wrong = _compare(caller, outputs, inputs, reference, entitled, worst, where)
             complaints += [f"{text}, on {where}" for text in wrong]
             if wrong and outputs.guards and any(g.damage() for g in outputs.guards.values()):
                 break  # it writes where it should not: no more of that than needed
     if not complaints:
-        inputs, _, _ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
+        inputs, *_ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
         log.step(task.name, "repeats")
         complaints += _repeat(caller, inputs, payload["repeats"])
         if hasattr(problem, "invariants") and not case.is_peer:

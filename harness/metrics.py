@@ -317,6 +317,8 @@ for _name, _why in (
     ("frobenius_error", "relative Frobenius error against fp64"),
     ("max_error_over_class", "largest error over that of the tolerance class's emulation"),
     ("frobenius_over_class", "Frobenius error over that of the tolerance class's emulation"),
+    ("quantization_max_error", "largest absolute error that quantised inputs alone cause, in fp64"),
+    ("quantization_frobenius_error", "relative Frobenius error that quantised inputs alone cause, in fp64"),
 ):
     _add("check", "counters", Kind.NONE, _name, "1", _why, better="lower")
 

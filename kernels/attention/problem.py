@@ -80,6 +80,14 @@ def reference(inputs: Inputs, params: Params) -> dict[str, Tensor]:
     return {"out": _by_rows(inputs, lambda scores, v: scores.softmax(-1) @ v)}
 
 
+def basis(tolerance: str, inputs: Inputs, params: Params) -> Inputs:
+    """What a variant of this class computes on: K and V dequantised, or the inputs as they are."""
+    dequantized = {"quantized_u8": dequantized_u8, "quantized_fp8": dequantized_fp8}.get(tolerance)
+    if dequantized is None:
+        return inputs
+    return {**inputs, "k": dequantized(inputs["k"]), "v": dequantized(inputs["v"])}
+
+
 def emulate(tolerance: str, inputs: Inputs, params: Params) -> dict[str, Tensor]:
     """The answer as a kernel of the tolerance class rounds it, in fp16.
 
@@ -97,10 +105,8 @@ def emulate(tolerance: str, inputs: Inputs, params: Params) -> dict[str, Tensor]
             out = _by_rows(inputs, lambda scores, v: _half(_half(scores).softmax(-1)) @ v)
         case "fp16_accum":
             out = _online(inputs, accumulate=_half)
-        case "quantized_u8":
-            out = _online({**inputs, "k": dequantized_u8(inputs["k"]), "v": dequantized_u8(inputs["v"])})
-        case "quantized_fp8":
-            out = _online({**inputs, "k": dequantized_fp8(inputs["k"]), "v": dequantized_fp8(inputs["v"])})
+        case "quantized_u8" | "quantized_fp8":
+            out = _online(basis(tolerance, inputs, params))
         case _:
             raise ValueError(f"tolerance: expected one of {', '.join(TOLERANCES)}, found {tolerance!r}")
     return {"out": out.to(torch.float16)}
