@@ -100,9 +100,7 @@ def _clean(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path) -
     return seconds
 
 
-def _unchanged(
-    suite: Suite, variants: Sequence[Variant], arch: str, folder: Path, rounds: int
-) -> tuple[float, float]:
+def _unchanged(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path, rounds: int) -> tuple[float, float]:
     """Median seconds of a build with nothing to do and of Python alone, run in turns."""
     code = (
         "import sys; from pathlib import Path; from harness import build; from harness.suite import load\n"
@@ -134,7 +132,7 @@ def _torch(
 ) -> tuple[list[float], str]:
     """Seconds of each variant, and how they were compiled."""
     number = arch.removeprefix("sm_")
-    major_minor = f"{number.rstrip('af')[:-1]}.{number.rstrip('af')[-1]}{number[len(number.rstrip('af')):]}"
+    major_minor = f"{number.rstrip('af')[:-1]}.{number.rstrip('af')[-1]}{number[len(number.rstrip('af')) :]}"
     env = {
         **os.environ,
         "TORCH_CUDA_ARCH_LIST": major_minor,

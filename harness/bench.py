@@ -127,6 +127,7 @@ class _Measured:
     samples: Mapping[str, Sequence[float]]
     launches: int
     eager_calls: int
+    own_clock: Mapping[str, float]
     clock: str
     state: Mapping[str, Any]
     seconds: float
@@ -161,7 +162,7 @@ def _settle(result: worker.Result, cases: Sequence[Case]) -> Iterator[_Measured 
         if own is None:
             yield _Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
-            rest = (own["launches"], own["eager_calls"], data["clock"], data["state"], own["seconds"])
+            rest = (own["launches"], own["eager_calls"], own.get("own_clock", {}), data["clock"], data["state"], own["seconds"])
             yield _Measured(case, own["samples"], *rest)
 
 
@@ -191,6 +192,8 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, _Measured], basel
         yield from _ratio_facts(case, "speedup_vs_baseline", warm, baseline, f"baseline {baseline} was not timed")
         yield from _ratio_facts(case, "speedup_vs_peer", warm, peer, "no peer was timed on this shape")
         yield _tflops(case, warm.get(case.variant, ()))
+        for name, value in own.own_clock.items():
+            yield _fact(case, name, value, "one call after a warm sample", Source.KERNEL)
         yield from _state_facts(case, own.state)
 
 
@@ -297,10 +300,12 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
     inputs = problem.make_inputs(dict(cases[0].params), cases[0].seeds[0], device)
     ready: dict[str, Timed] = {}
     failed: dict[str, str] = {}
+    callers: dict[str, Caller] = {}
     for case in cases:
         log.step(task.name, f"{case.variant} made ready")
         try:
             caller = Caller(case, problem, device)
+            callers[case.variant] = caller
             ready[case.variant] = timer.prepare(caller.bind(inputs, caller.outputs()))
         except Exception as error:
             if is_poisoned(device):
@@ -315,9 +320,14 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
         times = _rounds(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
         for variant, values in times.items():
             samples[variant][mode] = values
+    own_clocks = {}
+    for variant, timed in ready.items():
+        log.step(task.name, f"{variant} own clock")
+        own_clocks[variant] = _own_clock(callers[variant], inputs, timed)
     data = {
         "variants": {
             v: {
+                "own_clock": own_clocks[v],
                 "samples": {m: [round(x, 4) for x in values] for m, values in samples[v].items()},
                 "launches": t.launches,
                 "eager_calls": t.eager_calls,
@@ -330,8 +340,32 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
         "state": watch.seen,
     }
     ready.clear()
+    callers.clear()
     _release(device)
     return data
+
+
+def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[str, float]:
+    """What a kernel measures of itself, if its operator has the argument ``clocked`` and the output
+    ``clocks``: int64 ``[blocks, 4]``, a block's SM cycles at start and stop and the chip's nanoseconds at
+    start and stop. NVML samples too slowly for that. Empty for all other operators."""
+    if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
+        return {}
+    outputs = caller.outputs(0)
+    timed.warm()  # at the clock that this work settles at
+    caller.call({**inputs, "clocked": 1}, outputs)
+    synchronize(caller.device)
+    rows = outputs["clocks"].double().cpu()
+    cycles, spans = rows[:, 1] - rows[:, 0], rows[:, 3] - rows[:, 2]
+    if float(spans.sum()) <= 0:
+        return {}
+    return {
+        # Sums, since the nanoseconds of a short block are coarse.
+        "kernel_sm_clock": float(cycles.sum() / spans.sum()) * 1e3,
+        "kernel_span": float(rows[:, 3].max() - rows[:, 2].min()) / 1e3,
+        "kernel_block_span": float(spans.mean()) / 1e3,
+        "kernel_block_cycles": float(cycles.mean()),
+    }
 
 
 def _rounds(

@@ -183,7 +183,7 @@ class _Closures:
     def __init__(self, suite: Suite, nvcc: toolchain.Nvcc, torch_root: Path | None) -> None:
         self.suite = suite
         self.nvcc = nvcc
-        torch_version = toolchain.version_of("torch") if torch_root else None
+        torch_version = _read(torch_root / "version.py").decode() if torch_root else None
         self.tools = f"nvcc {nvcc.path} {nvcc.version} torch {torch_root} {torch_version}"
         self.generated = {
             p.name: {

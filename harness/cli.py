@@ -123,9 +123,15 @@ def parser() -> argparse.ArgumentParser:
                    suite, places, chosen)  # fmt: skip
     keep.add_argument("action", choices=("save",), metavar="save")
     keep.add_argument("--ratchet", action="store_true", help="only tighten what is there already")
-    diff = command("diff", "what changed between two recorded runs", _diff, places)
-    diff.add_argument("a", metavar="A")
-    diff.add_argument("b", metavar="B")
+    metrics = command("metrics", "which metrics a chip has and under what name; needs no GPU", _metrics)
+    metrics.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")
+    metrics.add_argument("--chip", metavar="CHIP", help="as ncu names it: gh100, ad104, ga100 (default: this GPU's)")
+    metrics.add_argument("--learn", action="store_true", help="ask this machine's ncu for the chip's table")
+    metrics.add_argument("--table", metavar="FILE", help="read or, with --learn, write this table")
+    diff = command("diff", "what changed between two runs or git revisions (built here, without a GPU)", _diff,
+                   suite, places, chosen)  # fmt: skip
+    diff.add_argument("a", metavar="A", help="a run's id or folder, a git revision, or . for the working tree")
+    diff.add_argument("b", metavar="B", nargs="?", default=".", help="likewise (default: .)")
     bounds = command("bounds", "the least time each resource allows, for any known device", _bounds, suite, places)
     bounds.add_argument(
         "--device", metavar="NAME", help="a device of the table (default: this GPU, or the newest run's)"
@@ -263,10 +269,29 @@ def _baseline(arguments: argparse.Namespace) -> int:
     return gate_command.save(record, gate_command.baseline_path(record), ratchet=arguments.ratchet)
 
 
-def _diff(arguments: argparse.Namespace) -> int:
-    from harness import diff, store
+def _metrics(arguments: argparse.Namespace) -> int:
+    from harness import ncu, planner, toolchain
+    from harness.metrics import CHIPS
 
-    a, b = (store.read(store.find(Path(arguments.profiles), name)) for name in (arguments.a, arguments.b))
+    file = Path(arguments.table) if arguments.table else None
+    gpu = None if arguments.chip else toolchain.find_gpu()
+    chip = arguments.chip or (CHIPS.get(gpu.capability) if gpu else None)
+    if chip is None:
+        raise UsageError(f"no GPU here: expected --chip, one of {', '.join(planner.chips())}")
+    if arguments.learn:
+        print(planner.learn(ncu.find_ncu(), chip, file))
+        return Exit.OK
+    table = planner.table(chip, file)
+    planner.require(table, arguments.names)
+    print(planner.report(table, arguments.names))
+    return Exit.OK
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from harness import diff, pipeline, revisions
+
+    settings, say = _settings(arguments, None), pipeline.printer()
+    a, b = (revisions.record(name, settings, say) for name in (arguments.a, arguments.b))
     print(diff.table(a, b))
     return Exit.OK
 

@@ -59,6 +59,7 @@ def _facts(record: Record, tiers: Sequence[Tier]) -> dict[tuple[str, Subject], F
         for f in record.facts
         if (spec := FACTS.get(f.name)) is not None
         and (spec.tier in tiers or (spec.group == "static" and "static" in tiers))
+        and f.name != "local_memory_site"  # a line number moves with every comment above it
     }
 
 
@@ -182,9 +183,43 @@ def remarks(a: Record, b: Record) -> list[str]:
     return [*found, f"times are not comparable: {reason}"] if reason else found
 
 
+def same_builds(a: Record, b: Record) -> tuple[int, int]:
+    """How many (variant, arch) have the same machine code on both sides, of how many that both have."""
+    code = {(x.variant, x.arch): x.code for x in a.artifacts if x.code}
+    both = [x.code == code[x.variant, x.arch] for x in b.artifacts if x.code and (x.variant, x.arch) in code]
+    return sum(both), len(both)
+
+
+MOVED = 0.05  # a counter's share of change that is worth a line
+MOST_MOVED = 5
+
+
+def moved(a: Record, b: Record, subject: Subject) -> list[Change]:
+    """The counters of a case that differ the most, where both sides have them: what a time may have moved with."""
+    found: list[tuple[float, Change]] = []
+    for fact in b.facts.of(subject.variant):
+        spec = FACTS.get(fact.name)
+        was = a.facts.number(fact.name, subject)
+        now = fact.number
+        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group == "check":
+            continue
+        if was is None or now is None or max(abs(was), abs(now)) == 0:
+            continue
+        share = abs(now - was) / max(abs(was), abs(now))
+        if share > MOVED:
+            direction = _direction(fact.name, was, now)
+            found.append((share, Change(subject, fact.name, fact.unit, was, now, direction)))
+    return [change for _, change in sorted(found, key=lambda x: (-x[0], x[1].fact))[:MOST_MOVED]]
+
+
 def table(a: Record, b: Record) -> str:
     """The differences as plain text."""
     lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in remarks(a, b))]
+    same, both = same_builds(a, b)
+    for side, one in (("before", a), ("after", b)):
+        lines += [f"note: {x.variant} for {x.arch} does not build {side}" for x in one.artifacts if x.status == "failed"]
+    if both:
+        lines.append(f"machine code: the same in {same} of {both} builds")
     found = changes(a, b)
     lines += ["", f"static facts: {len(found)} changed" if found else "static facts: no change"]
     for c in found:
@@ -197,6 +232,10 @@ def table(a: Record, b: Record) -> str:
             code = "; the same code" if t.same_code else ""
             medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
             lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
+            if t.mode == "warm" and not t.same_code and not t.low <= 1 <= t.high:
+                for c in moved(a, b, t.subject):
+                    values = f"{number(c.before)} → {number(c.after, c.unit)}"
+                    lines.append(f"    with it: {c.fact}  {values}  {c.direction}")
     return "\n".join(lines)
 
 

@@ -26,7 +26,7 @@ from harness.model import (
 )
 
 #: What only a GPU can tell.
-MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.NVML, Source.CHECK, Source.SANITIZER})
+MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
 
 
 def case_keys(
@@ -93,7 +93,7 @@ def join(
     Args:
         measured: (case, stage) that the present run measured itself; they are not taken over.
     """
-    stages = {Source.CHECK: "check", Source.EVENTS: "bench", Source.NVML: "bench", Source.NCU: "profile"}
+    stages = {Source.CHECK: "check", Source.EVENTS: "bench", Source.KERNEL: "bench", Source.NVML: "bench", Source.NCU: "profile"}
     stale = {
         case: reason
         for case, key in present.items()
@@ -121,5 +121,6 @@ def join(
     origin = None
     if facts:
         gpu = recorded.gpu or "unknown GPU"
-        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {len({f.subject.case for f in facts})} cases")
+        cases = len({f.subject.case for f in facts})
+        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {cases} cases")
     return facts, outcomes, samples, stale, origin

@@ -106,6 +106,8 @@ for _name, _unit, _why, _better in (
     ("sass_ffma", "1", "fp32 fused multiply-adds in the code", ""),
     ("sass_mufu", "1", "special-function instructions in the code", ""),
     ("sass_bar", "1", "barrier instructions in the code", "lower"),
+    ("sass_cluster_bar", "1", "cluster barrier arrivals in the code", ""),
+    ("sass_integer", "1", "integer adds and multiply-adds in the code", ""),
     ("sass_ldl", "1", "loads from local memory in the code", "lower"),
     ("sass_stl", "1", "stores to local memory in the code", "lower"),
     ("sass_local_loop", "1", "local-memory loads and stores in the code that lie in a loop", "lower"),
@@ -167,9 +169,10 @@ _ncu("time", P, "sm_clock", "Hz", "smsp__cycles_elapsed.avg.per_second", "SM clo
 _ncu("tensor", P, "tensor_active", "pct",
      "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
      "share of active cycles in which the tensor pipe works", better="higher",
-     chips={"gb": "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"})  # fmt: skip
+     chips=dict.fromkeys(("ad", "gb"), "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"))  # fmt: skip
 _ncu("tensor", C, "tensor_instructions", "1", "sm__inst_executed_pipe_tensor.sum",
-     "tensor-core instructions executed")  # fmt: skip
+     "tensor-core instructions executed",
+     chips={"ad": "sm__inst_executed_pipe_tensor_v2.sum"})  # fmt: skip
 _ncu("tensor", C, "tensor_gmma_instructions", "1", "sm__inst_executed_pipe_tensor_op_gmma.sum",
      "wgmma instructions executed",
      chips={"ga": None, "ad": None, "gb": None})  # fmt: skip
@@ -305,6 +308,10 @@ for _name, _unit, _why, _better in (
     ("bench_sm_clock", "MHz", "SM clock that NVML showed while timed, median", ""),
     ("bench_temperature", "C", "GPU temperature that NVML showed while timed, highest", ""),
     ("tflops", "TFLOP/s", "formula FLOPs over the median warm time", "higher"),
+    ("kernel_sm_clock", "MHz", "SM clock that the kernel itself measured: cycles over the chip's nanoseconds", ""),
+    ("kernel_span", "us", "from the first block's start to the last one's stop, by the chip's nanoseconds", "lower"),
+    ("kernel_block_span", "us", "a block's own time, mean over blocks", "lower"),
+    ("kernel_block_cycles", "1", "a block's own cycles, mean over blocks", "lower"),
 ):
     _add("timing", "timing", Kind.NONE, _name, _unit, _why, better=_better)
 _add("timing", None, Kind.NONE, "throttle", "text", "reasons NVML gave for a lowered clock, or none")
@@ -336,6 +343,7 @@ for _name, _unit, _why in (
     ("formula_dram_bytes", "B", "bytes to and from DRAM the problem moves"),
     ("formula_instructions", "1", "warp instructions the problem issues"),
     ("formula_barriers", "1", "barriers each block passes"),
+    ("formula_launches", "1", "launches, one after the other"),
 ):
     _add("formula", "static", Kind.NONE, _name, _unit, _why)
 

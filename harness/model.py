@@ -26,6 +26,7 @@ class Source(StrEnum):
     OCCUPANCY = "occupancy"  # computed from cubin and plan
     NCU = "ncu"
     EVENTS = "events"  # CUDA events and graph replay
+    KERNEL = "kernel"  # a kernel's own counters: cycles, the chip's nanoseconds
     NVML = "nvml"
     CHECK = "check"
     FORMULA = "formula"  # the problem's own FLOP and byte counts

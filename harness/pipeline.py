@@ -19,10 +19,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness import build, join, launch_plan, store, toolchain
+from harness import build, join, launch_plan, planner, store, toolchain
 from harness import static as static_stage
 from harness.errors import CapabilityError, RecordError, UsageError
-from harness.metrics import FACTS
+from harness.metrics import CHIPS, FACTS
 from harness.model import (
     SCHEMA_VERSION,
     Artifact,
@@ -123,6 +123,9 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
     variants, shapes = select(suite, settings.variant, settings.shapes)
     gpu = toolchain.find_gpu()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
+    if gpu and arch and settings.upto == "profile" and (chip := CHIPS.get(gpu.capability)) in planner.chips():
+        # A limit on what the chip cannot count is a mistake to hear of now, not after the run.
+        planner.require_budgets(suite, planner.table(chip), arch, gpu.name)
     companions: list[Variant] = []
     if settings.variant is not None and settings.upto in ("bench", "profile"):
         # A time says little alone: the baseline, the parents and the peers are timed beside it.

@@ -9,7 +9,6 @@ Pure functions of the disassembler's text (``nvdisasm -c -g``) and of numbers.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,10 +51,15 @@ class Site:
     line: int = 0
 
     def below(self, root: Path | None) -> Site:
-        """The same with its file relative to ``root``, if it lies there: no path of one machine."""
+        """The same with its file relative to ``root``: no path of one machine."""
         if root is None or not self.file.startswith("/"):
             return self
-        return replace(self, file=Path(os.path.relpath(self.file, root.resolve())).as_posix())
+        parts = Path(self.file).parts[1:]
+        # An object may have been compiled where the suite lay before: look for the file's tail here.
+        for start in range(len(parts)):
+            if (root / Path(*parts[start:])).is_file():
+                return replace(self, file=Path(*parts[start:]).as_posix())
+        return replace(self, file=parts[-1])
 
 
 @dataclass(slots=True)

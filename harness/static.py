@@ -29,6 +29,9 @@ OPCODES = {
     "FFMA2": "sass_ffma",
     "MUFU": "sass_mufu",
     "BAR": "sass_bar",
+    "UCGABAR_ARV": "sass_cluster_bar",
+    "IADD3": "sass_integer",
+    "IMAD": "sass_integer",
     "LDL": "sass_ldl",
     "STL": "sass_stl",
     "LDG": "sass_ldg",
@@ -45,7 +48,7 @@ OPCODES = {
     "REDG": "sass_atom",
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
-_FORMAT = 4  # of static.json; raise it when what is read changes
+_FORMAT = 5  # of static.json; raise it when what is read changes
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'|Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")

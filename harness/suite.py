@@ -1,26 +1,34 @@
 """Reads ``suite.toml`` into a :class:`~harness.model.Suite`, or reports every mistake in it.
 
-The manifest's form is declared as pydantic models; what spans several entries (a parent that does not
-exist, a budget that matches nothing) is checked afterwards. All mistakes are collected and raised at
+The manifest's form is declared in :mod:`harness.manifest`; what spans several entries (a parent that does
+not exist, a budget that matches nothing) is checked here. All mistakes are collected and raised at
 once as a :class:`~harness.errors.ManifestError`.
 """
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from typing import Any
 
 from harness import gate_policy
 from harness.binding import SCALAR_TYPES
 from harness.errors import ManifestError, UsageError
+from harness.manifest import (
+    BudgetForm,
+    GateRuleForm,
+    Manifest,
+    PredictionForm,
+    ProblemForm,
+    ShapeForm,
+    VariantForm,
+    WaiverForm,
+    parse,
+)
 from harness.metrics import FACTS
 from harness.model import (
     Argument,
@@ -39,135 +47,6 @@ from harness.model import (
 MANIFEST = "suite.toml"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 ARCH = re.compile(r"sm_[0-9]{2,3}[af]?")
-
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
-Text = Annotated[str, Field(min_length=1)]
-Dimension = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-Scalar = int | float | str | bool
-
-
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class _Problem(_Form):
-    file: Text
-    op_schema: Text = Field(alias="schema")
-    dims: dict[str, list[Dimension]]
-    dtypes: dict[str, str]
-    seeds: list[int] = [0, 1, 2]
-
-
-class _Shape(_Form):
-    problem: Name | None = None
-    params: dict[str, Scalar]
-    stages: list[Literal["check", "bench", "profile"]] = Field(default=["check", "bench", "profile"], min_length=1)
-
-
-class _Prediction(_Form):
-    fact: Name
-    source: Text
-    before: float | None = Field(default=None, alias="from")
-    after: float | None = Field(default=None, alias="to")
-    device: str | None = None
-    shape: Name | None = None
-
-
-class _Where(_Form):
-    archs: list[Arch] | None = None
-    shapes: list[Text] = ["*"]
-    unsupported: dict[Arch, Text] = {}
-
-
-def _sweep_kind(value: object) -> str | None:
-    return "<axes>" if isinstance(value, dict) else "<points>" if isinstance(value, list) else None
-
-
-# The axes of a grid, or the points themselves.
-_Axes = dict[Name, Annotated[list[int | str], Field(min_length=1)]]
-_Points = Annotated[list[dict[Name, int | str]], Field(min_length=1)]
-_Sweep = Annotated[
-    Annotated[_Axes, Tag("<axes>")] | Annotated[_Points, Tag("<points>")],
-    Discriminator(_sweep_kind),
-]
-
-
-class _Variant(_Form):
-    technique: Text
-    roof: Name
-    tolerance: Name
-    tolerance_reason: Text
-    problem: Name | None = None
-    source: Text | None = None
-    config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
-    callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
-    parent: Text | None = None
-    document: Text | None = None
-    where: _Where = _Where()
-    predictions: list[_Prediction] = []
-    sweep: _Sweep | None = None
-
-
-class _Budget(_Form):
-    name: Name
-    fact: Name
-    source: Text
-    severity: Literal["limit", "goal"] = "limit"
-    min: float | None = None
-    max: float | None = None
-    stretch: float | None = None
-    variants: list[Text] = ["*"]
-    documents: list[Text] | None = None
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
-    device: str | None = None
-
-
-class _Waiver(_Form):
-    budget: Name
-    accepted: float
-    reason: Text
-    variants: list[Text] = ["*"]
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
-    expires: datetime.date | None = None
-
-
-class _GateRule(_Form):
-    facts: list[Text] = Field(min_length=1)
-    severity: Literal["fail", "show", "ignore"] = "fail"
-    tolerance: float | None = Field(default=None, ge=0)
-    variants: list[Text] = ["*"]
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
-    reason: Text | None = None
-    expires: datetime.date | None = None
-
-
-class _Gate(_Form):
-    baseline: Text = "baseline.txt"
-    rule: list[_GateRule] = []
-
-
-class _Manifest(_Form):
-    name: Name
-    title: Text
-    nvcc: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
-    archs: list[Arch] = Field(min_length=1)
-    baseline: Name
-    include: list[Text] = []
-    documents: dict[str, Text] = {}
-    notes: list[Text] = []
-    problem: dict[Name, _Problem] = Field(min_length=1)
-    shape: dict[Name, _Shape] = Field(min_length=1)
-    variant: dict[Text, _Variant] = Field(min_length=1)
-    budget: list[_Budget] = []
-    waiver: list[_Waiver] = []
-    gate: _Gate = _Gate()
 
 
 def load(folder: Path | str) -> Suite:
@@ -188,10 +67,9 @@ def load(folder: Path | str) -> Suite:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
-    try:
-        manifest = _Manifest.model_validate(data)
-    except ValidationError as error:
-        raise ManifestError(str(path), _mistakes(error.errors(), data)) from error
+    manifest = parse(data)
+    if isinstance(manifest, list):
+        raise ManifestError(str(path), manifest)
     builder = _Builder(manifest, root)
     suite = builder.build()
     if builder.mistakes:  # points of a sweep share theirs
@@ -199,83 +77,10 @@ def load(folder: Path | str) -> Suite:
     return suite
 
 
-def _mistakes(errors: Iterable[Any], data: Any) -> list[str]:
-    """pydantic's errors as lines: key, what was expected, what was found.
-
-    The members of a union each complain about the same value; they become one line.
-    """
-    expected: dict[tuple[str, str], list[str]] = {}
-    for error in errors:
-        found = "nothing" if error["type"] == "missing" else _short(error["input"])
-        said = expected.setdefault((_key(error, data), found), [])
-        said += [text for text in [_expectation(error)] if text not in said]
-    return [f"{key}: expected {_either(said)}, found {found}" for (key, found), said in expected.items()]
-
-
-def _key(error: Any, data: Any) -> str:
-    key = ""
-    value = data
-    last = len(error["loc"]) - 1
-    for i, part in enumerate(error["loc"]):
-        if isinstance(part, str) and (not isinstance(value, Mapping) or part not in value):
-            # Members of a union and "[key]" are pydantic's own words, not keys of the manifest.
-            if error["type"] == "missing" and i == last:
-                key += f".{part}"
-            continue
-        key += f"[{part}]" if isinstance(part, int) else f".{part}"
-        try:
-            value = value[part]
-        except (LookupError, TypeError):
-            value = None
-    return key.lstrip(".") or "(top level)"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _either(said: Sequence[str]) -> str:
-    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
-
-
-_EXPECTED = {
-    "missing": "a value",
-    "extra_forbidden": "no such key (is it misspelt?)",
-    "string_type": "text",
-    "string_too_short": "text that is not empty",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true/false",
-    "finite_number": "a finite number",
-    "list_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "union_tag_not_found": "a table of lists or a list of tables",  # a sweep: the only tagged union
-}
-
-
-def _expectation(error: Any) -> str:
-    kind, context = error["type"], error.get("ctx", {})
-    if kind in _EXPECTED:
-        return _EXPECTED[kind]
-    if kind == "string_pattern_mismatch":
-        what = "a key" if error["loc"][-1] == "[key]" else "text"
-        return f"{what} matching {context['pattern']}"
-    if kind == "literal_error":
-        return f"one of {context['expected']}"
-    if kind == "too_short":
-        return f"at least {context['min_length']} item"
-    if kind.startswith("date"):
-        return "a date such as 2027-01-31"
-    message: str = error["msg"]
-    return message[0].lower() + message[1:]
-
-
 class _Builder:
     """Turns the validated form into the model and collects mistakes that span entries."""
 
-    def __init__(self, manifest: _Manifest, root: Path) -> None:
+    def __init__(self, manifest: Manifest, root: Path) -> None:
         self.m = manifest
         self.root = root
         self.mistakes: list[str] = []
@@ -327,7 +132,7 @@ class _Builder:
     def _wrong(self, key: str, expected: str, found: str) -> None:
         self.mistakes.append(f"{key}: expected {expected}, found {found}")
 
-    def _problem(self, name: str, form: _Problem) -> Problem:
+    def _problem(self, name: str, form: ProblemForm) -> Problem:
         key = f"problem.{name}"
         if not (self.root / form.file).is_file():
             self._wrong(f"{key}.file", "a file of the suite", f"no {form.file}")
@@ -369,7 +174,7 @@ class _Builder:
             return next(iter(problems))
         return given
 
-    def _shape(self, name: str, form: _Shape, problems: Mapping[str, Problem]) -> Shape:
+    def _shape(self, name: str, form: ShapeForm, problems: Mapping[str, Problem]) -> Shape:
         key = f"shape.{name}"
         problem = self._problem_name(key, form.problem, problems)
         for dim in problems[problem].dims:
@@ -379,7 +184,7 @@ class _Builder:
                 self._wrong(f"{key}.params.{dim}", "a whole number of at least 1", found)
         return Shape(name, problem, form.params, tuple(form.stages))
 
-    def _expand(self, template: str, form: _Variant, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
+    def _expand(self, template: str, form: VariantForm, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
         if isinstance(form.sweep, dict):
             points = [
                 dict(zip(form.sweep, combination, strict=True))
@@ -392,7 +197,7 @@ class _Builder:
     def _variant(
         self,
         template: str,
-        form: _Variant,
+        form: VariantForm,
         point: Mapping[str, int | str],
         problems: Mapping[str, Problem],
     ) -> tuple[str, Variant] | None:
@@ -447,7 +252,7 @@ class _Builder:
             predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
         )
 
-    def _prediction(self, key: str, index: int, form: _Prediction) -> Prediction | None:
+    def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:
         where = f"{key}.predictions[{index}]"
         if form.before is None and form.after is None:
             self._wrong(where, "a `from`, a `to` or both", "neither")
@@ -479,7 +284,7 @@ class _Builder:
     def _budget(
         self,
         index: int,
-        form: _Budget,
+        form: BudgetForm,
         variants: Mapping[str, Variant],
         shapes: Mapping[str, Shape],
     ) -> Budget | None:
@@ -524,7 +329,7 @@ class _Builder:
             device=form.device,
         )
 
-    def _rule(self, index: int, form: _GateRule, variants: Mapping[str, Variant]) -> GateRule:
+    def _rule(self, index: int, form: GateRuleForm, variants: Mapping[str, Variant]) -> GateRule:
         key = f"gate.rule[{index}]"
         rule = GateRule(
             facts=self._globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline"),
@@ -541,7 +346,7 @@ class _Builder:
             self._wrong(f"{key}.reason", f"why {', '.join(facts)} may get worse", "nothing")
         return rule
 
-    def _waiver(self, index: int, form: _Waiver, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
+    def _waiver(self, index: int, form: WaiverForm, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
         key = f"waiver[{index}] ({form.budget})"
         # What a baseline promises can be waived too: baseline_registers.
         if form.budget not in budgets and form.budget.removeprefix(gate_policy.PREFIX) not in gate_policy.ALLOWANCES:
@@ -563,9 +368,15 @@ def _number(text: str) -> int | str:
 
 
 # Names of arguments and dimensions become members of C++ structs.
-_CPP_WORDS = frozenset(
-    ["alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor"]
-)
+_CPP_WORDS = frozenset({
+    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+    "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else",
+    "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
+    "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
+    "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
+    "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
+    "volatile", "while", "xor",
+})  # fmt: skip
 _ARGUMENT = re.compile(r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -158,9 +157,11 @@ def torch_root() -> Path | None:
 
 def version_of(package: str) -> str | None:
     """An installed distribution's version."""
+    from importlib import metadata  # a tenth of the time of a build that has nothing to do
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 

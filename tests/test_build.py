@@ -20,6 +20,7 @@ import pytest
 
 from harness import build, launch_plan, static, suite, toolchain
 from harness.errors import CapabilityError, FlashcoreError, UsageError
+from harness.model import Plan
 from tests.conftest import HOST_FAULTS, ROOT, TOY, Built, compile_one
 
 PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
@@ -97,9 +98,7 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
 # --- what changes what --------------------------------------------------------------------------
 
 
-def test_a_changed_header_rebuilds_only_what_includes_it(
-    compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path
-) -> None:
+def test_a_changed_header_rebuilds_only_what_includes_it(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
     root = copy()
     first = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
     edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
@@ -109,9 +108,7 @@ def test_a_changed_header_rebuilds_only_what_includes_it(
     assert first.of("two_steps").closure == second.of("two_steps").closure
 
 
-def test_a_comment_changes_the_closure_but_not_the_code(
-    compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path
-) -> None:
+def test_a_comment_changes_the_closure_but_not_the_code(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
     root = copy()
     first = compile_one(root, tmp_path / "build", "two_steps")
     edit(root / "two_steps.cu", "extern", "// One more line,\n// and another.\nextern")
@@ -139,7 +136,9 @@ def test_config_and_arithmetic_change_the_code(toy: Built, copy: Copy, tmp_path:
     assert code_of(changed, "two_steps") != code_of(toy, "two_steps")
 
 
-def test_the_closure_holds_no_path_of_this_machine(toy: Built, compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+def test_the_closure_holds_no_path_of_this_machine(
+    toy: Built, compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path
+) -> None:
     moved = compile_one(copy(), tmp_path / "build", "two_steps")
     assert moved.of("two_steps").closure == toy.of("two_steps").closure
     assert not [f for f in moved.of("two_steps").flags if str(tmp_path) in f]
@@ -192,9 +191,7 @@ def test_a_plan_that_crashes_or_hangs_costs_only_itself(faulty: Built, monkeypat
         assert "no answer within 2 s" in errors.pop(("plan_hangs", shape))
         assert plans["plan_null", shape].crashed and plans["plan_hangs", shape].crashed
     assert not errors
-    assert plans["plan_prints", "small"] == launch_plan.Plan(
-        "plan_prints", "small", plans["good", "small"].launches, 0
-    )
+    assert plans["plan_prints", "small"] == Plan("plan_prints", "small", plans["good", "small"].launches, 0)
 
 
 def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,10 +234,11 @@ BUILD = (
 
 def spawn(folder: Path, glob: str = PLAIN_AND_TWO_STEPS, **more: object) -> subprocess.Popen[str]:
     """A build of the toy suite in a process (and a group) of its own."""
-    return subprocess.Popen(
+    process: subprocess.Popen[str] = subprocess.Popen(
         [sys.executable, "-c", BUILD, str(TOY), str(folder), glob],
         cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more,  # type: ignore[call-overload]
     )  # fmt: skip
+    return process
 
 
 def test_two_builds_at_once_do_not_harm_each_other(toy: Built, tmp_path: Path) -> None:
@@ -299,9 +297,7 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
 
 
 def test_no_room_for_the_first_file(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
-    process = spawn(
-        tmp_path / "build", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
-    )
+    process = spawn(tmp_path / "build", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
     _, error = process.communicate(timeout=100)
     assert "FlashcoreError" in error.splitlines()[-2] and "cannot write: File too large" in error
 
@@ -363,7 +359,9 @@ def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.delenv("NVCC", raising=False)
     monkeypatch.setattr(toolchain, "_nvcc_candidates", lambda: iter([Path("/nowhere/nvcc")]))
     loaded = suite.load(TOY)
-    with pytest.raises(CapabilityError, match=r"no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc"):
+    with pytest.raises(
+        CapabilityError, match=r"no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc"
+    ):
         build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())
 
 
@@ -386,7 +384,7 @@ def test_the_order_in_which_nvcc_is_looked_for(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("NVCC", str(tmp_path / "home" / "bin" / "nvcc"))
     assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
     monkeypatch.setenv("NVCC", str(tmp_path / "nothing"))
-    with pytest.raises(UsageError, match="NVCC=.*nothing: expected a compiler's path"):
+    with pytest.raises(UsageError, match=r"NVCC=.*nothing: expected a compiler's path"):
         toolchain.find_nvcc()
 
 

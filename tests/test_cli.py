@@ -257,7 +257,7 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
     assert record.facts.named("registers") and not record.facts.named("warm_p50")
     assert not store.unfinished(here.folder / "profiles")
     assert list((here.folder / "reports" / run.name).glob("*.html"))
-    assert sorted(p.name for p in (run / "ptxas").iterdir())[0] == "plain-sm_80.log"
+    assert sorted(p.name for p in (run / "ptxas").iterdir())[0].startswith("plain-sm_80.log")
 
     again = here.run("report", run.name, "-o", "elsewhere", start=NO_NVCC)
     assert again.returncode == 0, again.stderr

@@ -25,7 +25,10 @@ PEER = CaseKey("", "", "", peer=True)
         (CaseKey("code", "another", "13.0.88"), ""),  # a comment: other text, same code
         (CaseKey("another", "closure", "13.0.88"), "the code, the plan or the problem changed"),
         (CaseKey("another", "closure", "12.9.41"), ""),  # another compiler, but the same text
-        (CaseKey("code", "another", "12.9.41"), "compiled by nvcc 12.9.41, now 13.0.88, and the sources or flags changed"),
+        (
+            CaseKey("code", "another", "12.9.41"),
+            "compiled by nvcc 12.9.41, now 13.0.88, and the sources or flags changed",
+        ),
         (PEER, "stale"),
     ],
 )

@@ -16,12 +16,12 @@ from tests.conftest import ROOT
 #: Lowest first. A module imports modules of lower layers; of its own layer only where `PEERS` allows it.
 LAYERS: dict[int, str] = {
     1: "model errors",
-    2: "binding compare cubin devices journal gate_policy metrics ncu ncu_csv ncu_facts nvml occupancy operators samples spills store "
-    "suite timing toolchain worker",
+    2: "binding compare cubin devices journal gate_policy manifest metrics ncu ncu_csv ncu_facts nvml occupancy "
+    "operators planner samples spills store suite timing toolchain worker",
     3: "bench build check join launch_plan profile static target",
     4: "advice baseline diff gate_formats gate_table guardrails places promises regressions roofline",
     5: "report",
-    6: "doctor gate_command new_suite pipeline tables",
+    6: "doctor gate_command new_suite pipeline revisions tables",
     7: "cli __main__",
 }
 #: In these layers modules may import each other, in no circle. The stages (3) may not.
@@ -99,9 +99,7 @@ def test_right_of_the_record_nothing_knows_the_machine(module: str) -> None:
 def loaded(code: str) -> set[str]:
     """The heavy packages that a fresh process has imported after running the code."""
     report = f"\nimport json, sys; print(json.dumps([m for m in {(*HEAVY, 'pydantic')} if m in sys.modules]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code + report], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code + report], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -37,9 +37,7 @@ def artifact(tmp_path: Path) -> Artifact:
     shutil.copyfile(DATA / "static_sm_90a.cubin", tmp_path / "variant.cubin")
     shutil.copyfile(DATA / "static_sm_90a.log", tmp_path / "variant.log")
     (tmp_path / "variant.sass").write_text(text("static_sm_90a.sass.gz"), encoding="utf-8")
-    return Artifact(
-        "kernels", "sm_90a", "ok", cubin=str(tmp_path / "variant.cubin"), log=str(tmp_path / "variant.log")
-    )
+    return Artifact("kernels", "sm_90a", "ok", cubin=str(tmp_path / "variant.cubin"), log=str(tmp_path / "variant.log"))
 
 
 def of(facts: Facts, kernel: str, name: str) -> object:
@@ -142,8 +140,8 @@ def test_sass_counts_agree_with_plain_counting(arch: str) -> None:
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     assert set(counts) == set(sections)
     for kernel, code in sections.items():
-        for opcode, name in (("LDL", "sass_ldl"), ("STL", "sass_stl"), ("HMMA", "sass_hmma"), ("MUFU", "sass_mufu"),
-                             ("LDG", "sass_ldg"), ("STG", "sass_stg"), ("LDS", "sass_lds"), ("STS", "sass_sts")):  # fmt: skip
+        for opcode in ("LDL", "STL", "HMMA", "MUFU", "LDG", "STG", "LDS", "STS"):
+            name = f"sass_{opcode.lower()}"
             assert counts[kernel][name] == len(re.findall(rf"[ ]{opcode}[. ]", code)), (kernel, opcode)
         lines = re.findall(r"/\*[0-9a-f]{4}\*/(.*?);", code)
         assert counts[kernel]["sass_instructions"] == sum(" NOP" not in f" {x}" for x in lines)

@@ -208,7 +208,7 @@ def test_the_newest_is_found_by_its_id(tmp_path: Path) -> None:
     assert [p.name for p in store.unfinished(tmp_path)] == ["20270102T000000Z-0000.partial"]
     with pytest.raises(UsageError, match="run 2026: expected one run's id or folder, found several"):
         store.find(tmp_path, "2026")
-    with pytest.raises(UsageError, match="run 1999: .* found none .newest: 20260103T000000Z-0001"):
+    with pytest.raises(UsageError, match=r"run 1999: .* found none .newest: 20260103T000000Z-0001"):
         store.find(tmp_path, "1999")
 
 
@@ -277,9 +277,7 @@ def test_two_writers_of_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [100, 2000])
 def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: int) -> None:
     name = "20260102T030405Z-0001"
-    process = writer(
-        str(tmp_path), name, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    )
+    process = writer(str(tmp_path), name, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     _, error = process.communicate(timeout=60)
     assert process.returncode != 0
     assert f"{name}.partial" in error and "cannot write: File too large" in error
@@ -291,7 +289,7 @@ def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "profiles").write_text("", encoding="utf-8")
-    with pytest.raises(FlashcoreError, match="cannot write: .*\n  to mend"):
+    with pytest.raises(FlashcoreError, match=r"cannot write: .*\n  to mend"):
         store.begin(tmp_path / "profiles", "20260102T030405Z-0001")
 
 

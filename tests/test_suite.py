@@ -161,7 +161,10 @@ MEANING: list[tuple[Change, str]] = [
         "problem.scale.dtypes.x: expected one of float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, "
         "int8, uint8, int16, int32, int64, bool, found 'fp32'",
     ),
-    (drop("problem", "scale", "dims", "out"), "problem.scale.dims.out: expected the names of its dimensions, found nothing"),
+    (
+        drop("problem", "scale", "dims", "out"),
+        "problem.scale.dims.out: expected the names of its dimensions, found nothing",
+    ),
     (
         put("problem", "scale", "dims", "y", value=["N"]),
         "problem.scale.dims.y: expected a tensor of the schema, found no such tensor",
@@ -171,10 +174,16 @@ MEANING: list[tuple[Change, str]] = [
         "problem.scale.dims.x: expected a name that C++ has no use for, found 'int'",
     ),
     (drop("shape", "tail", "params", "N"), "shape.tail.params.N: expected a whole number of at least 1, found nothing"),
-    (put("shape", "tail", "params", "N", value=0), "shape.tail.params.N: expected a whole number of at least 1, found 0"),
+    (
+        put("shape", "tail", "params", "N", value=0),
+        "shape.tail.params.N: expected a whole number of at least 1, found 0",
+    ),
     (put("shape", "tail", "problem", value="sort"), "shape.tail.problem: expected one of scale, found 'sort'"),
     (put("variant", "wide", "parent", value="plane"), "variant.wide.parent: expected a variant, found 'plane'"),
-    (put("variant", "wide", "source", value="w.cu"), "variant.wide.source: expected a file of the suite, found no w.cu"),
+    (
+        put("variant", "wide", "source", value="w.cu"),
+        "variant.wide.source: expected a file of the suite, found no w.cu",
+    ),
     (drop("variant", "plain", "source"), "variant.plain: expected a source or a callable, found neither"),
     (
         put("variant", "plain", "callable", value="peers.py:torch_mul"),
@@ -188,7 +197,10 @@ MEANING: list[tuple[Change, str]] = [
         put("variant", "plain", "where", value={"shapes": ["huge*"]}),
         "variant.plain.where.shapes: expected globs that match a shape, found 'huge*'",
     ),
-    (put("variant", "wide", "document", value="tome"), "variant.wide.document: expected one of documents (book), found 'tome'"),
+    (
+        put("variant", "wide", "document", value="tome"),
+        "variant.wide.document: expected one of documents (book), found 'tome'",
+    ),
     (
         put("variant", "wide", "predictions", 0, "fact", value="speed"),
         "variant.wide.predictions[0].fact: expected a fact (see: flashcore list --facts), found 'speed'",
@@ -247,9 +259,7 @@ def test_many_mistakes_are_reported_at_once(tmp_path: Path, table: list[tuple[Ch
 def test_mistakes_are_not_repeated_for_each_point_of_a_sweep(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["n{n}"] = {**data["variant"]["plain"], "source": "gone.cu", "sweep": {"n": [1, 2, 4]}}
-    assert mistakes(tmp_path / "suite", data) == [
-        "variant.n{n}.source: expected a file of the suite, found no gone.cu"
-    ]
+    assert mistakes(tmp_path / "suite", data) == ["variant.n{n}.source: expected a file of the suite, found no gone.cu"]
 
 
 def test_parents_in_a_circle(tmp_path: Path) -> None:
@@ -373,7 +383,8 @@ def test_a_bad_schema_says_what_was_expected(schema: str, expected: str) -> None
 def test_a_schema_with_two_outputs() -> None:
     parsed = suite.parse_schema("(Tensor x, int n, float f, Tensor(a!) y, Tensor(b!) z) -> ()")
     assert [(a.name, a.kind, a.mutable) for a in parsed] == [
-        ("x", "tensor", False), ("n", "int", False), ("f", "float", False), ("y", "tensor", True), ("z", "tensor", True),
+        ("x", "tensor", False), ("n", "int", False), ("f", "float", False),
+        ("y", "tensor", True), ("z", "tensor", True),
     ]  # fmt: skip
 
 
@@ -411,8 +422,10 @@ def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest
         else:
             inner[path[-1]] = data.draw(JSON)
     # TOML has no null, which makes the test a little harsher than any file.
-    monkeypatch.setattr(suite.tomllib, "loads", lambda _: changed)
+    monkeypatch.setattr(tomllib, "loads", lambda _: changed)
+    found: list[str] = []
     try:
         suite.load(TOY)
-    except (ManifestError, UsageError) as error:
-        assert all(": expected " in m for m in getattr(error, "mistakes", []))
+    except ManifestError as error:
+        found = error.mistakes
+    assert all(": expected " in m for m in found)

@@ -46,7 +46,7 @@ def _log_axis(title: str, span: Sequence[float], **more: Any) -> Dict:
     return _axis(title, type="log", range=list(span), tickvals=[_round(t) for t in ticks], ticktext=text, **more)
 
 
-def _pattern(shape: str | list[str]) -> Dict:
+def _pattern(shape: str) -> Dict:
     """Hatching in the colour of the page over a bar's own colour."""
     return {"shape": shape, "fillmode": "overlay", "fgcolor": "@bg", "size": 7, "solidity": 0.2}
 
@@ -90,7 +90,7 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
         )
     order = [escape(b[0]) for b in reversed(shown)]
     layout = {
-        "xaxis": _log_axis("warm kernel time, µs (log; shorter is faster; whisker: p90)", span),
+        "xaxis": _log_axis("warm p50, µs (log; whisker: p90)", span),
         "yaxis": {"automargin": True, "categoryorder": "array", "categoryarray": order, "ticksuffix": " "},
         "barmode": "overlay",
         "bargap": 0.3,
@@ -144,26 +144,32 @@ def samples(key: str, case: str, series: Sequence[tuple[str, Sequence[float]]]) 
 def stalls(key: str, case: str, shares: Sequence[tuple[str, float]]) -> Figure:
     """Stall reasons by their share of all stalls, largest on top; those of memory are hatched."""
     shown = sorted((s for s in shares if s[1] >= 0.05), key=lambda s: s[1])
-    memory = [s[0] in MEMORY_STALLS for s in shown]
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": [s[0].replace("_", " ") + (" (memory)" if m else "") for s, m in zip(shown, memory, strict=True)],
-            "x": [_round(s[1]) for s in shown],
-            "text": [f"{s[1]:.1f} %" for s in shown],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "marker": {
-                "color": ["@memory" if m else "@variant" for m in memory],
-                "pattern": _pattern(["/" if m else "" for m in memory]),
-            },
-            "hovertemplate": "%{y}: %{text} of all stalls<extra></extra>",
-        }
-    ]
+    named = {reason: reason.replace("_", " ") + (" (memory)" if reason in MEMORY_STALLS else "") for reason, _ in shown}
+    data = []
+    for memory, role, pattern in ((False, "@variant", ""), (True, "@memory", "/")):
+        own = [s for s in shown if (s[0] in MEMORY_STALLS) == memory]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": [named[s[0]] for s in own],
+                "x": [_round(s[1]) for s in own],
+                "text": [f"{s[1]:.1f} %" for s in own],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "marker": {"color": role, "pattern": _pattern(pattern)},
+                "hovertemplate": "%{y}: %{text} of all stalls<extra></extra>",
+            }
+        )
     layout = {
         "xaxis": _axis("share of all stall reasons, %", range=[0, 1.18 * max((s[1] for s in shown), default=1.0)]),
-        "yaxis": {"automargin": True, "ticksuffix": " "},
+        "yaxis": {
+            "automargin": True,
+            "categoryorder": "array",
+            "categoryarray": list(named.values()),
+            "ticksuffix": " ",
+        },
+        "barmode": "overlay",
         "showlegend": False,
         "bargap": 0.3,
     }

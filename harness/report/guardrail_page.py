@@ -20,6 +20,7 @@ def page(book: Book) -> Page:
     judgement = book.judgement
     limits = sorted(judgement.limits, key=_rank)
     counts = judgement.counts()
+    units = {b.name: b.unit for b in book.record.suite.budgets}
     context: dict[str, Any] = {
         "summary": summary(judgement),
         "exit_code": int(judgement.exit_code),
@@ -34,8 +35,8 @@ def page(book: Book) -> Page:
                 "budget": u.waiver.budget,
                 "variants": ", ".join(u.waiver.variants),
                 "where": _where(u.waiver.archs, u.waiver.shapes, u.waiver.kernels),
-                "accepted": number(u.waiver.accepted),
-                "worst": number(u.worst) if u.worst is not None else "unmeasured",
+                "accepted": number(u.waiver.accepted, units.get(u.waiver.budget, "")),
+                "worst": number(u.worst, units.get(u.waiver.budget, "")) if u.worst is not None else "unmeasured",
                 "state": u.state,
                 "mark": {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}.get(
                     u.state, "unmeasured"
@@ -47,7 +48,8 @@ def page(book: Book) -> Page:
             for u in judgement.waivers
         ],
         "goals": _goals(book),
-        "notes": judgement.notes,
+        "notes": (*judgement.trouble, *judgement.notes),
+        "relaxed": judgement.relaxed,
         "unsupported": judgement.left_out,
         "suite_notes": book.record.suite.notes,
     }
@@ -87,13 +89,13 @@ def _row(record: Record, v: Verdict) -> dict[str, Any]:
     s = v.subject
     known = s.variant in record.suite.variants
     text = {"open": "not yet"}.get(v.status, v.status)
-    required = ", required" if v.required and v.status == "unmeasured" else ""
+    required = "required" if v.required and v.status == "unmeasured" else ""
     return {
         "status": v.status,
         "tier": v.tier,
         "variant": s.variant,
         "cells": [
-            Cell(text + required, sort=float(RANK[v.status]), mark=v.status),
+            Cell(text, sort=float(RANK[v.status]), mark=v.status, detail=required),
             Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}", sort=v.budget),
             Cell(s.variant, sort=s.variant, href=variant_page(s.variant) if known else ""),
             Cell(s.arch or record.gpu_arch or "no GPU", sort=s.arch or "",

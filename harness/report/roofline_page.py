@@ -34,23 +34,22 @@ def page(book: Book) -> Page:
         "roofs": [_roof_row(r) for r in known],
         "shapes": [_section(book, s, by_shape.get(s.name, []), known) for s in book.shown_shapes],
         "shapes_left_out": len(book.shapes) - len(book.shown_shapes),
-        "faults": [
-            {
-                "subject": str(p.subject),
-                "level": LEVEL_NAMES[p.level],
-                "counted": p.counted,
-                "text": "; ".join(p.faults),
-            }
-            for points in by_shape.values()
-            for p in points
-            if p.faults
-        ][:200],
+        "faults": _faults(p for points in by_shape.values() for p in points),
         "gaps": [
             {"reason": reason, "cases": cases[:40], "more": max(0, len(cases) - 40), "count": len(cases)}
             for (reason, _), cases in sorted(gaps.items(), key=lambda g: -len(g[1]))
         ][:100],
     }
     return Page(ROOFLINE, "Roofline", "roofline.html.j2", context)
+
+
+def _faults(points: Iterable[Point]) -> list[dict[str, str]]:
+    """What cannot be right, said once for each case and cause."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for p in points:
+        for text in p.faults if not p.subject.kernel else ():
+            groups.setdefault((str(p.subject), text), {})[f"{LEVEL_NAMES[p.level]}, FLOPs by {p.counted}"] = None
+    return [{"subject": s, "text": text, "where": "; ".join(where)} for (s, text), where in groups.items()][:200]
 
 
 def _roof_row(roof: Roof) -> dict[str, str]:

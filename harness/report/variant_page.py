@@ -122,17 +122,25 @@ def _builds(book: Book, variant: Variant) -> list[dict[str, Any]]:
 
 
 def _outcomes(book: Book, variant: Variant) -> list[dict[str, Any]]:
-    """Cases that are not plainly fine, with the reason in full."""
-    found = []
+    """Cases that are not plainly fine, by what became of them, with the reason in full."""
+    groups: dict[tuple[str, str], dict[str, list[str]]] = {}
     for o in book.record.outcomes:
-        if o.variant == variant.name and o.status != "ok":
-            mark = {"failed": "fail", "unsupported": "open"}.get(o.status, "unmeasured")
-            found.append({"shape": o.shape, "stage": o.stage, "status": o.status, "reason": o.reason, "mark": mark})
+        if o.variant == variant.name and o.status != "ok" and o.case not in book.record.stale:
+            groups.setdefault((o.status, o.reason), {}).setdefault(o.shape, []).append(o.stage)
     for case, reason in book.record.stale.items():
         if case.startswith(f"{variant.name}/"):
-            shape = case.partition("/")[2]
-            found.append({"shape": shape, "stage": "all", "status": "stale", "reason": reason, "mark": "stale"})
-    return found[:200]
+            groups.setdefault(("stale", reason), {})[case.partition("/")[2]] = ["all measured stages"]
+    marks = {"failed": "fail", "unsupported": "open", "stale": "stale"}
+    return [
+        {
+            "mark": marks.get(status, "unmeasured"),
+            "status": status,
+            "reason": reason or "no reason was recorded",
+            "where": "; ".join(f"{shape}: {', '.join(stages)}" for shape, stages in list(cases.items())[:40]),
+            "more": max(0, len(cases) - 40),
+        }
+        for (status, reason), cases in groups.items()
+    ][:200]
 
 
 def _static(book: Book, variant: Variant) -> dict[str, Any]:
@@ -276,8 +284,7 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
         facts = [book.record.facts.get(name, s) for s in shown]
         row = _fact_row(book, name, facts, "")
         row["cells"] = [
-            c if f is not None else missing(book.why(name, s), name)
-            for c, f, s in zip(row["cells"], facts, shown, strict=True)
+            c if f is not None else _absent(book, name, s) for c, f, s in zip(row["cells"], facts, shown, strict=True)
         ]
         groups.setdefault(str(row["group"]), []).append(row)
     reasons = dict.fromkeys(book.why_stage(variant.name, s.name, "profile") for s in shapes if "profile" in s.stages)
@@ -287,6 +294,13 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
         "more": len(columns) - len(shown),
         "reason": "; ".join(list(reasons)[:4]) or "no shape of it is for profile",
     }
+
+
+def _absent(book: Book, name: str, subject: Subject) -> Cell:
+    """A counter that a column lacks: some are about the case as a whole."""
+    if subject.kernel and book.record.facts.get(name, Subject(subject.variant, shape=subject.shape)) is not None:
+        return not_applicable("about the case as a whole")
+    return missing(book.why(name, subject), name)
 
 
 def _charts(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:

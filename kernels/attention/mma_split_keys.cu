@@ -183,7 +183,8 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
   const PositiveScale scale = positive_scale(a.scale);
-  return flashcore::run(p.launches[0], mma_split_keys_kernel, stream, a.q, a.k, a.v, a.out, s.S, scale.log2e, scale.flip);
+  return flashcore::run(p.launches[0], mma_split_keys_kernel, stream, a.q, a.k, a.v, a.out, s.S, scale.log2e,
+                        scale.flip);
 }
 
 }  // namespace

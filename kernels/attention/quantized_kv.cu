@@ -112,7 +112,8 @@ __device__ __forceinline__ void scale_columns(ScoreTile<1, kKeys>& s, const floa
 __device__ __forceinline__ void load_query_row(QueryOperand<1>& a, int h, const half* row, bool exists, unsigned flip) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {  // 8 of 16 columns: depth steps 2n and 2n + 1
-    const uint4 x = exists ? *reinterpret_cast<const uint4*>(row + threadIdx.x % 4 * 16 + n * 8) : make_uint4(0, 0, 0, 0);
+    uint4 x = make_uint4(0, 0, 0, 0);
+    if (exists) x = *reinterpret_cast<const uint4*>(row + threadIdx.x % 4 * 16 + n * 8);
     a[0][2 * n][h] = x.x ^ flip;
     a[0][2 * n][h + 2] = x.y ^ flip;
     a[0][2 * n + 1][h] = x.z ^ flip;
@@ -216,8 +217,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kCodePieces; ++j) {
       const float(&even)[4] = o[0][2 * j];
       const float(&odd)[4] = o[0][2 * j + 1];
-      *reinterpret_cast<uint2*>(target + j * 16) =
-          make_uint2(pack_halves(even[2 * h] * f, odd[2 * h] * f), pack_halves(even[2 * h + 1] * f, odd[2 * h + 1] * f));
+      *reinterpret_cast<uint2*>(target + j * 16) = make_uint2(pack_halves(even[2 * h] * f, odd[2 * h] * f),
+                                                              pack_halves(even[2 * h + 1] * f, odd[2 * h + 1] * f));
     }
   }
 }

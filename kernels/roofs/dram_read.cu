@@ -55,7 +55,8 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
   return flashcore::run(p.launches[0], dram_read_kernel, stream, static_cast<const uint4*>(a.x),
-                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), s.WORDS / kTileWords, a.clocked);
+                        static_cast<uint32_t*>(a.out), static_cast<long long*>(a.clocks), s.WORDS / kTileWords,
+                        a.clocked);
 }
 
 }  // namespace

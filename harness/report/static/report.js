@@ -61,8 +61,15 @@
       margin: { l: 8, r: narrow ? 20 : 40, t: 36, b: 8 },
     };
     plot.dataset.drawn = "1";
-    return Plotly.react(plot, figure.data, layout, { displaylogo: false, responsive: true,
+    plot.dataset.width = plot.clientWidth;
+    return Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover",
       modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] });
+  }
+  // At once, for what a click has just brought into view; scrolling is left to the observer.
+  function drawNear() {
+    for (const plot of all(".plot:not([data-drawn])")) {
+      if (plot.clientWidth > 0 && plot.getBoundingClientRect().top < innerHeight + 800) draw(plot);
+    }
   }
   const seen = new IntersectionObserver(
     (entries) => {
@@ -73,6 +80,14 @@
     { rootMargin: "800px" },
   );
   all(".plot").forEach((plot) => seen.observe(plot));
+  // A chart that was hidden, or whose window changed, takes its new width.
+  const sized = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      if (!target.dataset.drawn || target.clientWidth === 0 || Number(target.dataset.width) === target.clientWidth) continue;
+      draw(target);
+    }
+  });
+  all(".plot").forEach((plot) => sized.observe(plot));
   const redraw = () => all(".plot[data-drawn]").filter((plot) => plot.clientWidth > 0).forEach(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", () => all(".plot").filter((plot) => plot.clientWidth > 0).forEach(draw));
@@ -83,7 +98,7 @@
     const select = control.querySelector("select");
     const show = () => {
       for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
-      for (const plot of all(".byshape:not([hidden]) .plot[data-drawn]", page)) Plotly.Plots.resize(plot);
+      drawNear();
     };
     const wanted = new URLSearchParams(location.search).get("shape");
     if (wanted && Array.from(select.options).some((o) => o.value === wanted)) select.value = wanted;
@@ -144,6 +159,7 @@
       document.title = document.title.replace(/^[^·]*·/, `${page.dataset.title} ·`);
       if (target && target !== page) target.scrollIntoView();
       else scrollTo(0, 0);
+      drawNear();
     };
     addEventListener("hashchange", show);
     show();

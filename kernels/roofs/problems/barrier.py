@@ -1,5 +1,4 @@
-"""Barriers, sixteen an iteration; between iterations each thread steps a number of its own, ``v = 3v + 1``.
-"""
+"""Barriers, sixteen an iteration; between iterations each thread steps a number of its own, ``v = 3v + 1``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Copying DRAM: random words, as they are.
-"""
+"""Copying DRAM: random words, as they are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Two streams in, one out: ``out = x + factor · y`` in fp32.
-"""
+"""Two streams in, one out: ``out = x + factor · y`` in fp32."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Pairs of numbers along Fibonacci's sequence, n times: ``a += b; b += a`` modulo 2³².
-"""
+"""Pairs of numbers along Fibonacci's sequence, n times: ``a += b; b += a`` modulo 2³²."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Kernels that do nothing, 32 in a row; the last one writes ``out = x + 1``.
-"""
+"""Kernels that do nothing, 32 in a row; the last one writes ``out = x + 1``."""
 
 from __future__ import annotations
 

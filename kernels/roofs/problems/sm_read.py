@@ -1,6 +1,6 @@
 """Reading an SM's own memory: each block adds up its tile ``iterations`` times.
 
-``MEMORY`` says which memory it is: ``l1`` or ``smem``. The words are random bits.
+``MEMORY`` says which memory it is: ``l1`` or ``shared``. The words are random bits.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What torch makes of a copy: the peer that the DRAM copy is held against.
-"""
+"""What torch makes of a copy: the peer that the DRAM copy is held against."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What cuBLAS makes of a large product, ``out = a · bᵀ``: the peer that the matrix roofs are held against.
-"""
+"""What cuBLAS makes of a large product, ``out = a · bᵀ``: the peer that the matrix roofs are held against."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
 
     generator = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, params["DTYPE"])
-    a, b = (torch.randn(params["PANELS"], rows, params["K"], generator=generator).to(dtype).to(device) for rows in (params["M"], params["N"]))
+    a, b = (
+        torch.randn(params["PANELS"], rows, params["K"], generator=generator).to(dtype).to(device)
+        for rows in (params["M"], params["N"])
+    )
     return {"a": a, "b": b, "iterations": params["ITERATIONS"], "clocked": 0}
 
 

@@ -201,7 +201,9 @@ __device__ __forceinline__ void store_output(half* target, const float (&o)[kOut
     const int i = lane + n * kWarp;
     const int row = i / kPiecesOfRow;
     const int piece = i % kPiecesOfRow;
-    if (row < valid) store_half8_global(target + row * kHeadDim + piece * kPiece, load_half8(buffer + Layout::at(row, piece)));
+    if (row < valid) {
+      store_half8_global(target + row * kHeadDim + piece * kPiece, load_half8(buffer + Layout::at(row, piece)));
+    }
   }
 }
 

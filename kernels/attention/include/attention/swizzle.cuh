@@ -33,16 +33,28 @@ struct Swizzled {
 
 // Rows [0, valid) of a row-major [*, 64] matrix by asynchronous copies of kThreads threads, of which
 // this one is `thread`; rows [valid, kRows) are filled with zeros. `tile` is 128-byte aligned.
+//
+// A thread copies the same piece of every kThreads / 8-th row. A whole tile, which all but the last are,
+// takes no test and next to no arithmetic: places repeat every 8 rows, so addresses differ by constants.
 template <typename Layout, int kRows, int kThreads>
 __device__ __forceinline__ void load_tile_async(half* tile, const half* source, int valid, int thread) {
-  static_assert(kRows * kPiecesOfRow % kThreads == 0, "all threads copy equally many pieces");
+  constexpr int kStep = kThreads / kPiecesOfRow;  // rows
+  static_assert(kThreads % kPiecesOfRow == 0 && kRows % kStep == 0, "all threads copy equally many pieces");
+  const int first = thread / kPiecesOfRow;
+  const int piece = thread % kPiecesOfRow;
+  const half* from = source + first * kHeadDim + piece * kPiece;
+  const auto target = [&](int row) {  // of row first + row, `row` being known at compile time
+    return tile + Layout::at(first + row % 8, piece) + row / 8 * 8 * Layout::kPitch;
+  };
+  if (valid >= kRows) {
 #pragma unroll
-  for (int n = 0; n < kRows * kPiecesOfRow / kThreads; ++n) {
-    const int i = thread + n * kThreads;
-    const int row = i / kPiecesOfRow;
-    const int piece = i % kPiecesOfRow;
-    const bool exists = row < valid;
-    copy16_async(tile + Layout::at(row, piece), source + (exists ? row * kHeadDim : 0) + piece * kPiece, exists);
+    for (int row = 0; row < kRows; row += kStep) copy16_async(target(row), from + row * kHeadDim, true);
+  } else {
+#pragma unroll
+    for (int row = 0; row < kRows; row += kStep) {
+      const bool exists = first + row < valid;
+      copy16_async(target(row), exists ? from + row * kHeadDim : source, exists);
+    }
   }
 }
 

@@ -1,0 +1,114 @@
+"""What the profile stage costs beside ncu alone: ``python -m benchmarks.profile`` (needs a GPU and ncu).
+
+The *stage* is what ``flashcore profile`` runs: ncu in batches, its journal, the import of its reports, the
+facts. The *bare* run is one ncu process around the same target with the same metrics on the same launches,
+writing its report and nothing else. Both run in turns; medians and their ratio are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness import ncu, ncu_facts, pipeline, profile, toolchain
+from harness.errors import CapabilityError, FlashcoreError
+from harness.model import Plan
+from harness.operators import Case
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures and prints; gives the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
+    parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
+    parser.add_argument("--build-dir", default="build", metavar="DIR")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
+    options = parser.parse_args(argv)
+    try:
+        measure(options)
+    except FlashcoreError as error:
+        print(f"benchmarks.profile: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Builds, runs both in turns and prints the table.
+
+    Raises:
+        CapabilityError: no GPU, or no ncu.
+    """
+    settings = pipeline.Settings(
+        suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
+    )
+    line = pipeline.start(settings, pipeline.printer())
+    if line.gpu is None or line.gpu_arch is None:
+        raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
+    program = ncu.find_ncu()
+    pipeline.compile_all(line)
+    built = {a.variant for a in line.artifacts if a.arch == line.gpu_arch and a.library is not None}
+    plans = {f"{p.variant}/{p.shape}": p for p in line.plans}
+    refused = {name for name, plan in plans.items() if plan.error}
+    pairs = [
+        (v, s)
+        for v, s in line.cases("profile")
+        if (v.is_peer or v.name in built) and f"{v.name}/{s.name}" not in refused
+    ]
+    cases = pipeline.child_cases(line, pairs)
+    chip = profile.chip_of(line.gpu.capability)
+    print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, ncu {ncu.version(program)}, "
+          f"torch {toolchain.version_of('torch')}")  # fmt: skip
+    print(f"cases:   {len(cases)} of suite {line.suite.name}, {options.rounds} rounds in turns\n")
+    stage: list[float] = []
+    bare: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="bench-profile-") as scratch:
+        for number in range(options.rounds):
+            folder = Path(scratch) / f"round-{number}"
+            folder.mkdir()
+            # In turns, and the first in turns as well: whoever runs second finds warm disk caches.
+            todo = [("stage", stage), ("bare", bare)]
+            for what, series in todo if number % 2 == 0 else reversed(todo):
+                started = time.perf_counter()
+                if what == "stage":
+                    _stage(cases, folder / "stage", program, chip, plans)
+                else:
+                    _bare(cases, folder, program, chip)
+                series.append(time.perf_counter() - started)
+                line.say(f"round {number}: {what} {series[-1]:.2f} s")
+    print(f"{'':24}{'median':>10}{'least':>10}{'most':>10}")
+    for name, series in (("profile stage", stage), ("ncu alone", bare)):
+        values = (statistics.median(series), min(series), max(series))
+        print(f"{name:24}" + "".join(f"{v:>8.2f} s" for v in values))
+    print(f"{'ratio of the medians':24}{statistics.median(stage) / statistics.median(bare):>8.3f} ×")
+
+
+def _stage(cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan]) -> None:
+    result = profile.run(cases, folder, ncu=program, chip=chip, plans=plans)
+    if bad := [o for o in result.outcomes if o.status != "ok"]:
+        raise FlashcoreError(f"{bad[0].case}: expected to be profiled, found: {bad[0].reason}")
+
+
+def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str) -> None:
+    tasks = folder / "tasks.json"
+    content = {"tasks": [{"name": case.name, "payload": case.to_json()} for case in cases]}
+    tasks.write_text(json.dumps(content), encoding="utf-8")
+    target = [sys.executable, "-m", profile.TARGET, str(tasks), str(folder / "journal.jsonl")]
+    command = ncu.command_line(program, folder / "bare.ncu-rep", ncu_facts.metrics_to_ask(chip), target)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise FlashcoreError(
+            f"ncu alone ended with exit code {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Which logical metrics a chip has, and under what name, without that chip or any GPU.
+
+The tables in ``metric_tables/`` are what ``ncu --query-metrics --chips CHIP`` says, one metric a line. ncu
+itself leaves out a name that a chip lacks and says nothing; here it is said before anything runs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import CapabilityError, UsageError
+from harness.metrics import FACTS, FactSpec
+from harness.model import Suite
+from harness.ncu import last_words
+from harness.store import write_atomically, writing
+
+TABLES = Path(__file__).parent / "metric_tables"
+SUFFIX = ".txt.gz"
+State = Literal["exists", "software", "derived", "lost"]
+
+_HEADER = "# flashcore metric table 1"
+_ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Throughput)\s+(?P<unit>\S+)\s")
+#: What the tool itself or patched code counts, not the chip: ncu does not list it by chip, and has it on all.
+_SOFTWARE = ("launch__", "sass__", "device__", "profiler__", "sm__maximum_warps_per_active_cycle_pct")
+#: What may follow the name of a metric of each kind, besides nothing.
+_ROLLUPS = {
+    "Counter": ("sum", "avg", "min", "max"),
+    "Throughput": ("avg", "min", "max", "sum"),
+    "Ratio": ("ratio", "pct", "max_rate"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput)."""
+
+    chip: str
+    metrics: Mapping[str, str]
+
+    def has(self, metric: str) -> bool:
+        """Whether ncu would find the metric, with its roll-up (``.sum``, ``.avg.per_second``, ``.pct``)."""
+        if metric.startswith(_SOFTWARE):
+            return True
+        base, _, rollup = metric.partition(".")
+        kind = self.metrics.get(base)
+        return kind is not None and (not rollup or rollup.split(".")[0] in _ROLLUPS[kind])
+
+    def text(self) -> str:
+        """The table's file, before compression."""
+        rows = [f"{name} {kind}" for name, kind in sorted(self.metrics.items())]
+        return "\n".join([f"{_HEADER}: {self.chip}, by ncu --query-metrics", *rows]) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One logical metric on a chip.
+
+    ``state`` is ``exists``, ``software`` (counted by ncu itself, on every chip), ``derived`` (made of
+    others) or ``lost``; ``ncu`` is its name there.
+    """
+
+    spec: FactSpec
+    state: State
+    ncu: str | None
+    reason: str = ""
+
+
+def chips() -> list[str]:
+    """The chips that there are tables of."""
+    return sorted(p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}"))
+
+
+def table(chip: str, file: Path | None = None) -> Table:
+    """The table of a chip.
+
+    Raises:
+        UsageError: there is none, or ``file`` is no table.
+    """
+    path = file or TABLES / f"{chip}{SUFFIX}"
+    if file is None and not path.is_file():
+        known = ", ".join(chips())
+        raise UsageError(
+            f"chip {chip}: expected one of {known}, found no table of it\n"
+            f"  to mend: flashcore metrics --learn --chip {chip}, on any machine with ncu"
+        )
+    try:
+        text = gzip.decompress(path.read_bytes()).decode()
+    except (OSError, EOFError, ValueError) as error:
+        raise UsageError(f"{path}: expected a metric table, but it cannot be read: {error}") from error
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith(_HEADER + ":"):
+        raise UsageError(f"{path}: expected a metric table, found another file")
+    rows = [line.split(" ") for line in lines[1:]]
+    if not all(len(row) == 2 and row[1] in _ROLLUPS for row in rows):
+        raise UsageError(f"{path}: expected `name kind` on each line, found something else")
+    return Table(chip, {row[0]: row[1] for row in rows})
+
+
+def plan(found: Table) -> list[Row]:
+    """Every logical metric that a GPU has to measure, on this chip."""
+    return [_row(found, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group != "check"]
+
+
+def _row(found: Table, spec: FactSpec) -> Row:
+    name = spec.ncu_name(found.chip)
+    if spec.ncu is None:
+        return Row(spec, "derived", None)
+    if name is None:
+        return Row(spec, "lost", None, "no such unit on this chip")
+    for metric in (name, *((spec.weight,) if spec.weight else ())):
+        if not found.has(metric):
+            return Row(spec, "lost", name, f"{found.chip} has no {metric}")
+    return Row(spec, "software" if name.startswith(_SOFTWARE) else "exists", name)
+
+
+def lost(found: Table, names: Iterable[str]) -> dict[str, str]:
+    """Those of the facts that the chip cannot give, each with the reason.
+
+    Raises:
+        UsageError: a name is no fact that a GPU measures.
+    """
+    rows = {row.spec.name: row for row in plan(found)}
+    missing: dict[str, str] = {}
+    for name in names:
+        if name not in rows:
+            near = [n for n in rows if name in n or n in name][:5]
+            hint = f" (perhaps {', '.join(near)})" if near else ""
+            raise UsageError(f"{name}: expected a fact that ncu measures, found none of that name{hint}")
+        if rows[name].state == "lost":
+            missing[name] = rows[name].reason
+    return missing
+
+
+def require(found: Table, names: Iterable[str]) -> None:
+    """Raises:
+    UsageError: the chip lacks one of the facts; names all of them.
+    """
+    missing = lost(found, names)
+    if missing:
+        said = [f"  {name}: {reason}" for name, reason in missing.items()]
+        raise UsageError("\n".join([f"chip {found.chip}: expected metrics that it has, found", *said]))
+
+
+def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
+    """Refuses a suite that limits, on this GPU, what its chip cannot count: such a gate could only exit 3.
+
+    Raises:
+        UsageError: names the facts.
+    """
+    names = [
+        b.fact
+        for b in suite.budgets
+        if b.tier == "counters"
+        and b.severity == "limit"
+        and FACTS[b.fact].group != "check"
+        and (b.device is None or b.device.lower() in gpu.lower())
+        and any(fnmatchcase(arch, glob) for glob in b.archs)
+    ]
+    require(found, dict.fromkeys(names))
+
+
+# --- learning a chip ------------------------------------------------------------------------------
+
+
+def parse_query(text: str, chip: str) -> Table:
+    """What ``ncu --query-metrics`` printed, as a table. Wrapped descriptions are passed over.
+
+    Raises:
+        CapabilityError: there is no metric in it.
+    """
+    found = {m["name"]: m["kind"] for line in text.splitlines() if (m := _ROW.match(line))}
+    if not found:
+        raise CapabilityError(
+            f"ncu --query-metrics --chips {chip}: expected a list of metrics, found: {last_words(text)}",
+            "name a chip of `ncu --list-chips`, or use another ncu",
+        )
+    return Table(chip, found)
+
+
+def learn(ncu: Path, chip: str, file: Path | None = None) -> Path:
+    """Asks ncu for a chip's metrics and writes its table; needs no GPU. Gives the file.
+
+    Raises:
+        CapabilityError: ncu does not know the chip.
+        FlashcoreError: the table cannot be written.
+    """
+    argv = [str(ncu), "--query-metrics", "--chips", chip]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CapabilityError(f"{ncu} gave no list of metrics: {error}", "put another ncu on PATH") from None
+    made = parse_query(done.stdout if done.returncode == 0 else done.stdout + done.stderr, chip)
+    path = file or TABLES / f"{chip}{SUFFIX}"
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, packed(made))
+    return path
+
+
+def packed(found: Table) -> bytes:
+    """A table's file; the same metrics give the same bytes."""
+    return gzip.compress(found.text().encode(), compresslevel=9, mtime=0)
+
+
+# --- for the terminal -----------------------------------------------------------------------------
+
+
+def report(found: Table, names: Collection[str] = ()) -> str:
+    """The plan as plain text: what is lost first, then every name."""
+    rows = [row for row in plan(found) if not names or row.spec.name in names]
+    gone = [row for row in rows if row.state == "lost"]
+    width = max((len(row.spec.name) for row in rows), default=0)
+    counted = {s: sum(r.state == s for r in rows) for s in ("exists", "software", "derived", "lost")}
+    lines = [f"lost on {found.chip} ({len(gone)})"] if gone else []
+    lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in gone]
+    lines += ["", f"{found.chip} ({len(rows) - len(gone)})"]
+    own = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
+    lines += [
+        f"  {row.spec.name:{width}}  {row.ncu or 'made of others'}{own[row.state]}"
+        for row in rows
+        if row.state != "lost"
+    ]
+    total = ", ".join(f"{n} {s}" for s, n in counted.items() if n)
+    return "\n".join([*lines, "", f"{found.chip}: {total}"]).lstrip("\n")
