@@ -23,7 +23,7 @@ endif
 FLASHCORE = $(PY) -m harness
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench report gate diff list doctor test lint clean bench-build bench-profile
+.PHONY: help profile build check bench report gate roofs list doctor test lint clean bench-build bench-profile bench-gate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ report: $(READY) ## render a recorded run (RUN=, default the newest)
 gate: $(READY) ## judge the present sources (or RUN=) by the suite's budgets
 	$(FLASHCORE) gate $(RUN) $(SELECT) $(ARGS)
 
+roofs: $(READY) ## measure what this machine can really do (needs a GPU)
+	$(FLASHCORE) roofs $(ARGS)
+
 list: $(READY) ## list variants, shapes and budgets
 	$(FLASHCORE) list --suite $(SUITE) $(ARGS)
 
@@ -65,6 +68,9 @@ bench-build: $(READY) ## clean build of all variants, against torch.utils.cpp_ex
 
 bench-profile: $(READY) ## the profile stage, against a bare ncu on the same launches (needs a GPU)
 	$(PY) -m benchmarks.profile --suite $(SUITE) $(ARGS)
+
+bench-gate: $(READY) ## the gate: nothing changed, one kernel changed, ten thousand cases
+	$(PY) -m benchmarks.gate --suite $(SUITE) $(ARGS)
 
 clean: ## remove what was built and rendered; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -162,8 +162,8 @@ def _settle(result: worker.Result, cases: Sequence[Case]) -> Iterator[_Measured 
         if own is None:
             yield _Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
-            rest = (own["launches"], own["eager_calls"], own.get("own_clock", {}), data["clock"], data["state"], own["seconds"])
-            yield _Measured(case, own["samples"], *rest)
+            mine = (own["launches"], own["eager_calls"], own.get("own_clock", {}))
+            yield _Measured(case, own["samples"], *mine, data["clock"], data["state"], own["seconds"])
 
 
 def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str, _Failed]) -> CaseOutcome:

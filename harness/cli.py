@@ -137,6 +137,11 @@ def parser() -> argparse.ArgumentParser:
         "--device", metavar="NAME", help="a device of the table (default: this GPU, or the newest run's)"
     )
     bounds.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
+    roofs = command("roofs", "measure what this machine can really do", _roofs, places)
+    roofs.add_argument(
+        "--roofs", default="kernels/roofs", metavar="DIR", help="the suite that measures (default: kernels/roofs)"
+    )
+    roofs.add_argument("--fresh", action="store_true", help="measure again, even if this machine's roofs are recorded")
     init = command("init", "write a new suite to fill in", _init)
     init.add_argument("folder", metavar="DIR")
     return top
@@ -294,6 +299,22 @@ def _diff(arguments: argparse.Namespace) -> int:
     a, b = (revisions.record(name, settings, say) for name in (arguments.a, arguments.b))
     print(diff.table(a, b))
     return Exit.OK
+
+
+def _roofs(arguments: argparse.Namespace) -> int:
+    from harness import pipeline, tables
+
+    settings = pipeline.Settings(
+        suite=arguments.roofs,
+        profiles=arguments.profiles,
+        build=arguments.build_dir,
+        roofs=arguments.roofs,
+        command=shlex.join(["flashcore", *sys.argv[1:]]),
+    )
+    record, found = pipeline.measure_roofs(settings, pipeline.printer(), fresh=arguments.fresh)
+    print(f"run {record.id}, {record.gpu}, driver {record.environment.driver}")
+    print(tables.roofs(found))
+    return _failed(record)
 
 
 def _bounds(arguments: argparse.Namespace) -> int:

@@ -93,7 +93,13 @@ def join(
     Args:
         measured: (case, stage) that the present run measured itself; they are not taken over.
     """
-    stages = {Source.CHECK: "check", Source.EVENTS: "bench", Source.KERNEL: "bench", Source.NVML: "bench", Source.NCU: "profile"}
+    stages = {
+        Source.CHECK: "check",
+        Source.EVENTS: "bench",
+        Source.KERNEL: "bench",
+        Source.NVML: "bench",
+        Source.NCU: "profile",
+    }
     stale = {
         case: reason
         for case, key in present.items()

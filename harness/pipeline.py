@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness import build, join, launch_plan, planner, store, toolchain
+from harness import build, join, launch_plan, planner, roofs, store, toolchain
 from harness import static as static_stage
 from harness.errors import CapabilityError, RecordError, UsageError
 from harness.metrics import CHIPS, FACTS
@@ -32,6 +32,7 @@ from harness.model import (
     Origin,
     Plan,
     Record,
+    Roof,
     Shape,
     Source,
     StageNote,
@@ -66,6 +67,9 @@ class Settings:
     time_limit: float = 60.0
     repeats: int = 20
     samples: int = 100
+    seconds: float = 2.0  # of sampling for each shape and mode
+    modes: tuple[str, ...] = ("warm", "cold", "eager")
+    roofs: str | None = "kernels/roofs"  # the suite that measures roofs; None: draw without measured ones
     command: str = ""
 
 
@@ -126,6 +130,8 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
     if gpu and arch and settings.upto == "profile" and (chip := CHIPS.get(gpu.capability)) in planner.chips():
         # A limit on what the chip cannot count is a mistake to hear of now, not after the run.
         planner.require_budgets(suite, planner.table(chip), arch, gpu.name)
+    shapes = [_fitted(suite, s, gpu) for s in shapes]
+    suite = dataclasses.replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
     companions: list[Variant] = []
     if settings.variant is not None and settings.upto in ("bench", "profile"):
         # A time says little alone: the baseline, the parents and the peers are timed beside it.
@@ -133,6 +139,19 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
         companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
     names_of = frozenset(v.name for v in companions)
     return Line(settings, suite, say, gpu, arch, options, [*variants, *companions], shapes, names_of)
+
+
+def _fitted(suite: Suite, shape: Shape, gpu: toolchain.Gpu | None) -> Shape:
+    """The shape as its problem cuts it for this machine, if the problem has a ``fit``: the roofs suite
+    loads every SM alike and keeps its working sets within whatever L2 there is."""
+    if gpu is None or shape.params.get("SMS", 1) == 1:
+        return shape
+    from harness.operators import load_problem
+
+    problem = load_problem(suite.root, suite.problems[shape.problem].file)
+    if not hasattr(problem, "fit"):
+        return shape
+    return dataclasses.replace(shape, params=problem.fit(dict(shape.params), gpu.sms, gpu.l2_bytes))
 
 
 def compile_all(line: Line) -> None:
@@ -319,7 +338,15 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
     if stage == "check":
         return check.run(cases, folder, time_limit=s.time_limit, repeats=s.repeats, progress=progress)
     if stage == "bench":
-        return bench.run(cases, folder, baseline=line.suite.baseline, min_samples=s.samples, progress=progress)
+        return bench.run(
+            cases,
+            folder,
+            baseline=line.suite.baseline,
+            min_samples=s.samples,
+            seconds=s.seconds,
+            modes=s.modes,
+            progress=progress,
+        )
     program = ncu.find_ncu()
     line.ncu = ncu.version(program)
     assert line.gpu is not None
@@ -431,7 +458,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     _remember(folder, settings, closures, resume)
     measure(line, folder)
     recorded = latest(profiles, line.suite.name, measured=True, before=run_id) if settings.join else None
-    record = record_of(line, run_id, recorded)
+    record = dataclasses.replace(record_of(line, run_id, recorded), roofs=_drawn_against(line, recorded))
     _keep_raw(line, folder)
     store.write(record, folder)
     (folder / _SETTINGS).unlink(missing_ok=True)
@@ -495,6 +522,72 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
     compile_all(line)
     recorded = latest(Path(settings.profiles), line.suite.name, measured=True)
     return record_of(line, store.new_id(), recorded)
+
+
+def measure_roofs(
+    settings: Settings, say: Callable[[str], None], *, fresh: bool = False
+) -> tuple[Record, list[roofs.Measured]]:
+    """The roofs of this machine: those recorded for it, or measured now.
+
+    Args:
+        settings: of the run that is drawn against them; ``roofs`` names their suite.
+        fresh: measure even if there is a record of the same machine.
+
+    Raises:
+        CapabilityError: there is no GPU.
+    """
+    assert settings.roofs is not None
+    own = Settings(
+        suite=settings.roofs,
+        profiles=settings.profiles,
+        build=settings.build,
+        upto="bench",
+        join=False,
+        repeats=3,
+        samples=30,
+        seconds=0.2,
+        modes=("warm", "eager"),
+        roofs=None,
+        command=settings.command,
+    )
+    suite = load(settings.roofs)
+    gpu = toolchain.find_gpu()
+    recorded = None if fresh else latest(Path(settings.profiles), suite.name, measured=True)
+    if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
+        recorded = None
+    if recorded is None:
+        require_gpu(own)
+        say("roofs: measuring this machine")
+        recorded, _ = run(own, lambda text: say(f"roofs: {text}"))
+    return recorded, _ceilings(recorded)
+
+
+def _is_of(record: Record, gpu: toolchain.Gpu) -> bool:
+    """Whether a run was measured by this kind of machine: GPU, memory, highest clock, driver."""
+    e = record.environment
+    machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver)
+    return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver)
+
+
+def _ceilings(record: Record) -> list[roofs.Measured]:
+    from harness.operators import load_problem
+
+    amounts = {}
+    for shape in record.suite.shapes.values():
+        problem = load_problem(record.suite.root, record.suite.problems[shape.problem].file)
+        if hasattr(problem, "ceiling"):
+            amounts[shape.name] = problem.ceiling(dict(shape.params))
+    return roofs.measured(record, amounts)
+
+
+def _drawn_against(line: Line, recorded: Record | None) -> tuple[Roof, ...]:
+    """The measured roofs of the machine that the facts are of: this one's, or the joined run's."""
+    settings = line.settings
+    if settings.upto == "profile" and not _why_not(line) and settings.roofs and Path(settings.roofs).is_dir():
+        record, found = measure_roofs(settings, line.say)
+        line.say(f"roofs: run {record.id}")
+        return roofs.ceilings(record, found)
+    return recorded.roofs if recorded is not None else ()
 
 
 def require_gpu(settings: Settings) -> None:

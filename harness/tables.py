@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.metrics import FACTS
 from harness.model import Artifact, Fact, Facts, Record, Roof, Shape, Subject, Suite
+from harness.roofs import Measured
 
 UNMEASURED = "unmeasured"
 
@@ -142,6 +143,31 @@ def bounds(given: Suite, ceilings: Sequence[Roof], shapes: Sequence[Shape]) -> s
                 ceiling = bound.note if roof is None else f"{roof.value:,.4g} {roof.unit}, {roof.origin}"
                 rows.append([shape.name, dtype, bound.resource, amount, time, mark, ceiling])
     header = ["shape", "compute", "resource", "amount", "least us", "", "roof"]
+    return grid(header, rows)
+
+
+def roofs(found: Sequence[Measured]) -> str:
+    """Every ceiling measured: value, what that is in a clock, the clock, the spread, the datasheet."""
+
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    rows = [
+        [
+            one.subject.case,
+            one.resource + (" (library)" if one.peer else ""),
+            f"{one.value:,.4g}",
+            one.unit,
+            number(one.per_clock, ",.1f"),
+            number(one.clock_mhz, ",.0f"),
+            number(one.spread, ".4f"),
+            number(one.temperature, ".0f"),
+            number(one.datasheet, ",.4g"),
+            number(None if one.ratio is None else 100 * one.ratio, ".1f"),
+        ]
+        for one in sorted(found, key=lambda m: (m.resource, m.unit == "us", -m.value))
+    ]
+    header = ["case", "roof of", "measured", "unit", "a clock", "MHz", "p90/p50", "C", "datasheet", "% of it"]
     return grid(header, rows)
 
 

@@ -173,7 +173,7 @@ HARMLESS_CODE = [
         "another_kernel_beside_it",
         (
             "static flashcore::Plan plan",
-            'extern "C" __global__ void unused_kernel(float* out) { out[threadIdx.x] = 1; }\n\nstatic flashcore::Plan plan',
+            'extern "C" __global__ void unused_kernel(float* out) { out[0] = 1; }\n\nstatic flashcore::Plan plan',
         ),
     ),
     harmless("same_value_spelt_otherwise", ("kTile = 2048", "kTile = 8 * kThreads")),

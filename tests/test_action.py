@@ -1,0 +1,136 @@
+"""The GitHub Action and the pre-commit hook: their own steps, run here as far as they go without GitHub."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import toolchain
+from tests.conftest import ROOT
+
+yaml = pytest.importorskip("yaml")
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in ACTION["runs"]["steps"]}
+
+
+def filled(text: str, inputs: dict[str, str]) -> str:
+    """An expression of the workflow with the inputs put in, as GitHub does it."""
+    return re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], text)
+
+
+def step(name: str, folder: Path, inputs: dict[str, str], **env: str) -> subprocess.CompletedProcess[str]:
+    """Runs a step's script in ``folder``, as a runner does."""
+    values = {k: str(v["default"]) for k, v in ACTION["inputs"].items()} | inputs
+    own = {k: filled(v, values) for k, v in STEPS[name].get("env", {}).items()}
+    script = folder.parent / "step.sh"
+    script.write_text(STEPS[name]["run"])
+    here = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_STEP_SUMMARY": str(folder.parent / "summary.md"),
+        "GITHUB_ACTION_PATH": str(ROOT),
+        "RUNNER_TEMP": str(folder.parent),
+        **own,
+        **env,
+    }
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path: Path, compiler: toolchain.Nvcc) -> Path:
+    """A repository of somebody else's, with the example suite and nothing more."""
+    root = tmp_path / "theirs"
+    shutil.copytree(ROOT / "examples" / "row_softmax", root / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    return root
+
+
+ONE = {"arguments": "--variant warp"}
+
+
+def test_the_gate_step_passes_and_reports_in_every_form(repository: Path) -> None:
+    done = step("Gate", repository, ONE, CUDA_ARCH="9.0")
+    assert done.returncode == 0, done.stderr
+    assert "::error" not in done.stdout and "gate passed" in done.stdout
+    made = {p.name for p in (repository / "flashcore-reports").iterdir()}
+    assert made == {"gate.sarif", "gate.xml", "gate.json"}
+    assert "✅" in (repository.parent / "summary.md").read_text()
+
+
+def test_the_gate_step_fails_with_an_annotation_on_the_kernels_line(repository: Path) -> None:
+    manifest = repository / "kernels" / "suite.toml"
+    manifest.write_text(manifest.read_text().replace("max = 40", "max = 8"))
+    done = step("Gate", repository, ONE, CUDA_ARCH="9.0")
+    assert done.returncode == 1
+    source = (repository / "kernels" / "warp.cu").read_text().splitlines()
+    found = re.search(r"^::error file=kernels/warp\.cu,line=(\d+),title=", done.stdout, re.MULTILINE)
+    assert found and "row_softmax_warp_kernel" in "".join(source[int(found[1]) - 2 : int(found[1])])
+    assert "❌" in (repository.parent / "summary.md").read_text()
+    assert json.loads((repository / "flashcore-reports" / "gate.json").read_text())["exit_code"] == 1
+
+
+def test_a_runner_without_nvcc_exits_4(repository: Path) -> None:
+    done = step("Gate", repository, ONE, NVCC=str(shutil.which("false")))
+    assert done.returncode == 4
+    assert "::error" not in done.stdout
+
+
+def test_an_input_is_data_and_never_code(repository: Path) -> None:
+    inputs = {"arguments": "$(touch owned) ; touch owned", "suite": "kernels; touch owned"}
+    assert step("Gate", repository, inputs).returncode == 2
+    assert not (repository / "owned").exists()
+    assert all("${{" not in s.get("run", "") for s in STEPS.values())
+
+
+def test_what_is_installed_is_enough_and_has_no_torch(tmp_path: Path) -> None:
+    """The install step's own list, made by its own words; pip itself is left out."""
+    script = STEPS["Install flashcore and CUDA's compiler"]["run"]
+    code = script.split("<<'END'\n")[1].split("\nEND")[0]
+    done = subprocess.run(
+        [sys.executable, "-", str(ROOT / "pyproject.toml")], input=code, capture_output=True, text=True, check=True
+    )
+    names = {re.split(r"[<>=]", line)[0] for line in done.stdout.split()}
+    assert {"ninja", "pydantic", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"} <= names
+    assert "torch" not in names
+
+
+def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
+    """What the action does not install must not be imported on the way."""
+    block = (
+        "import sys\n"
+        "class No:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('torch', 'pandas', 'plotly', 'jinja2', 'numpy', 'nvtx'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, No())\n"
+        "import harness.toolchain as t; t.torch_root = lambda: None\n"
+        "from harness.cli import main; sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", block, "gate", "--suite", "kernels", "--variant", "warp"], cwd=repository,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_ARCH": "9.0"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_hook_names_a_command_that_there_is() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "flashcore gate" and hook["pass_filenames"] is False
+    files = re.compile(hook["files"])
+    for name in ("kernels/a.cu", "k/include/b.cuh", "suite.toml", "kernels/x/baseline.txt"):
+        assert files.search(name)
+    for name in ("README.md", "src/main.py", "notes/my_suite.toml.bak"):
+        assert not files.search(name)
