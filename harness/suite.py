@@ -166,11 +166,11 @@ class _Builder:
         return Problem(name, form.file, form.op_schema, tuple(arguments), tuple(dims), tuple(form.seeds))
 
     def _problem_name(self, key: str, given: str | None, problems: Mapping[str, Problem]) -> str:
-        if given is None and len(problems) == 1:
+        """The problem that a shape or variant names; without a name the manifest's first, its main one."""
+        if given is None:
             return next(iter(problems))
-        if given is None or given not in problems:
-            found = repr(given) if given else "nothing"
-            self._wrong(f"{key}.problem", f"one of {', '.join(problems)}", found)
+        if given not in problems:
+            self._wrong(f"{key}.problem", f"one of {', '.join(problems)}", repr(given))
             return next(iter(problems))
         return given
 

@@ -62,7 +62,7 @@ ONE = {"arguments": "--variant warp"}
 
 
 def test_the_gate_step_passes_and_reports_in_every_form(repository: Path) -> None:
-    done = step("Gate", repository, ONE, CUDA_ARCH="9.0")
+    done = step("Gate", repository, ONE)
     assert done.returncode == 0, done.stderr
     assert "::error" not in done.stdout and "gate passed" in done.stdout
     made = {p.name for p in (repository / "flashcore-reports").iterdir()}
@@ -73,7 +73,7 @@ def test_the_gate_step_passes_and_reports_in_every_form(repository: Path) -> Non
 def test_the_gate_step_fails_with_an_annotation_on_the_kernels_line(repository: Path) -> None:
     manifest = repository / "kernels" / "suite.toml"
     manifest.write_text(manifest.read_text().replace("max = 40", "max = 8"))
-    done = step("Gate", repository, ONE, CUDA_ARCH="9.0")
+    done = step("Gate", repository, ONE)
     assert done.returncode == 1
     source = (repository / "kernels" / "warp.cu").read_text().splitlines()
     found = re.search(r"^::error file=kernels/warp\.cu,line=(\d+),title=", done.stdout, re.MULTILINE)
@@ -121,7 +121,7 @@ def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", block, "gate", "--suite", "kernels", "--variant", "warp"], cwd=repository,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_ARCH": "9.0"}, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -80,6 +80,12 @@ def reference(inputs: Inputs, params: Params) -> dict[str, Tensor]:
     return {"out": _by_rows(inputs, lambda scores, v: scores.softmax(-1) @ v)}
 
 
+#: What a code of one is worth to the kernels: a power of two that keeps weights times scales normal halves.
+CODE_UNIT = {"quantized_u8": 64.0, "quantized_fp8": 256.0}
+#: The code that stands for the largest element of a row.
+LARGEST_CODE = {"quantized_u8": 127.0, "quantized_fp8": 448.0}
+
+
 def basis(tolerance: str, inputs: Inputs, params: Params) -> Inputs:
     """What a variant of this class computes on: K and V dequantised, or the inputs as they are."""
     dequantized = {"quantized_u8": dequantized_u8, "quantized_fp8": dequantized_fp8}.get(tolerance)
@@ -106,7 +112,10 @@ def emulate(tolerance: str, inputs: Inputs, params: Params) -> dict[str, Tensor]
         case "fp16_accum":
             out = _online(inputs, accumulate=_half)
         case "quantized_u8" | "quantized_fp8":
-            out = _online(basis(tolerance, inputs, params))
+            out = _online(
+                basis(tolerance, inputs, params),
+                _row_scale(inputs["v"], LARGEST_CODE[tolerance]) * CODE_UNIT[tolerance],
+            )
         case _:
             raise ValueError(f"tolerance: expected one of {', '.join(TOLERANCES)}, found {tolerance!r}")
     return {"out": out.to(torch.float16)}
@@ -156,7 +165,7 @@ def dequantized_u8(x: Tensor) -> Tensor:
     """What 8-bit codes ``round(x / s) + 128`` stand for, ``s = max |row| / 127`` in fp32; in fp64."""
     import torch
 
-    scale = _row_scale(x, 127.0)
+    scale = _row_scale(x, LARGEST_CODE["quantized_u8"])
     codes = (x.float() / scale).round().clamp(-127, 127).to(torch.int16) + 128
     return (codes.double() - 128) * scale.double()
 
@@ -165,13 +174,17 @@ def dequantized_fp8(x: Tensor) -> Tensor:
     """What fp8 e4m3 codes of ``x / s`` stand for, ``s = max |row| / 448`` in fp32; in fp64."""
     import torch
 
-    scale = _row_scale(x, 448.0)
+    scale = _row_scale(x, LARGEST_CODE["quantized_fp8"])
     codes = (x.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
     return codes.double() * scale.double()
 
 
 def _row_scale(x: Tensor, largest_code: float) -> Tensor:
-    scale = x.float().abs().amax(-1, keepdim=True) / largest_code
+    import torch
+
+    largest = x.float().abs().amax(-1, keepdim=True)
+    # By a tensor: torch divides by a Python number through its reciprocal on CUDA, which may round otherwise.
+    scale = largest / torch.full_like(largest, largest_code)
     return scale.masked_fill(scale == 0, 1.0)  # a row of zeros: any scale will do
 
 
@@ -204,25 +217,32 @@ def _chunks(heads: int, seq: int) -> Iterator[tuple[int, slice]]:
             yield head, slice(first, first + rows)
 
 
-def _online(inputs: Inputs, accumulate: Callable[[Tensor], Tensor] = lambda x: x) -> Tensor:
+def _online(
+    inputs: Inputs, value_scale: Tensor | None = None, accumulate: Callable[[Tensor], Tensor] = lambda x: x
+) -> Tensor:
     """The fused kernels' walk over the keys: weights relative to the running maximum, rounded to fp16.
 
-    ``accumulate`` rounds the output wherever it is stored: after it is rescaled, and after each step.
+    ``value_scale`` (one for each row of V) is folded into the weights before they are rounded, as kernels do
+    that multiply by V's 8-bit codes. ``accumulate`` rounds the output wherever it is stored: after it is
+    rescaled, and after each step.
     """
     import torch
 
     q, k, v = _heads(inputs)
+    scale = torch.ones_like(v[..., :1]) if value_scale is None else value_scale.double().reshape(*v.shape[:2], 1)
     m = torch.full_like(q[..., :1], -math.inf)
     total = torch.zeros_like(m)
     out = torch.zeros_like(q)
-    for keys, values in zip(torch.split(k, TILE, 1), torch.split(v, TILE, 1), strict=True):
+    tiles = zip(torch.split(k, TILE, 1), torch.split(v / scale, TILE, 1), torch.split(scale, TILE, 1), strict=True)
+    for keys, values, unit in tiles:
         scores = q @ keys.transpose(1, 2)
         raised = torch.maximum(m, scores.amax(-1, keepdim=True))
         factor = (m - raised).exp()  # raised is finite: a tile holds at least one key
         weights = (scores - raised).exp()
         total = total * factor + weights.sum(-1, keepdim=True)
         out = accumulate(out * factor)
-        for p, x in zip(torch.split(_half(weights), STEP, 2), torch.split(values, STEP, 1), strict=True):
+        rounded = _half(weights * unit.transpose(1, 2))
+        for p, x in zip(torch.split(rounded, STEP, 2), torch.split(values, STEP, 1), strict=True):
             out = accumulate(out + p @ x)
         m = raised
     return (out / total).reshape(inputs["q"].shape)
