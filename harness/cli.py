@@ -193,21 +193,27 @@ def _failed(record: Record) -> int:
 
 
 def _profile(arguments: argparse.Namespace) -> int:
-    from harness import diff, gate_table, guardrails, pipeline, tables
+    from harness import diff, gate_command, pipeline, tables
 
     say = pipeline.printer()
     settings = _settings(arguments, "profile")
     record, folder = pipeline.run(settings, say, resume=arguments.resume)
     pages = _render(arguments, record, say)
     print(tables.ladder(record))
-    judgement = guardrails.judge(record, require=arguments.require, today=_today(), variants=_chosen(arguments, record))
-    print(gate_table.table(judgement))
+    verdict = gate_command.gate(
+        record,
+        formats=[],
+        require=arguments.require,
+        today=_today(),
+        variants=_chosen(arguments, record),
+        held_to=gate_command.baseline_path(record),
+    )
     if arguments.variant is not None:
-        previous = pipeline.latest(Path(arguments.profiles), record.suite.name, measured=True, before=record.id)
+        previous = pipeline.latest(Path(arguments.profiles), record.suite.name, before=record.id)
         for name in pipeline.matching(record.suite, arguments.variant):
             print("\n".join(diff.inner_loop(record, previous, name)))
     print(f"run:    {folder}\nreport: {pages[0]}")
-    return max(_failed(record), int(judgement.exit_code), key=_gravity)
+    return max(_failed(record), int(verdict), key=_gravity)
 
 
 def _chosen(arguments: argparse.Namespace, record: Record) -> list[str] | None:
@@ -330,7 +336,7 @@ def _bounds(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--device {arguments.device}: expected one of {known}")
         ceilings = roofline.roofs(device)
     else:
-        record = pipeline.latest(Path(arguments.profiles), suite.name, measured=True)
+        record = pipeline.latest(Path(arguments.profiles), suite.name)
         gpu = toolchain.find_gpu()
         name = gpu.name if gpu else record.gpu if record else None
         if name is None:

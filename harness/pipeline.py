@@ -13,7 +13,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 #: The stages that need a GPU, in order; asking for one asks for those before it.
 GPU_STAGES = ("check", "bench", "profile")
 _SETTINGS = "settings.json"
+_MOST_RUNS = 8  # that are read to join from, should each be of a few variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,27 +380,39 @@ def _progress(line: Line, stage: str, total: int) -> Callable[[str], None]:
     return progress
 
 
-def record_of(line: Line, run_id: str, recorded: Record | None) -> Record:
-    """Puts together what was measured here and what a recorded run adds."""
+def record_of(line: Line, run_id: str) -> Record:
+    """Puts together what was measured here and what recorded runs of the same GPU add, newest first.
+
+    A run of one variant adds what it measured of that variant; what it did not measure comes from the
+    runs before it. Without a GPU the newest measured run says which GPU the record is about.
+    """
     suite = line.suite
     created = datetime.datetime.strptime(run_id.split("-")[0], "%Y%m%dT%H%M%SZ").isoformat() + "Z"
-    arch = line.gpu_arch or (recorded.gpu_arch if recorded else None) or suite.archs[-1]
+    recorded = _recorded(line, run_id)
+    arch = line.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.archs[-1]
     pairs = [(v, s) for s in line.shapes for v in line.variants if runs_on(v, s)]
     keys = join.case_keys(suite, pairs, line.artifacts, line.plans, arch, line.nvcc or "")
     facts, outcomes, samples = list(line.facts), list(line.outcomes), dict(line.samples)
+    done: set[tuple[str, str]] = {(o.case, o.stage) for o in line.outcomes if o.status in ("ok", "failed")}
+    # What a case that is wrong today once took is no result.
+    wrong = {o.case for o in line.outcomes if o.stage == "check" and o.status == "failed"}
+    done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     stale: dict[str, str] = {}
-    joined: tuple[Origin, ...] = ()
-    if recorded is not None:
-        measured: set[tuple[str, str]] = {(o.case, o.stage) for o in line.outcomes if o.status in ("ok", "failed")}
-        more, earlier, old, stale, origin = join.join(recorded, keys, measured)
+    joined: list[Origin] = []
+    for run in recorded:
+        more, earlier, old, reasons, origin = join.join(run, keys, done)
+        for case, reason in reasons.items():
+            stale.setdefault(case, reason)
         facts += more
         outcomes += earlier
         samples = {**old, **samples}
-        joined = (origin,) if origin else ()
-        for o in joined:
-            line.say(f"join: {o.what} from run {o.run} on {o.machine}")
-        if stale:
-            line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
+        done |= {(o.case, o.stage) for o in earlier}
+        if origin is not None:
+            joined.append(origin)
+            line.say(f"join: {origin.what} from run {origin.run} on {origin.machine}")
+    stale = {case: reason for case, reason in stale.items() if not any((case, stage) in done for stage in GPU_STAGES)}
+    if stale:
+        line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
     environment = toolchain.environment(Path(suite.root), toolchain.find_nvcc(), line.gpu, line.gpu_arch, line.ncu)
     return Record(
         id=run_id,
@@ -414,13 +427,36 @@ def record_of(line: Line, run_id: str, recorded: Record | None) -> Record:
         facts=Facts(facts),
         keys=keys,
         stale=stale,
-        joined=joined,
+        joined=tuple(joined),
         samples=samples,
+        roofs=_drawn_against(line, recorded),
     )
 
 
-def latest(profiles: Path, suite: str, *, measured: bool = False, before: str | None = None) -> Record | None:
-    """The newest run of this suite; with ``measured``, the newest that a GPU measured itself."""
+def _recorded(line: Line, run_id: str) -> list[Record]:
+    """Measured runs of this suite before this one, newest first, all of one GPU: this machine's, or without
+    one that of the newest. None if the user wants none joined."""
+    found: list[Record] = []
+    if not line.settings.join:
+        return found
+    for run in measured_runs(Path(line.settings.profiles), line.suite.name, before=run_id):
+        gpu = line.gpu.name if line.gpu else found[0].gpu if found else run.gpu
+        if run.gpu != gpu:
+            continue
+        found.append(run)
+        whole = {v.name for v in run.suite.variants.values()} <= {o.variant for o in run.outcomes if not o.origin}
+        if whole or len(found) == _MOST_RUNS:
+            break
+    return found
+
+
+def latest(profiles: Path, suite: str, *, before: str | None = None) -> Record | None:
+    """The newest run of this suite that a GPU measured."""
+    return next(measured_runs(profiles, suite, before=before), None)
+
+
+def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> Iterator[Record]:
+    """The runs of this suite that a GPU measured, newest first."""
     for folder in store.runs(profiles):
         if before is not None and folder.name >= before:
             continue
@@ -428,13 +464,14 @@ def latest(profiles: Path, suite: str, *, measured: bool = False, before: str | 
             header = json.loads((folder / store.HEADER).read_bytes())
             if header["schema_version"] != SCHEMA_VERSION or header["suite"]["name"] != suite:
                 continue
-            if measured and not (header["environment"]["gpu"] and header["outcomes"]):
+            if not header["environment"]["gpu"] or not header["outcomes"]:
                 continue
-            return store.read(folder)
+            record = store.read(folder)
         except (OSError, ValueError, LookupError, TypeError, RecordError) as error:
             # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
             print(f"flashcore: passed over run {folder.name}: {error}", file=sys.stderr)
-    return None
+            continue
+        yield record
 
 
 def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False) -> tuple[Record, Path]:
@@ -457,8 +494,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
     _remember(folder, settings, closures, resume)
     measure(line, folder)
-    recorded = latest(profiles, line.suite.name, measured=True, before=run_id) if settings.join else None
-    record = dataclasses.replace(record_of(line, run_id, recorded), roofs=_drawn_against(line, recorded))
+    record = record_of(line, run_id)
     _keep_raw(line, folder)
     store.write(record, folder)
     (folder / _SETTINGS).unlink(missing_ok=True)
@@ -520,8 +556,7 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
     line = start(settings, say)
     _refuse_debug(line)
     compile_all(line)
-    recorded = latest(Path(settings.profiles), line.suite.name, measured=True)
-    return record_of(line, store.new_id(), recorded)
+    return record_of(line, store.new_id())
 
 
 def measure_roofs(
@@ -552,7 +587,7 @@ def measure_roofs(
     )
     suite = load(settings.roofs)
     gpu = toolchain.find_gpu()
-    recorded = None if fresh else latest(Path(settings.profiles), suite.name, measured=True)
+    recorded = None if fresh else latest(Path(settings.profiles), suite.name)
     if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
         recorded = None
     if recorded is None:
@@ -580,14 +615,14 @@ def _ceilings(record: Record) -> list[roofs.Measured]:
     return roofs.measured(record, amounts)
 
 
-def _drawn_against(line: Line, recorded: Record | None) -> tuple[Roof, ...]:
+def _drawn_against(line: Line, recorded: Sequence[Record]) -> tuple[Roof, ...]:
     """The measured roofs of the machine that the facts are of: this one's, or the joined run's."""
     settings = line.settings
     if settings.upto == "profile" and not _why_not(line) and settings.roofs and Path(settings.roofs).is_dir():
         record, found = measure_roofs(settings, line.say)
         line.say(f"roofs: run {record.id}")
         return roofs.ceilings(record, found)
-    return recorded.roofs if recorded is not None else ()
+    return next((r.roofs for r in recorded if r.roofs), ())
 
 
 def require_gpu(settings: Settings) -> None:

@@ -52,6 +52,7 @@ class Places:
         self.folder = Path(record.suite.root)
         self.root = (root or repository(self.folder)).resolve()
         self._errors = {(a.variant, a.arch): a.message for a in record.artifacts if a.status == "failed"}
+        self._defined: dict[tuple[str, str | None], Place | None] = {}
         self._sites: dict[tuple[str, str | None, str | None], str] = {}
         for fact in record.facts.named("local_memory_site"):
             if isinstance(fact.value, str) and (s := fact.subject):
@@ -94,7 +95,13 @@ class Places:
             return None
         kernel = subject.kernel or self._kernels.get((subject.variant, subject.shape))
         kernel = kernel or self._kernels.get((subject.variant, None))
-        files = list(self._files(variant.source))
+        key = (variant.source, kernel)
+        if key not in self._defined:
+            self._defined[key] = self._find(variant.source, kernel)
+        return self._defined[key]
+
+    def _find(self, source: str, kernel: str | None) -> Place | None:
+        files = list(self._files(source))
         for path, text in files:
             for name in _names(kernel) if kernel else ():
                 if line := _kernel_line(text, name):

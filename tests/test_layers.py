@@ -19,7 +19,7 @@ LAYERS: dict[int, str] = {
     2: "binding compare cubin devices journal gate_policy manifest metrics ncu ncu_csv ncu_facts nvml occupancy "
     "operators planner samples spills store suite timing toolchain worker",
     3: "bench build check join launch_plan profile static target",
-    4: "advice baseline diff gate_formats gate_table guardrails ladder places promises regressions roofline roofs",
+    4: "advice against baseline diff gate_formats gate_table guardrails ladder places predictions promises regressions roofline roofs",
     5: "report",
     6: "doctor gate_command new_suite pipeline revisions tables",
     7: "cli __main__",

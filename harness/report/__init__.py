@@ -19,8 +19,8 @@ from markupsafe import Markup
 
 from harness.errors import UsageError
 from harness.model import Record, Tier
-from harness.report import guardrail_page, markup, overview, roofline_page, variant_page
-from harness.report.book import GUARDRAILS, INDEX, ROOFLINE, Book, Figure, Page
+from harness.report import guardrail_page, ladder_page, markup, overview, roofline_page, variant_page
+from harness.report.book import GUARDRAILS, INDEX, LADDER, ROOFLINE, Book, Figure, Page
 from harness.report.values import Cell
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 #: Names the files that a render wrote, so that the next one replaces those and nothing else.
 MARKER = ".flashcore-report"
 
-_NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
+_NAVIGATION = ((INDEX, "Overview"), (LADDER, "Ladder"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
 
 
 def render(
@@ -56,7 +56,7 @@ def render(
     folder = folder.resolve()
     _replaceable(folder)
     book = Book(record, require, today)
-    pages = [overview.page(book), roofline_page.page(book), guardrail_page.page(book)]
+    pages = [overview.page(book), ladder_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
     pages += [variant_page.page(book, v) for v in record.suite.variants.values()]
     templates = _environment(single_file)
     files: dict[str, str] = {}

@@ -12,12 +12,13 @@ from harness import guardrails, roofline
 from harness.guardrails import Judgement, Verdict
 from harness.metrics import FACTS
 from harness.model import Artifact, CaseOutcome, Fact, Record, Shape, Stage, Subject, Tier, Variant
+from harness.predictions import Readings
 from harness.promises import same
 from harness.report.values import Cell, fact_cell, missing, not_applicable
 from harness.roofline import CaseBounds
 from harness.suite import runs_on
 
-INDEX, ROOFLINE, GUARDRAILS = "index", "roofline", "guardrails"
+INDEX, LADDER, ROOFLINE, GUARDRAILS = "index", "ladder", "roofline", "guardrails"
 
 #: Above these a page shows the first ones and says how many it leaves out; the record has them all.
 MAX_SHAPES = 12
@@ -83,6 +84,11 @@ class Book:
         if own is not None:
             return next((a for a in archs if a == own), next((a for a in archs if same(a, own)), own))
         return archs[-1] if archs else None
+
+    @cached_property
+    def readings(self) -> Readings:
+        """The numbers that predictions are held against."""
+        return Readings(self.record)
 
     @cached_property
     def bounds(self) -> dict[Subject, CaseBounds]:

@@ -13,6 +13,7 @@ from math import ceil, floor, log10
 from statistics import median
 from typing import Any
 
+from harness.ladder import Ladder
 from harness.metrics import MEMORY_STALLS
 from harness.model import Roof
 from harness.report.book import MAX_BARS, Figure
@@ -318,3 +319,66 @@ def _hover(point: Point) -> str:
         *(f"cannot be right: {escape(f)}" for f in point.faults),
     ]
     return "<br>".join(lines)
+
+
+def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
+    """From the baseline to the best, a bar a step: what it took off its predecessor's time, or added.
+
+    Needs two steps on the way. The fastest peer and the floor are lines across.
+    """
+    way = ladder.way
+    times = [s.after.value or 0.0 for s in way]
+    bars: dict[str, list[tuple[str, float, float, str]]] = {"baseline": [], "variant": [], "fault": []}
+    for i, (step, now) in enumerate(zip(way, times, strict=True)):
+        name = escape(step.variant.name)
+        if i == 0:
+            bars["baseline"].append((name, 0.0, now, f"{significant(now)} µs"))
+            continue
+        role = "fault" if now > times[i - 1] else "variant"
+        text = f"{significant(now)} µs ({now / times[i - 1]:.2f}×)"
+        bars[role].append((name, min(now, times[i - 1]), abs(now - times[i - 1]), text))
+    data: list[Dict] = []
+    labels = (("baseline", "start", "x"), ("variant", "faster", ""), ("fault", "slower", "/"))
+    for role, label, pattern in labels:
+        if bars[role]:
+            data.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": label,
+                    "y": [b[0] for b in bars[role]],
+                    "base": [_round(b[1]) for b in bars[role]],
+                    "x": [_round(b[2]) for b in bars[role]],
+                    "text": [b[3] for b in bars[role]],
+                    "textposition": "outside",
+                    "cliponaxis": False,
+                    "marker": {"color": f"@{role}", "pattern": _pattern(pattern)},
+                    "hovertemplate": "%{y}<br>%{text}<extra></extra>",
+                }
+            )
+    lines = [(ladder.peer[1], f"{ladder.peer[0]} {significant(ladder.peer[1])} µs")] if ladder.peer else []
+    lines += [(ladder.floor.floor_us, f"floor {significant(ladder.floor.floor_us, 3)} µs")] if ladder.floor else []
+    layout = {
+        "xaxis": _axis("warm p50, µs: what a step took off, or added", range=[0, _round(1.22 * max(times))]),
+        "yaxis": {
+            "automargin": True,
+            "categoryorder": "array",
+            "categoryarray": [escape(s.variant.name) for s in reversed(way)],
+            "ticksuffix": " ",
+        },
+        "barmode": "overlay",
+        "bargap": 0.25,
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
+        "shapes": [
+            {"type": "line", "x0": _round(x), "x1": _round(x), "y0": 0, "y1": 1, "yref": "paper",
+             "line": {"color": "@peer", "width": 1.3, "dash": "dot"}}
+            for x, _ in lines
+        ],
+        "annotations": [
+            {"x": _round(x), "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left", "text": escape(text),
+             "showarrow": False, "font": {"size": 10}}
+            for x, text in lines
+        ],
+    }  # fmt: skip
+    said = ", ".join(f"{s.variant.name} {significant(t)} µs" for s, t in zip(way, times, strict=True))
+    return Figure(key, data, layout, f"Waterfall of warm kernel times at {shape}: {said}", 110 + 28 * len(way))

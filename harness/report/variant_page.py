@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness import advice
+from harness import advice, predictions
 from harness.metrics import FACTS, STALL_REASONS
 from harness.model import Fact, Prediction, Shape, Subject, Variant
 from harness.report import charts
 from harness.report.book import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page, params_text
 from harness.report.book import variant_page as name_of
 from harness.report.guardrail_page import RANK, goal_row, value_cell
+from harness.report.ladder_page import outcome_cell
 from harness.report.values import Cell, missing, not_applicable, quantity
 
 MODES = (
@@ -80,6 +81,8 @@ def _prediction(book: Book, variant: Variant, p: Prediction) -> dict[str, Any]:
             return book.static_cell(p.fact, own, shape)
         return book.cell(p.fact, Subject(name, shape=shape))
 
+    judged = predictions.judge_one(book.readings, p, variant, shape)
+
     def said(value: float | None) -> str:
         return "not said" if value is None else " ".join(quantity(value, p.unit)).strip()
 
@@ -93,6 +96,8 @@ def _prediction(book: Book, variant: Variant, p: Prediction) -> dict[str, Any]:
         "shape": shape,
         "parent": found(variant.parent) if variant.parent else not_applicable("it has no parent"),
         "own": found(variant.name),
+        "outcome": outcome_cell(judged.outcome, judged.note),
+        "finding": judged.finding,
     }
 
 
