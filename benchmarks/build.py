@@ -104,7 +104,7 @@ def _unchanged(suite: Suite, variants: Sequence[Variant], arch: str, folder: Pat
     """Median seconds of a build with nothing to do and of Python alone, run in turns."""
     code = (
         "import sys; from pathlib import Path; from harness import build; from harness.suite import load\n"
-        "suite = load(sys.argv[1])\n"
+        "suite = load(sys.argv[1], Path(sys.argv[2]))\n"
         "made = build.build(suite, Path(sys.argv[2]), build.Options(archs=(sys.argv[3],)), "
         "variants=[suite.variants[n] for n in sys.argv[4:]])\n"
         "assert all(a.cached for a in made), 'it was to find everything built'"

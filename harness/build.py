@@ -123,7 +123,7 @@ def build(
         CapabilityError: no nvcc, g++ or ninja.
         FlashcoreError: the build folder cannot be written.
     """
-    nvcc = toolchain.find_nvcc()
+    nvcc = toolchain.find_nvcc(folder)
     torch_root = toolchain.torch_root() if with_operator else None
     artifacts: list[Artifact] = []
     units: list[_Unit] = []

@@ -217,7 +217,9 @@ def table(a: Record, b: Record) -> str:
     lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in remarks(a, b))]
     same, both = same_builds(a, b)
     for side, one in (("before", a), ("after", b)):
-        lines += [f"note: {x.variant} for {x.arch} does not build {side}" for x in one.artifacts if x.status == "failed"]
+        lines += [
+            f"note: {x.variant} for {x.arch} does not build {side}" for x in one.artifacts if x.status == "failed"
+        ]
     if both:
         lines.append(f"machine code: the same in {same} of {both} builds")
     found = changes(a, b)

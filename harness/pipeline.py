@@ -68,7 +68,7 @@ class Settings:
     time_limit: float = 60.0
     repeats: int = 20
     samples: int = 100
-    seconds: float = 2.0  # of sampling for each shape and mode
+    seconds: float = 1.5  # of sampling for each shape and mode
     modes: tuple[str, ...] = ("warm", "cold", "eager")
     roofs: str | None = "kernels/roofs"  # the suite that measures roofs; None: draw without measured ones
     command: str = ""
@@ -123,7 +123,7 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
     Raises:
         UsageError, ManifestError: see :mod:`harness.suite`.
     """
-    suite = load(settings.suite)
+    suite = load(settings.suite, Path(settings.build))
     options = build.Options.from_environment(suite)
     variants, shapes = select(suite, settings.variant, settings.shapes)
     gpu = toolchain.find_gpu()
@@ -161,7 +161,7 @@ def compile_all(line: Line) -> None:
     count = sum(not v.is_peer for v in line.variants)
     archs = line.options.archs or line.suite.archs
     line.say(f"build: {count} variants for {', '.join(archs)}")
-    line.nvcc = toolchain.find_nvcc().version
+    line.nvcc = toolchain.find_nvcc(Path(line.settings.build)).version
     line.artifacts = build.build(
         line.suite,
         Path(line.settings.build),
@@ -413,7 +413,7 @@ def record_of(line: Line, run_id: str) -> Record:
     stale = {case: reason for case, reason in stale.items() if not any((case, stage) in done for stage in GPU_STAGES)}
     if stale:
         line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
-    environment = toolchain.environment(Path(suite.root), toolchain.find_nvcc(), line.gpu, line.gpu_arch, line.ncu)
+    environment = toolchain.environment(Path(suite.root), toolchain.find_nvcc(Path(line.settings.build)), line.gpu, line.gpu_arch, line.ncu)
     return Record(
         id=run_id,
         created=created,

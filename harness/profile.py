@@ -89,7 +89,7 @@ def run(
     progress: Callable[[str], None] = lambda line: None,
     time_limit: float = 120.0,
     startup_limit: float = 180.0,
-    batch: int = 32,
+    batch: int = 128,
 ) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import __version__
+from harness import __version__, remembered
 from harness.errors import CapabilityError, UsageError
 from harness.model import Environment
 
@@ -70,8 +70,11 @@ def _nvcc_candidates() -> Iterable[Path]:
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
-def find_nvcc() -> Nvcc:
+def find_nvcc(known: Path | None = None) -> Nvcc:
     """The CUDA compiler.
+
+    Args:
+        known: a folder to remember its version in: asking it takes as long as a build with nothing to do.
 
     Raises:
         UsageError: ``NVCC`` names something that is not one.
@@ -81,24 +84,46 @@ def find_nvcc() -> Nvcc:
         path = Path(shutil.which(named) or named)
         if not path.is_file():
             raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
-        return _nvcc(path.resolve())
+        return _remembered(path.resolve(), known)
     for path in _nvcc_candidates():
         if path.is_file():
-            return _nvcc(path.resolve())
+            return _remembered(path.resolve(), known)
     raise CapabilityError("no nvcc found", NVCC_MEND)
+
+
+def _remembered(path: Path, known: Path | None) -> Nvcc:
+    # A script named nvcc calls one that may change behind it: only the program itself is remembered.
+    if known is None or not _is_program(path) or not _has_headers(path.parent.parent):
+        return _nvcc(path)
+    key = remembered.stamp([path])
+    found = remembered.recall(known, "nvcc", key)
+    if found is None:
+        nvcc = _nvcc(path)
+        remembered.keep(known, "nvcc", key, (nvcc.release, nvcc.version))
+        return nvcc
+    release, version = found
+    return Nvcc(path, path.parent.parent, release, version)
+
+
+def _is_program(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(4) == b"\x7fELF"
+
+
+def _has_headers(root: Path) -> bool:
+    return (root / "include" / "cuda_runtime.h").is_file()
 
 
 @functools.cache
 def _nvcc(path: Path) -> Nvcc:
-    # Asking the compiler takes a tenth of a second, so remember the answer beside nothing but memory;
-    # the toolkit's version.json would be quicker, but pip's toolkit has none.
+    # The toolkit's version.json would be quicker to ask, but pip's toolkit has none.
     result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
     if match is None:
         said = (result.stdout + result.stderr).strip()[-300:]
         raise CapabilityError(f"{path} --version: expected a CUDA release, found {said!r}", NVCC_MEND)
     root = path.parent.parent
-    if not (root / "include" / "cuda_runtime.h").is_file():
+    if not _has_headers(root):
         # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
         dry = subprocess.run(
             [path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull],

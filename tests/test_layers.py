@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 LAYERS: dict[int, str] = {
     1: "model errors",
     2: "binding compare cubin devices journal gate_policy manifest metrics ncu ncu_csv ncu_facts nvml occupancy "
-    "operators planner samples spills store suite timing toolchain worker",
+    "operators planner remembered samples spills store suite suite_builder timing toolchain worker",
     3: "bench build check join launch_plan profile static target",
     4: "advice against baseline diff gate_formats gate_table guardrails ladder places predictions promises regressions roofline roofs",
     5: "report",

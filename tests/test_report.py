@@ -20,7 +20,7 @@ from tests import factory
 
 TODAY = date(2026, 1, 2)
 EVIL = "<script>alert('x')</script>\"'&"
-PAGES = ("index.html", "roofline.html", "guardrails.html")
+PAGES = ("index.html", "ladder.html", "roofline.html", "guardrails.html")
 
 
 class Page(HTMLParser):
@@ -149,8 +149,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_pages_are_the_overview_first_and_one_for_each_variant(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "r"
     found = report.render(full(), folder)
-    assert [p.relative_to(folder).as_posix() for p in found[:3]] == list(PAGES)
-    assert {p.stem for p in found[3:]} == set(full().suite.variants)
+    assert [p.relative_to(folder).as_posix() for p in found[: len(PAGES)]] == list(PAGES)
+    assert {p.stem for p in found[len(PAGES) :]} == set(full().suite.variants)
     assert (folder / "assets/plotly.min.js").stat().st_size > 1_000_000
     assert [p.name for p in folder.parent.iterdir()] == ["r"]  # nothing of the writing is left
 
@@ -373,7 +373,7 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
 
 def test_an_empty_record_renders(tmp_path: Path) -> None:
     record = dataclasses.replace(factory.bare_record(), artifacts=(), plans=(), stages=(), facts=Facts())
-    assert len(render(record, tmp_path / "r")) == 3 + len(record.suite.variants)
+    assert len(render(record, tmp_path / "r")) == len(PAGES) + len(record.suite.variants)
 
 
 def test_many_cases_are_capped_and_counted(tmp_path: Path) -> None:

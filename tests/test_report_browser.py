@@ -70,14 +70,16 @@ def probe(page: Path, profile: Path, function: str, query: str = "") -> Any:
     return json.loads(html.unescape(found[1]))
 
 
-@pytest.mark.parametrize("name", ["index", "roofline", "guardrails", "variant/fast", "variant/wrong", "variant/cudnn"])
+@pytest.mark.parametrize(
+    "name", ["index", "ladder", "roofline", "guardrails", "variant/fast", "variant/wrong", "variant/cudnn"]
+)
 def test_charts_are_drawn_and_the_console_is_quiet(folder: Path, tmp_path: Path, name: str) -> None:
     document, complaints = load(folder / f"{name}.html", tmp_path)
     assert complaints == []
     plots = len(re.findall(r'class="plot', document))
     drawn = len(re.findall(r'class="main-svg"', document))
     assert plots == 0 or drawn >= 1
-    if name in ("index", "roofline", "variant/fast"):
+    if name in ("index", "ladder", "roofline", "variant/fast"):
         assert plots and drawn
 
 
@@ -91,7 +93,7 @@ DRAWN = """() => ({
 })"""
 
 
-@pytest.mark.parametrize("name", ["index", "roofline", "variant/split"])
+@pytest.mark.parametrize("name", ["index", "ladder", "roofline", "variant/split"])
 def test_only_the_chosen_shape_is_drawn_and_nothing_is_fetched(folder: Path, tmp_path: Path, name: str) -> None:
     found = probe(folder / f"{name}.html", tmp_path, DRAWN)
     assert found["requests"] == []
@@ -162,6 +164,26 @@ def test_verdicts_filter_and_the_address_chooses_a_variant(folder: Path, tmp_pat
     assert found["given"] == ["fast"]
     assert found["statuses"] == ["fail"]
     assert found["said"].endswith(f"of {found['every']} shown")
+
+
+WATERFALL = """() => {
+  const plot = document.querySelector(".byshape:not([hidden]) .plot");
+  const table = document.querySelector(".byshape:not([hidden]) table.steps");
+  return {
+    bars: plot.data.flatMap((t) => t.y.map((name, i) => [name, t.base[i], t.base[i] + t.x[i]])),
+    chosen: Array.from(table.querySelectorAll("tr.chosen th a"), (a) => a.textContent),
+    findings: Array.from(table.tBodies[0].rows, (r) => r.cells[r.cells.length - 1].textContent),
+  };
+}"""
+
+
+def test_the_waterfall_leads_from_the_baseline_to_the_best(folder: Path, tmp_path: Path) -> None:
+    found = probe(folder / "ladder.html", tmp_path, WATERFALL)
+    names = [name for name, _, _ in found["bars"]]
+    assert names == found["chosen"] == ["slow", "fast", "split"]
+    for (_, low, _), (_, _, high) in zip(found["bars"][:-1], found["bars"][1:], strict=True):
+        assert high <= (low or 1e9)  # each bar hangs from the one before; the first stands on 0
+    assert all(found["findings"])
 
 
 SINGLE = """async () => {

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness import suite
+from harness import suite, suite_builder
 from harness.errors import ManifestError, UsageError
 from tests.conftest import FAULTS, TOY
 
@@ -377,11 +377,11 @@ def test_the_faults_suite_loads() -> None:
 )
 def test_a_bad_schema_says_what_was_expected(schema: str, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
-        suite.parse_schema(schema)
+        suite_builder.parse_schema(schema)
 
 
 def test_a_schema_with_two_outputs() -> None:
-    parsed = suite.parse_schema("(Tensor x, int n, float f, Tensor(a!) y, Tensor(b!) z) -> ()")
+    parsed = suite_builder.parse_schema("(Tensor x, int n, float f, Tensor(a!) y, Tensor(b!) z) -> ()")
     assert [(a.name, a.kind, a.mutable) for a in parsed] == [
         ("x", "tensor", False), ("n", "int", False), ("f", "float", False),
         ("y", "tensor", True), ("z", "tensor", True),

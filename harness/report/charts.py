@@ -368,7 +368,7 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
         },
         "barmode": "overlay",
         "bargap": 0.25,
-        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
+        "legend": {"orientation": "h", "x": 0.6, "xanchor": "center", "y": 1, "yanchor": "bottom"},
         "shapes": [
             {"type": "line", "x0": _round(x), "x1": _round(x), "y0": 0, "y1": 1, "yref": "paper",
              "line": {"color": "@peer", "width": 1.3, "dash": "dot"}}

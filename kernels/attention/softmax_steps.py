@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import problem as attention  # the suite's own problem: inputs, and the reference of the output
+import problem as attention  # the suite's own problem: inputs, and the reference of the output  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from torch import Tensor
