@@ -23,10 +23,10 @@ endif
 FLASHCORE = $(PY) -m harness
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench report gate roofs list doctor test lint clean bench-build bench-profile bench-gate
+.PHONY: help profile build check bench sanitize report gate roofs list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 profile: $(READY) ## all of it: build, check, bench, profile, record, report, gate
 	$(FLASHCORE) profile $(SELECT) $(ARGS)
@@ -39,6 +39,9 @@ check: $(READY) ## prove every variant right (needs a GPU)
 
 bench: $(READY) ## check and time every variant (needs a GPU)
 	$(FLASHCORE) bench $(SELECT) $(ARGS)
+
+sanitize: $(READY) ## every variant under compute-sanitizer: memcheck, racecheck (needs a GPU)
+	$(FLASHCORE) sanitize $(SELECT) $(ARGS)
 
 report: $(READY) ## render a recorded run (RUN=, default the newest)
 	$(FLASHCORE) report $(RUN) $(ARGS)
@@ -71,6 +74,9 @@ bench-profile: $(READY) ## the profile stage, against a bare ncu on the same lau
 
 bench-gate: $(READY) ## the gate: nothing changed, one kernel changed, ten thousand cases
 	$(PY) -m benchmarks.gate --suite $(SUITE) $(ARGS)
+
+bench-crosscheck: $(READY) ## the bench stage's stopwatch, against nvbench's (needs a GPU and cuda-bench)
+	$(PY) -m benchmarks.crosscheck --suite $(SUITE) $(ARGS)
 
 clean: ## remove what was built and rendered; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -22,7 +22,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +36,8 @@ from harness.store import write_atomically, writing
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 HARNESS_INCLUDE = Path(__file__).parent / "include"
+#: The headers that are written for each problem.
+GENERATED = ("flashcore/problem.h", "flashcore/arguments.h")
 LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
@@ -98,7 +99,7 @@ class _Unit:
 
     @property
     def done(self) -> bool:
-        return all((self.folder / name).is_file() for name in self.wanted)
+        return all(os.path.isfile(f"{self.folder}{os.sep}{name}") for name in self.wanted)
 
 
 def build(
@@ -193,8 +194,8 @@ class _Closures:
             }
             for p in suite.problems.values()
         }
-        self.read = functools.cache(_read)
         self.roots = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
+        self.file = functools.cache(self._file)
 
     def key(self, variant: Variant, closure: str) -> str:
         """What names a build's folder: the closure, the tools, and the binding it is linked with."""
@@ -215,17 +216,29 @@ class _Closures:
             if path in seen:
                 continue
             seen.add(path)
-            text = self.read(path)
+            text, includes = self.file(path)
             digest.update(text)
-            for name in _INCLUDE.findall(text):
-                include = name.decode(errors="replace")
-                if include in generated:
+            for include in includes:
+                if isinstance(include, Path):
+                    pending.append(include)
+                else:
                     digest.update(generated[include])
-                    continue
-                found = next((r / include for r in (path.parent, *self.roots) if (r / include).is_file()), None)
-                if found is not None:
-                    pending.append(found)
         return digest.hexdigest()
+
+    def _file(self, path: Path) -> tuple[bytes, list[Path | str]]:
+        """A file, and what it includes: the names of those that are generated, the paths of the others.
+        What lies nowhere here is the toolkit's."""
+        text = _read(path)
+        includes: list[Path | str] = []
+        for name in _INCLUDE.findall(text):
+            include = name.decode(errors="replace")
+            if include in GENERATED:
+                includes.append(include)
+                continue
+            places = (r / include for r in (path.parent, *self.roots))
+            if (found := next((p for p in places if os.path.isfile(p)), None)) is not None:
+                includes.append(found)
+        return text, includes
 
 
 def _read(path: Path) -> bytes:
@@ -243,6 +256,8 @@ def _compile(
     say: Callable[[str], None],
 ) -> str:
     """Compiles the units; gives the end of what ninja and its commands said, progress left out."""
+    import subprocess  # takes as long as all else that a build with nothing to do imports
+
     ninja = toolchain.find_ninja()
     cxx = toolchain.find_cxx()
     with writing(root):
@@ -420,11 +435,12 @@ def _path(path: Path) -> str:
 
 def _artifact(unit: _Unit, cached: bool, seconds: float, said: str) -> Artifact:
     def made(name: str) -> str | None:
-        path = unit.folder / name
-        return str(path) if path.is_file() else None
+        path = f"{unit.folder}{os.sep}{name}"
+        return path if os.path.isfile(path) else None
 
     message = ""
-    if not unit.done:
+    done = cached or unit.done  # what counts as cached was looked for a moment ago
+    if not done:
         missing = next(n for n in unit.wanted if not (unit.folder / n).is_file())
         log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
         words = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
@@ -434,7 +450,7 @@ def _artifact(unit: _Unit, cached: bool, seconds: float, said: str) -> Artifact:
     return Artifact(
         variant=unit.variant.name,
         arch=unit.arch,
-        status="ok" if unit.done else "failed",
+        status="ok" if done else "failed",
         message=message,
         closure=unit.closure,
         flags=unit.flags,

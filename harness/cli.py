@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     profiling = argparse.ArgumentParser(add_help=False)
     profiling.add_argument("--clock-control", choices=("none", "base"), default="none",
                            help="ncu's clock control (default: none, the clocks are left alone)")  # fmt: skip
+    profiling.add_argument("--sanitize", action="store_true", help="besides, run it under compute-sanitizer")
     profiling.add_argument("--keep-report", action="store_true", help="keep ncu's own report (.ncu-rep) in the run")
 
     command("doctor", "say what this machine can do, and how to mend what it cannot", _doctor)
@@ -104,6 +105,8 @@ def parser() -> argparse.ArgumentParser:
             suite, places, chosen)  # fmt: skip
     command("check", "prove every variant right against fp64", _measure, suite, places, chosen, measuring)
     command("bench", "check, then time", _measure, suite, places, chosen, measuring)
+    command("sanitize", "run every variant under compute-sanitizer: memcheck and racecheck", _sanitize,
+            suite, places, chosen, measuring)  # fmt: skip
     command("profile", "all of it: build, check, bench, profile, record, report, gate", _profile,
             suite, places, chosen, measuring, profiling, reporting, gating)  # fmt: skip
     report = command(
@@ -142,6 +145,9 @@ def parser() -> argparse.ArgumentParser:
         "--roofs", default="kernels/roofs", metavar="DIR", help="the suite that measures (default: kernels/roofs)"
     )
     roofs.add_argument("--fresh", action="store_true", help="measure again, even if this machine's roofs are recorded")
+    asking = command("introspect", "ask this GPU what the suite's sources rest on, and write it there", _introspect,
+                     suite, places)  # fmt: skip
+    asking.add_argument("--check", action="store_true", help="compare with what is there, and write nothing")
     init = command("init", "write a new suite to fill in", _init)
     init.add_argument("folder", metavar="DIR")
     return top
@@ -154,11 +160,12 @@ def _settings(arguments: argparse.Namespace, upto: str | None) -> Settings:
         suite=arguments.suite,
         profiles=arguments.profiles,
         build=arguments.build_dir,
-        variant=arguments.variant,
-        shapes=tuple(arguments.shape),
+        variant=getattr(arguments, "variant", None),
+        shapes=tuple(getattr(arguments, "shape", ())),
         upto=upto,
         clock_control=getattr(arguments, "clock_control", "none"),
         keep_report=getattr(arguments, "keep_report", False),
+        sanitize=getattr(arguments, "sanitize", False),
         time_limit=getattr(arguments, "time_limit", 60.0),
         repeats=getattr(arguments, "repeats", 20),
         samples=getattr(arguments, "samples", 100),
@@ -186,6 +193,32 @@ def _measure(arguments: argparse.Namespace) -> int:
     return _failed(record)
 
 
+def _sanitize(arguments: argparse.Namespace) -> int:
+    import dataclasses
+
+    from harness import pipeline, sanitize, tables
+    from harness.suite import load
+
+    settings = dataclasses.replace(_settings(arguments, None), sanitize=True)
+    if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):
+        raise UsageError(
+            f"{settings.suite}: expected a shape with `sanitize` among its stages, found none\n"
+            '  to mend: give a small shape stages = ["check", "sanitize"], or name one with --shape'
+        )
+    sanitize.find_sanitizer()
+    pipeline.require_gpu(settings)
+    record, folder = pipeline.run(settings, pipeline.printer(), resume=arguments.resume)
+    print(tables.sanitized(record))
+    print(f"run: {folder}")
+    return _failed(record)
+
+
+def _introspect(arguments: argparse.Namespace) -> int:
+    from harness import introspect_command, pipeline
+
+    return introspect_command.run(_settings(arguments, None), pipeline.printer(), check=arguments.check)
+
+
 def _failed(record: Record) -> int:
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
     bad = bad or any(p.crashed for p in record.plans)
@@ -198,7 +231,8 @@ def _profile(arguments: argparse.Namespace) -> int:
     say = pipeline.printer()
     settings = _settings(arguments, "profile")
     record, folder = pipeline.run(settings, say, resume=arguments.resume)
-    pages = _render(arguments, record, say)
+    held_to = gate_command.baseline_path(record)
+    pages = _render(arguments, record, say, held_to)
     print(tables.ladder(record))
     verdict = gate_command.gate(
         record,
@@ -206,7 +240,7 @@ def _profile(arguments: argparse.Namespace) -> int:
         require=arguments.require,
         today=_today(),
         variants=_chosen(arguments, record),
-        held_to=gate_command.baseline_path(record),
+        held_to=held_to,
     )
     if arguments.variant is not None:
         previous = pipeline.latest(Path(arguments.profiles), record.suite.name, before=record.id)
@@ -228,11 +262,21 @@ def _gravity(code: int) -> int:
     return (Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED).index(Exit(code))
 
 
-def _render(arguments: argparse.Namespace, record: Record, say: Callable[[str], None] | None) -> list[Path]:
-    from harness import report
+def _render(
+    arguments: argparse.Namespace, record: Record, say: Callable[[str], None] | None, held_to: Path | None = None
+) -> list[Path]:
+    from harness import baseline, report
 
+    old = baseline.read(held_to) if held_to is not None else None
     output = Path(arguments.output) if arguments.output else Path("reports") / record.id
-    pages = report.render(record, output, single_file=arguments.single_file, require=arguments.require, today=_today())
+    pages = report.render(
+        record,
+        output,
+        single_file=arguments.single_file,
+        require=arguments.require,
+        today=_today(),
+        baseline=old,
+    )
     if say is not None:
         say(f"report: {len(pages)} pages in {output}")
     return pages

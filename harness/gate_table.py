@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.errors import Exit
 from harness.gate_policy import PREFIX
@@ -47,11 +48,22 @@ def summary(judgement: Judgement) -> str:
 
 
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    rows = [
-        (v.budget, str(v.subject), "" if v.unit == "" else number(v.value, v.unit), v.limit, v.reason or v.source)
-        for v in verdicts
-    ]
-    return [f"{title} ({len(rows)})", *_columns(rows[: 4 * _SHOWN], len(rows))] if rows else []
+    """What is the same on several shapes is one row, so that it does not bury another failure; the title
+    counts them all."""
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
+    for v in verdicts:
+        s = v.subject
+        same = (v.budget, replace(s, shape=None), s.shape is None, v.value, v.unit, v.limit, v.reason or v.source)
+        groups.setdefault(same, []).append(v)
+    rows = []
+    for own in groups.values():
+        v = own[0]
+        more = f" and {len(own) - 1} more shape{'s' if len(own) > 2 else ''}" if len(own) > 1 else ""
+        value = number(v.value, v.unit) if v.unit else ""
+        rows.append((v.budget, f"{v.subject}{more}", value, v.limit, v.reason or v.source))
+    hidden = sum(len(own) for own in [*groups.values()][4 * _SHOWN :])
+    shown = rows[: 4 * _SHOWN]
+    return [f"{title} ({len(verdicts)})", *_columns(shown, len(shown) + hidden)] if rows else []
 
 
 def _gaps(title: str, verdicts: Sequence[Verdict], *, required: bool) -> list[str]:

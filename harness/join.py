@@ -99,12 +99,13 @@ def join(
         Source.KERNEL: "bench",
         Source.NVML: "bench",
         Source.NCU: "profile",
+        Source.SANITIZER: "sanitize",
     }
     stale = {
         case: reason
         for case, key in present.items()
         if (reason := freshness(key, recorded.keys.get(case)))
-        and not any((case, stage) in measured for stage in ("check", "bench", "profile"))
+        and not any((case, stage) in measured for stage in ("check", "bench", "profile", "sanitize"))
     }
     fresh = {case for case, key in present.items() if not freshness(key, recorded.keys.get(case))}
     facts = [

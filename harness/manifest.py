@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
+from harness.model import Stage
+
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
 Text = Annotated[str, Field(min_length=1)]
@@ -39,7 +41,8 @@ class ShapeForm(Form):
 
     problem: Name | None = None
     params: dict[str, Scalar]
-    stages: list[Literal["check", "bench", "profile"]] = Field(default=["check", "bench", "profile"], min_length=1)
+    # sanitize is slow and wants small shapes: it is asked for, never taken for granted
+    stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
 
 
 class PredictionForm(Form):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model import Tier
+from harness.model import Stage, Tier
 
 
 class Kind(StrEnum):
@@ -328,6 +328,18 @@ for _name, _why in (
     ("quantization_frobenius_error", "relative Frobenius error that quantised inputs alone cause, in fp64"),
 ):
     _add("check", "counters", Kind.NONE, _name, "1", _why, better="lower")
+
+#: Groups of the tier counters that other stages than profile measure.
+OWN_STAGE: Mapping[str, Stage] = {"check": "check", "sanitizer": "sanitize"}
+
+# --- compute-sanitizer --------------------------------------------------------------------------
+
+for _name, _why in (
+    ("sanitizer_memcheck_errors", "accesses outside of what is allocated, misaligned ones and the like"),
+    ("sanitizer_racecheck_errors", "unordered accesses to shared memory of which one writes"),
+    ("sanitizer_racecheck_warnings", "… that the tool holds to be harmless as the hardware is"),
+):
+    _add("sanitizer", "counters", Kind.NONE, _name, "1", _why, better="lower")
 
 # --- formulas of the problem --------------------------------------------------------------------
 

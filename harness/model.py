@@ -132,7 +132,7 @@ class Facts:
 
 # --- what a suite declares ---------------------------------------------------------------------
 
-Stage = Literal["check", "bench", "profile"]
+Stage = Literal["check", "bench", "profile", "sanitize"]
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
 Severity = Literal["limit", "goal"]

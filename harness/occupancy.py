@@ -9,6 +9,7 @@ what is free as it is.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -192,6 +193,7 @@ class WhatIf:
         return found
 
 
+@functools.lru_cache(maxsize=1024)  # each kernel's verdicts ask it, one for each shape
 def what_if(
     arch: str | Limits, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> WhatIf | None:

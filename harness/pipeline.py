@@ -46,8 +46,8 @@ from harness.suite import load, runs_on, select
 if TYPE_CHECKING:
     from harness.operators import Case
 
-#: The stages that need a GPU, in order; asking for one asks for those before it.
-GPU_STAGES = ("check", "bench", "profile")
+#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize stands for itself.
+GPU_STAGES = ("check", "bench", "profile", "sanitize")
 _SETTINGS = "settings.json"
 _MOST_RUNS = 8  # that are read to join from, should each be of a few variants
 
@@ -62,6 +62,7 @@ class Settings:
     variant: str | None = None
     shapes: tuple[str, ...] = ()
     upto: str | None = "profile"  # the last GPU stage; None: static only
+    sanitize: bool = False  # besides, under compute-sanitizer
     join: bool = True
     clock_control: Literal["none", "base"] = "none"
     keep_report: bool = False
@@ -101,9 +102,11 @@ class Line:
         return [
             (v, s)
             for s in self.shapes
-            if stage in s.stages
+            if stage in s.stages or (stage == "sanitize" and s.name in self.settings.shapes)
             for v in self.variants
-            if runs_on(v, s) and not (stage == "profile" and v.name in self.companions)
+            if runs_on(v, s)
+            and not (stage in ("profile", "sanitize") and v.name in self.companions)
+            and not (stage == "sanitize" and v.is_peer)
         ]
 
 
@@ -225,6 +228,7 @@ def measure(line: Line, folder: Path) -> None:
     """The GPU stages up to the one asked for. A case that fails one is not taken to the next."""
     upto = line.settings.upto
     wanted = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
+    wanted = (*wanted, "sanitize") if line.settings.sanitize else wanted
     if not wanted:
         return
     reason = _why_not(line)
@@ -256,7 +260,7 @@ def measure(line: Line, folder: Path) -> None:
             seconds = time.monotonic() - started
             line.say(f"{stage}: {error}")
             line.notes.append(StageNote(stage, "failed", round(seconds, 3), str(error)))
-            if stage == "check":
+            if stage == wanted[0]:  # nothing was measured
                 raise
             return
         line.facts += result.facts
@@ -330,7 +334,7 @@ def child_cases(line: Line, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case
 
 
 def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
-    from harness import bench, check, ncu, profile
+    from harness import bench, check, ncu, profile, sanitize
 
     s = line.settings
     cases = child_cases(line, pairs)
@@ -347,6 +351,10 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
             seconds=s.seconds,
             modes=s.modes,
             progress=progress,
+        )
+    if stage == "sanitize":
+        return sanitize.run(
+            cases, folder, sanitizer=sanitize.find_sanitizer(), time_limit=5 * s.time_limit, progress=progress
         )
     program = ncu.find_ncu()
     line.ncu = ncu.version(program)
@@ -413,7 +421,9 @@ def record_of(line: Line, run_id: str) -> Record:
     stale = {case: reason for case, reason in stale.items() if not any((case, stage) in done for stage in GPU_STAGES)}
     if stale:
         line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
-    environment = toolchain.environment(Path(suite.root), toolchain.find_nvcc(Path(line.settings.build)), line.gpu, line.gpu_arch, line.ncu)
+    environment = toolchain.environment(
+        Path(suite.root), toolchain.find_nvcc(Path(line.settings.build)), line.gpu, line.gpu_arch, line.ncu
+    )
     return Record(
         id=run_id,
         created=created,
@@ -492,13 +502,14 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         run_id = store.new_id()
         folder = store.begin(profiles, run_id)
     closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
-    _remember(folder, settings, closures, resume)
-    measure(line, folder)
-    record = record_of(line, run_id)
-    _keep_raw(line, folder)
-    store.write(record, folder)
-    (folder / _SETTINGS).unlink(missing_ok=True)
-    final = store.complete(folder)
+    with store.claimed(folder):
+        _remember(folder, settings, closures, resume)
+        measure(line, folder)
+        record = record_of(line, run_id)
+        _keep_raw(line, folder)
+        store.write(record, folder)
+        (folder / _SETTINGS).unlink(missing_ok=True)
+        final = store.complete(folder)
     say(f"record: {final}")
     return record, final
 

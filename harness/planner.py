@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import CapabilityError, UsageError
-from harness.metrics import FACTS, FactSpec
+from harness.metrics import FACTS, OWN_STAGE, FactSpec
 from harness.model import Suite
 from harness.ncu import last_words
 from harness.store import write_atomically, writing
@@ -105,7 +105,7 @@ def table(chip: str, file: Path | None = None) -> Table:
 
 def plan(found: Table) -> list[Row]:
     """Every logical metric that a GPU has to measure, on this chip."""
-    return [_row(found, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group != "check"]
+    return [_row(found, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group not in OWN_STAGE]
 
 
 def _row(found: Table, spec: FactSpec) -> Row:
@@ -159,7 +159,7 @@ def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
         for b in suite.budgets
         if b.tier == "counters"
         and b.severity == "limit"
-        and FACTS[b.fact].group != "check"
+        and FACTS[b.fact].group not in OWN_STAGE
         and (b.device is None or b.device.lower() in gpu.lower())
         and any(fnmatchcase(arch, glob) for glob in b.archs)
     ]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.metrics import FACTS
+from harness.metrics import FACTS, OWN_STAGE
 from harness.model import Artifact, Budget, CaseOutcome, Fact, Plan, Record, Stage, Subject, Value, Variant, Waiver
 from harness.suite import runs_on
 
@@ -115,7 +115,7 @@ class Promises:
                 promises = self._static(budget, variant, own)
             else:
                 stage: Stage = "bench" if budget.tier == "timing" else "profile"
-                stage = "check" if spec.group == "check" else stage
+                stage = OWN_STAGE.get(spec.group, stage)
                 promises = self._measured(budget, variant, own, stage)
             for promise in promises:
                 empty = False

@@ -12,32 +12,35 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import gc
-import gzip
 import json
 import math
 import os
 import re
-import secrets
 import typing
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import FlashcoreError, RecordError, UsageError
 from harness.model import SCHEMA_VERSION, Fact, Facts, Record, Source, Subject
+
+if TYPE_CHECKING:
+    import datetime
 
 PARTIAL = ".partial"
 HEADER = "run.json"
 FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
+_LOCK = "going.lock"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 def new_id(now: datetime.datetime | None = None) -> str:
     """A run's id, as ``20261121T093000Z-1f2e``; two started in one second differ."""
+    import datetime
+    import secrets
+
     now = now or datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
@@ -52,6 +55,36 @@ def begin(profiles: Path, run_id: str) -> Path:
     with writing(folder):
         folder.mkdir(parents=True)
     return folder
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Holds a run that is under way, so that nobody else goes on with it. The kernel lets go of it when
+    the process ends, however that happens; the processes that it starts do not inherit the hold.
+
+    Raises:
+        UsageError: another process holds it.
+        FlashcoreError: the folder cannot be written.
+    """
+    import fcntl
+
+    path = folder / _LOCK
+    with writing(path):
+        stream = path.open("a+", encoding="utf-8")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            raise UsageError(
+                f"{folder}: expected a run that nobody is at, found one still going (process {stream.read().strip()})\n"
+                "  to mend: wait for it to end, or end it and then go on with --resume"
+            ) from None
+        with writing(path):
+            stream.truncate(0)
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+        yield
 
 
 def runs(profiles: Path) -> list[Path]:
@@ -158,6 +191,7 @@ def complete(partial: Path) -> Path:
     """Gives a run that is whole its final name."""
     final = partial.with_name(partial.name.removesuffix(PARTIAL))
     with writing(final):
+        (partial / _LOCK).unlink(missing_ok=True)
         partial.rename(final)
     return final
 
@@ -190,7 +224,7 @@ def read(folder: Path) -> Record:
     with _no_collection():
         facts = _read_facts(folder / FACTS)
     samples_path = folder / SAMPLES
-    samples = _load(samples_path, lambda: gzip.decompress(samples_path.read_bytes()))
+    samples = _load(samples_path, lambda: _unpacked(samples_path))
     if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
     return Record(facts=facts, samples={k: tuple(v) for k, v in samples.items()}, **values)
@@ -209,7 +243,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _read_facts(path: Path) -> Facts:
-    data = _load(path, lambda: gzip.decompress(path.read_bytes()))
+    data = _load(path, lambda: _unpacked(path))
     try:
         subjects = [Subject(*row) for row in data["subjects"]]
         sources = {s.value: s for s in Source}
@@ -221,6 +255,16 @@ def _read_facts(path: Path) -> Facts:
         raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
 
 
+def _unpacked(path: Path) -> bytes:
+    import gzip  # like the others that are imported where they are used: a build writes no record
+    import zlib
+
+    try:
+        return gzip.decompress(path.read_bytes())
+    except zlib.error as error:
+        raise ValueError(error) from error
+
+
 def _load(path: Path, read_bytes: Any) -> Any:
     if read_bytes is None:
         raise RecordError(f"{path}: expected a run's header, found no such file")
@@ -228,7 +272,7 @@ def _load(path: Path, read_bytes: Any) -> Any:
         return json.loads(read_bytes())
     except FileNotFoundError as error:
         raise RecordError(f"{path}: expected with every run, found no such file") from error
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise RecordError(f"{path}: cannot be read: {error}\n  to mend: record the run again") from error
 
 
@@ -267,5 +311,7 @@ def _finite(fact: Fact) -> Fact:
 
 
 def _packed(data: Any) -> bytes:
+    import gzip
+
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)

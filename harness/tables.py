@@ -184,6 +184,20 @@ def checked(record: Record) -> str:
     return grid(["case", "status", "max error", "x class", "reason"], rows)
 
 
+def sanitized(record: Record) -> str:
+    """What compute-sanitizer found in each case, failures first."""
+    names = [n for n, s in FACTS.items() if s.group == "sanitizer"]
+    rows = []
+    for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
+        if o.stage == "sanitize":
+            subject = Subject(o.variant, shape=o.shape)
+            found = [record.facts.get(n, subject) for n in names]
+            counts = ["-" if f is None or f.number is None else f"{f.number:.0f}" for f in found]
+            rows.append([o.case, o.status, *counts, o.reason])
+    header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
+    return grid(["case", "status", *header, "reason"], rows)
+
+
 def suite(given: Suite) -> str:
     """Variants, shapes and budgets of a suite."""
     variants = [

@@ -5,22 +5,23 @@ Nothing is imported to find it (``import torch`` takes over a second) and nothin
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.util
 import os
-import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import __version__, remembered
 from harness.errors import CapabilityError, UsageError
 from harness.model import Environment
+
+if TYPE_CHECKING:
+    import subprocess
 
 NVCC_MEND = (
     "install CUDA 13, or: pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 "
@@ -92,22 +93,31 @@ def find_nvcc(known: Path | None = None) -> Nvcc:
 
 
 def _remembered(path: Path, known: Path | None) -> Nvcc:
-    # A script named nvcc calls one that may change behind it: only the program itself is remembered.
-    if known is None or not _is_program(path) or not _has_headers(path.parent.parent):
+    program = _program(path) if known is not None else None
+    if known is None or program is None or not _has_headers(program.parent.parent):
         return _nvcc(path)
-    key = remembered.stamp([path])
+    key = remembered.stamp([path, program])
     found = remembered.recall(known, "nvcc", key)
     if found is None:
         nvcc = _nvcc(path)
         remembered.keep(known, "nvcc", key, (nvcc.release, nvcc.version))
         return nvcc
     release, version = found
-    return Nvcc(path, path.parent.parent, release, version)
+    return Nvcc(path, program.parent.parent, release, version)
 
 
-def _is_program(path: Path) -> bool:
+def _program(path: Path) -> Path | None:
+    """The compiler itself: ``path``, or what it calls if it is a script that does nothing else. Of any
+    other script nobody knows what it calls today, so its answer is not remembered."""
     with path.open("rb") as stream:
-        return stream.read(4) == b"\x7fELF"
+        start = stream.read(1000)
+    if start.startswith(b"\x7fELF"):
+        return path
+    match = re.fullmatch(rb'#!/bin/(?:ba)?sh\s+exec (/\S+) "\$@"\s*', start)
+    if match is None:
+        return None
+    called = Path(os.fsdecode(match[1])).resolve()
+    return called if called != path and called.is_file() and _program(called) == called else None
 
 
 def _has_headers(root: Path) -> bool:
@@ -117,7 +127,7 @@ def _has_headers(root: Path) -> bool:
 @functools.cache
 def _nvcc(path: Path) -> Nvcc:
     # The toolkit's version.json would be quicker to ask, but pip's toolkit has none.
-    result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    result = _ask([path, "--version"])
     match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
     if match is None:
         said = (result.stdout + result.stderr).strip()[-300:]
@@ -125,15 +135,16 @@ def _nvcc(path: Path) -> Nvcc:
     root = path.parent.parent
     if not _has_headers(root):
         # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
-        dry = subprocess.run(
-            [path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        dry = _ask([path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull])
         if top := re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE):
             root = Path(top[1]).resolve()
     return Nvcc(path, root, match[1], match[2])
+
+
+def _ask(command: Sequence[str | Path], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    import subprocess
+
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
 
 
 def find_tool(name: str, mend: str) -> Path:
@@ -222,6 +233,8 @@ _SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
 @functools.cache
 def find_gpu() -> Gpu | None:
     """The first visible CUDA device, asked of the driver itself; ``None`` where there is none."""
+    import ctypes  # like `platform` and `subprocess`: a build with nothing to do needs none of them
+
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -261,7 +274,7 @@ def _driver_version() -> str:
     smi = shutil.which("nvidia-smi")
     if smi:
         query = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        result = subprocess.run(query, capture_output=True, text=True, check=False, timeout=20)
+        result = _ask(query, timeout=20)
         if result.returncode == 0 and result.stdout.strip():
             return result.stdout.splitlines()[0].strip()
     return "unknown"
@@ -269,6 +282,8 @@ def _driver_version() -> str:
 
 def environment(root: Path, nvcc: Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None) -> Environment:
     """What a run records of its machine and tools."""
+    import platform
+
     commit, dirty = _git(root)
     cuda = version_of("nvidia-cuda-runtime")
     libraries = {
@@ -306,7 +321,7 @@ def _cpu() -> str:
                 return line.split(":", 1)[1].strip()
     except OSError:
         pass
-    return platform.machine()
+    return os.uname().machine
 
 
 def _git(root: Path) -> tuple[str | None, bool | None]:
@@ -318,7 +333,7 @@ def _git(root: Path) -> tuple[str | None, bool | None]:
         return given, None
 
     def ask(*words: str) -> str | None:
-        result = subprocess.run([git, "-C", root, *words], capture_output=True, text=True, check=False)
+        result = _ask([git, "-C", root, *words])
         return result.stdout.strip() if result.returncode == 0 else None
 
     commit = ask("rev-parse", "HEAD")

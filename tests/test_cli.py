@@ -288,6 +288,33 @@ def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
     assert "expected the sources that the run began with, found others" in done.stderr
 
 
+def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
+    wait = "def wait(*_):\n  open('there', 'w').close()\n  time.sleep(60)"
+    hang = f"{NO_GPU}\nimport harness.store as s, time\n{wait}\ns.write = wait"
+    words = ["profile", "--suite", "suite", "--build-dir", str(here.build)]
+    code = f"{hang}\nimport sys\nfrom harness.cli import main\nsys.exit(main({words!r}))"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    going = subprocess.Popen([sys.executable, "-c", code], cwd=here.folder, env=env, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (here.folder / "there").exists():
+            assert going.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        (folder,) = store.unfinished(here.folder / "profiles")
+        refused = here.run("profile", "--resume", start=NO_PAGES)
+        assert refused.returncode == Exit.USAGE, refused.stderr
+        assert f"expected a run that nobody is at, found one still going (process {going.pid})" in refused.stderr
+        assert store.unfinished(here.folder / "profiles") == [folder]
+    finally:
+        going.kill()  # as `kill -9` does
+        going.wait()
+    resumed = here.run("profile", "--resume", start=NO_PAGES)
+    assert resumed.returncode == Exit.OK, resumed.stderr
+    (run,) = store.runs(here.folder / "profiles")
+    assert run.name == folder.name.removesuffix(store.PARTIAL)
+    assert not list(run.glob("*.lock"))
+
+
 def test_nothing_to_resume(here: Workplace) -> None:
     done = here.run("profile", "--resume")
     assert done.returncode == Exit.USAGE

@@ -18,10 +18,11 @@ LAYERS: dict[int, str] = {
     1: "model errors",
     2: "binding compare cubin devices journal gate_policy manifest metrics ncu ncu_csv ncu_facts nvml occupancy "
     "operators planner remembered samples spills store suite suite_builder timing toolchain worker",
-    3: "bench build check join launch_plan profile static target",
-    4: "advice against baseline diff gate_formats gate_table guardrails ladder places predictions promises regressions roofline roofs",
+    3: "bench build check join introspect launch_plan profile sanitize static target",
+    4: "advice against baseline diff gate_formats gate_table guardrails ladder places "
+    "predictions promises regressions roofline roofs",
     5: "report",
-    6: "doctor gate_command new_suite pipeline revisions tables",
+    6: "doctor gate_command introspect_command new_suite pipeline revisions tables",
     7: "cli __main__",
 }
 #: In these layers modules may import each other, in no circle. The stages (3) may not.

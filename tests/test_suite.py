@@ -102,7 +102,7 @@ FORM: list[tuple[Change, str]] = [
     ),
     (
         put("shape", "small", "stages", value=["bench", "race"]),
-        "shape.small.stages[1]: expected one of 'check', 'bench' or 'profile', found 'race'",
+        "shape.small.stages[1]: expected one of 'check', 'bench', 'profile' or 'sanitize', found 'race'",
     ),
     (
         put("shape", "small", "params", "N", value=[1]),

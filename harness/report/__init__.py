@@ -26,6 +26,8 @@ from harness.report.values import Cell
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from harness.baseline import Baseline
+
 HERE = Path(__file__).parent
 #: Names the files that a render wrote, so that the next one replaces those and nothing else.
 MARKER = ".flashcore-report"
@@ -40,6 +42,7 @@ def render(
     single_file: bool = False,
     require: Tier = "static",
     today: date | None = None,
+    baseline: Baseline | None = None,
 ) -> list[Path]:
     """Writes the report of ``record`` and returns its pages, the overview first.
 
@@ -48,14 +51,14 @@ def render(
     Args:
         folder: made if it does not exist; an earlier report in it is replaced.
         single_file: one ``index.html`` that holds everything, for mailing.
-        require, today: as in :func:`harness.guardrails.judge`.
+        require, today, baseline: as in :func:`harness.guardrails.judge`.
 
     Raises:
         UsageError: ``folder`` holds something that is not a report.
     """
     folder = folder.resolve()
     _replaceable(folder)
-    book = Book(record, require, today)
+    book = Book(record, require, today, baseline)
     pages = [overview.page(book), ladder_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
     pages += [variant_page.page(book, v) for v in record.suite.variants.values()]
     templates = _environment(single_file)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from harness import guardrails, roofline
+from harness.baseline import Baseline
 from harness.guardrails import Judgement, Verdict
 from harness.metrics import FACTS
 from harness.model import Artifact, CaseOutcome, Fact, Record, Shape, Stage, Subject, Tier, Variant
@@ -63,9 +64,9 @@ class Page:
 class Book:
     """A record as the pages see it. Presentation only: analysis is roofline's and guardrails'."""
 
-    def __init__(self, record: Record, require: Tier, today: date | None) -> None:
+    def __init__(self, record: Record, require: Tier, today: date | None, baseline: Baseline | None = None) -> None:
         self.record = record
-        self.judgement: Judgement = guardrails.judge(record, require=require, today=today)
+        self.judgement: Judgement = guardrails.judge(record, require=require, today=today, baseline=baseline)
         self.arch: str | None = self._shown_arch()
         self.artifacts: dict[tuple[str, str], Artifact] = {(a.variant, a.arch): a for a in record.artifacts}
         self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
@@ -187,6 +188,8 @@ class Book:
         stage: Stage = "profile"
         if spec is not None and spec.group == "check":
             stage = "check"
+        elif spec is not None and spec.group == "sanitizer":
+            stage = "sanitize"
         elif spec is not None and spec.group == "timing":
             stage = "bench"
         return self.why_stage(subject.variant, subject.shape or "", stage)

@@ -135,7 +135,7 @@ def _right(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
     if stale is not None:
         return Cell("stale", title=stale, sort=2.0, mark="stale"), f"stale: {stale}"
     note = ""
-    for stage in ("check", "bench", "profile"):
+    for stage in ("check", "bench", "profile", "sanitize"):
         outcome = book.outcome(variant.name, shape.name, stage)
         if outcome is not None and outcome.status != "ok":
             note = f"{outcome.status} in {stage}: {outcome.reason}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness import advice, predictions
-from harness.metrics import FACTS, STALL_REASONS
+from harness.metrics import FACTS, OWN_STAGE, STALL_REASONS
 from harness.model import Fact, Prediction, Shape, Subject, Variant
 from harness.report import charts
 from harness.report.book import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page, params_text
@@ -254,7 +254,7 @@ def _timing(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[
 
 def _checks(book: Book, variant: Variant) -> dict[str, Any]:
     """Errors against fp64 of every shape that was checked."""
-    names = [n for n, s in FACTS.items() if s.group == "check"]
+    names = [n for n, s in FACTS.items() if s.group in OWN_STAGE]
     rows = []
     for o in book.record.outcomes:
         if o.variant == variant.name and o.stage == "check":
@@ -273,7 +273,7 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
     found: dict[str, None] = {}
     for fact in book.record.facts.of(variant.name):
         spec = FACTS.get(fact.name)
-        measured = spec is None or (spec.tier == "counters" and spec.group != "check")
+        measured = spec is None or (spec.tier == "counters" and spec.group not in OWN_STAGE)
         if fact.subject.arch is None and measured and fact.subject.shape and fact.subject.launch is None:
             by_subject[fact.subject] = None
             found[fact.name] = None

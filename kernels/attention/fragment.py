@@ -8,7 +8,7 @@ a load, ``owner[row][column]`` is ``8 · lane + slot`` of who wrote an element i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,8 +161,19 @@ def work(params: Params) -> dict[str, float]:
 def invariants(call: Callable[[Inputs], dict[str, Tensor]], inputs: Inputs, params: Params) -> list[str]:
     """The machine's own table is one of a fragment, and its two answers agree."""
     answer = call(inputs)
-    table = [[(int(r), int(c)) for r, c in slots] for slots in answer["table"].tolist()]
-    owner = answer["owner"].tolist()
+    return contradictions(_table(answer["table"].tolist()), _whole(answer["owner"].tolist()))[:8]
+
+
+def _table(nested: list[list[list[float]]]) -> Table:
+    return [[(int(r), int(c)) for r, c in slots] for slots in nested]
+
+
+def _whole(nested: list[list[float]]) -> list[list[int]]:
+    return [[int(x) for x in row] for row in nested]
+
+
+def contradictions(table: Table, owner: Sequence[Sequence[int]]) -> list[str]:
+    """What is wrong with a machine's answer: its table by itself, and the table against the owners."""
     complaints = faults(table)
     if not complaints:
         complaints += [
@@ -172,4 +183,30 @@ def invariants(call: Callable[[Inputs], dict[str, Tensor]], inputs: Inputs, para
             for slot, (row, col) in enumerate(slots)
             if owner[row][col] != lane * SLOTS + slot
         ]
-    return complaints[:8]
+    return complaints
+
+
+def rewritten(answer: Mapping[str, Any], capability: int) -> tuple[Path, str, list[str]]:
+    """For ``flashcore introspect``: the header, its text by this machine's answer, and what in it is news.
+
+    Machines that answered the same before are kept; where this one answers otherwise the table is its own
+    alone, and fragment.cuh, which holds the closed form, has to follow.
+
+    Raises:
+        ValueError: the answer is no table of a fragment.
+    """
+    table = _table(answer["table"])
+    if complaints := contradictions(table, _whole(answer["owner"])):
+        raise ValueError("; ".join(complaints[:4]))
+    try:
+        known, machines = committed()
+    except (OSError, ValueError):
+        return HEADER, header(table, [capability]), ["there was no table"]
+    if known != table:
+        moved = sum(
+            a != b for mine, theirs in zip(table, known, strict=True) for a, b in zip(mine, theirs, strict=True)
+        )
+        found_on = ", ".join(map(str, machines))
+        return HEADER, header(table, [capability]), [f"{moved} of 256 slots differ from the table found on {found_on}"]
+    news = [] if capability in machines else [f"the table holds on {capability} too"]
+    return HEADER, header(table, [*machines, capability]), news

@@ -1,0 +1,236 @@
+"""The bench stage's stopwatch held against nvbench: ``python -m benchmarks.crosscheck`` (needs a GPU and cuda-bench).
+
+Both time the same calls cold: L2 is overwritten, then one call is timed by events. They take turns, each in
+processes of its own; a round is one of each. What differs is all that is not the kernel: the bench stage
+replays a graph of the call after filling twice L2's size, nvbench launches it from Python behind a kernel
+that blocks the stream, after clearing L2's size, and decides by itself how many samples it wants.
+
+Exit code 0 if every case agrees within 2 %, 1 if one does not (or is too short for 2 % to mean anything),
+4 if there is no GPU or no cuda-bench.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import bench, pipeline, toolchain
+from harness.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from harness.operators import Caller, Case, load_problem, require_device
+from harness.suite import runs_on
+
+CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
+#: How far apart the medians may be, and the time (us) from which on events are fine enough for that.
+AGREEMENT = 0.02
+SHORTEST_US = 200.0
+
+_SAMPLES = 100  # at least, of each case, tool and round
+_SECONDS = 1.5  # of sampling by the bench stage, a shape
+_TIMEOUT = 600.0  # seconds for one process of nvbench
+_MEND = "python -m pip install 'cuda-bench[cu13]' (or [cu12]: the CUDA major version of torch's build)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures and prints; gives the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.crosscheck", description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="VARIANT/SHAPE", help=f"repeatable (default: {', '.join(CASES)})"
+    )
+    parser.add_argument("--build-dir", default="build", metavar="DIR")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
+    parser.add_argument("--child", nargs=2, metavar=("CASES", "RESULT"), help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    try:
+        if options.child:
+            _nvbench_child(Path(options.child[0]), Path(options.child[1]))
+            return Exit.OK
+        return compare(options)
+    except FlashcoreError as error:
+        print(f"benchmarks.crosscheck: {error}", file=sys.stderr)
+        return int(error.exit_code)
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Builds, times in turns and prints the table; gives the exit code.
+
+    Raises:
+        CapabilityError: no GPU, or no cuda-bench.
+        UsageError: a case that the suite does not have.
+    """
+    if options.rounds < 1:
+        raise UsageError(f"--rounds: expected at least 1, found {options.rounds}")
+    version = _nvbench_version()
+    names = tuple(options.case) or CASES
+    line = pipeline.start(
+        pipeline.Settings(suite=options.suite, build=options.build_dir, upto="bench"), pipeline.printer()
+    )
+    if line.gpu is None or line.gpu_arch is None:
+        raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
+    pairs = [(v, s) for s in line.shapes for v in line.variants if f"{v.name}/{s.name}" in names and runs_on(v, s)]
+    if missing := set(names) - {f"{v.name}/{s.name}" for v, s in pairs}:
+        raise UsageError(
+            f"--case: expected cases of suite {line.suite.name}, found {', '.join(sorted(missing))}\n"
+            "  to mend: variant/shape out of: flashcore list"
+        )
+    # Nothing else is compiled.
+    line.variants = [v for v in line.variants if any(v.name == chosen.name for chosen, _ in pairs)]
+    pipeline.compile_all(line)
+    built = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
+    for variant, _ in pairs:
+        if not variant.is_peer and (variant.name not in built or built[variant.name].library is None):
+            raise FlashcoreError(f"{variant.name}: expected a library for {line.gpu_arch}, found none (see the build)")
+    cases = pipeline.child_cases(line, pairs)
+    print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, "
+          f"torch {toolchain.version_of('torch')}, cuda-bench {version}")  # fmt: skip
+    print(f"cases:   {len(cases)} of suite {line.suite.name}, cold, {options.rounds} rounds in turns\n")
+
+    ours: dict[str, list[float]] = {case.name: [] for case in cases}
+    theirs: dict[str, list[float]] = {case.name: [] for case in cases}
+    with tempfile.TemporaryDirectory(prefix="bench-crosscheck-") as scratch:
+        for number in range(options.rounds):
+            folder = Path(scratch) / f"round-{number}"
+            folder.mkdir()
+            # Who goes first changes: the second finds a warmer chip.
+            turns: list[tuple[str, Callable[[Sequence[Case], Path], dict[str, float]], dict[str, list[float]]]]
+            turns = [("bench stage", _by_the_stage, ours), ("nvbench", _by_nvbench, theirs)]
+            for what, measure, medians in turns if number % 2 == 0 else reversed(turns):
+                found = measure(cases, folder)
+                for name, median in found.items():
+                    medians[name].append(median)
+                line.say(f"round {number}: {what} " + ", ".join(f"{n} {us:.2f} us" for n, us in found.items()))
+    return _print(ours, theirs)
+
+
+def _print(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> int:
+    """The table of medians over rounds, each with its range, and the verdicts; gives the exit code."""
+    print(f"{'case':28}{'bench stage':>14}{'range':>9}{'nvbench':>14}{'range':>9}{'ratio':>9}  verdict")
+    good = True
+    for name in ours:
+        own, other = (statistics.median(series[name]) for series in (ours, theirs))
+        ratio = own / other
+        if min(own, other) < SHORTEST_US:
+            verdict = f"too short: below {SHORTEST_US:.0f} us"
+        elif abs(ratio - 1) <= AGREEMENT:
+            verdict = f"agree within {100 * AGREEMENT:.0f} %"
+        else:
+            verdict = f"DIFFER by more than {100 * AGREEMENT:.0f} %"
+        good &= verdict.startswith("agree")
+        ranges = [f"{100 * (max(s[name]) / min(s[name]) - 1):.2f} %" for s in (ours, theirs)]
+        print(f"{name:28}{own:>11.2f} us{ranges[0]:>9}{other:>11.2f} us{ranges[1]:>9}{ratio:>9.4f}  {verdict}")
+    return int(Exit.OK if good else Exit.FAILED)
+
+
+# --- the bench stage ------------------------------------------------------------------------------------
+
+
+def _by_the_stage(cases: Sequence[Case], folder: Path) -> dict[str, float]:
+    """Case → median of its cold samples (us)."""
+    own = folder / "stage"
+    own.mkdir()
+    result = bench.run(cases, own, baseline=cases[0].variant, min_samples=_SAMPLES, seconds=_SECONDS, modes=("cold",))
+    if bad := [o for o in result.outcomes if o.status != "ok"]:
+        raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
+    return {case.name: statistics.median(result.samples[f"{case.name}/cold"]) for case in cases}
+
+
+# --- nvbench --------------------------------------------------------------------------------------------
+
+
+def _nvbench_version() -> str:
+    """cuda-bench's version; it is loaded only where it is used, since that takes a driver.
+
+    Raises:
+        CapabilityError: it is not installed.
+    """
+    try:
+        version = importlib.metadata.version("cuda-bench")
+        importlib.metadata.version("cuda-bindings")  # by whose version it picks its build
+    except importlib.metadata.PackageNotFoundError as error:
+        raise CapabilityError(f"no {error.name}: nvbench's Python bindings are not installed", _MEND) from error
+    return version
+
+
+def _by_nvbench(cases: Sequence[Case], folder: Path) -> dict[str, float]:
+    """Case → median of nvbench's cold samples (us), taken in one process of its own."""
+    task, answer = folder / "cases.json", folder / "nvbench.json"
+    task.write_text(json.dumps([case.to_json() for case in cases]), encoding="utf-8")
+    command = [sys.executable, "-m", "benchmarks.crosscheck", "--child", str(task), str(answer)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired as error:
+        raise FlashcoreError(f"nvbench: expected to be done in {_TIMEOUT:.0f} s, found it still at work") from error
+    if done.returncode != 0 or not answer.is_file():
+        said = f"{done.stdout[-1500:]}{done.stderr[-1500:]}".strip()
+        raise FlashcoreError(f"nvbench: expected its samples, found exit code {done.returncode}: {said}")
+    results = importlib.import_module("cuda.bench.results")
+    # Its benchmarks are named by their places in the list of cases: what names it allows is not documented.
+    found = results.BenchmarkResult.from_json(answer)
+    medians = {}
+    for index, case in enumerate(cases):
+        states = list(found[_benchmark(index)])
+        if len(states) != 1 or not states[0].samples:
+            reason = states[0].skip_reason if states else "no state"
+            raise FlashcoreError(f"{case.name}: expected samples of nvbench, found none ({reason})")
+        medians[case.name] = statistics.median(states[0].samples) * 1e6
+    return medians
+
+
+def _benchmark(index: int) -> str:
+    return f"case_{index}"
+
+
+def _nvbench_child(task: Path, answer: Path) -> None:
+    """Registers every case with nvbench and lets it measure; the samples go to ``answer`` and files beside it."""
+    require_device("cuda")
+    nvbench: Any = importlib.import_module("cuda.bench")
+    cases = [Case.from_json(case) for case in json.loads(task.read_text("utf-8"))]
+    failed: list[str] = []
+    for index, case in enumerate(cases):
+        benchmark = nvbench.register(_measure(case, failed))
+        benchmark.set_name(_benchmark(index))
+        benchmark.set_min_samples(_SAMPLES)
+    nvbench.run_all_benchmarks([sys.argv[0], "--devices", "0", "--jsonbin", str(answer)])
+    if failed:
+        raise FlashcoreError("; ".join(failed))
+
+
+def _measure(case: Case, failed: list[str]) -> Callable[[Any], None]:
+    """What nvbench calls for one case. Errors are kept: what it does with an exception is its own affair."""
+
+    def measure(state: Any) -> None:
+        import torch
+
+        try:
+            problem = load_problem(case.root, case.problem_file)
+            inputs = problem.make_inputs(dict(case.params), case.seeds[0], "cuda")
+            caller = Caller(case, problem, "cuda")
+            call = caller.bind(inputs, caller.outputs())
+            call()  # loads its module, which must not happen behind nvbench's blocking kernel
+            torch.cuda.synchronize()
+            # On the stream that nvbench times, found once: the less Python behind the blocking kernel the better.
+            stream = torch.cuda.ExternalStream(state.get_stream().addressof())  # type: ignore[no-untyped-call]
+            with torch.cuda.stream(stream):
+                state.exec(lambda _: call(), batched=False)
+            torch.cuda.synchronize()
+        except Exception as error:
+            failed.append(f"{case.name}: {type(error).__name__}: {error}")
+            raise
+
+    # A name of its own: nvbench takes it for the benchmark's.
+    measure.__name__ = case.variant
+    return measure
+
+
+if __name__ == "__main__":
+    sys.exit(main())
