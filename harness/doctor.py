@@ -33,6 +33,7 @@ def examine() -> tuple[list[str], bool]:
     look("torch", _torch, "operators, check, bench, profile")
     look("GPU", _gpu, "check, bench, profile")
     look("ncu", _ncu, "profile")
+    look("compute-sanitizer", _sanitizer, "sanitize")
     for package, use in (("nvtx", "profile"), ("pandas", "profile"), ("plotly", "report"), ("jinja2", "report")):
         look(package, lambda package=package: _package(package), use)  # type: ignore[misc]
     can_build = able["nvcc"] and able["host compiler"] and able["ninja"]
@@ -54,6 +55,13 @@ def _torch() -> str:
     if root is None:
         raise CapabilityError("no torch", "pip install torch")
     return f"{toolchain.version_of('torch')} at {root}"
+
+
+def _sanitizer() -> str:
+    from harness import sanitize
+
+    program = sanitize.find_sanitizer()
+    return f"{sanitize.version(program) or 'of an unknown version'} at {program}"
 
 
 def _gpu() -> str:

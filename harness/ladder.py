@@ -245,6 +245,8 @@ def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
     if wanted is None:
         return "open", f"{way}: {step.ratio:.2f}× the time, none was predicted{moved}"
     outcome = progress(log(step.ratio), log(wanted), False)
+    if outcome == "none" and (step.ratio > 1) != (wanted > 1):
+        outcome = "against"  # little, but not noise
     share = f"{step.ratio:.2f}× the time, {wanted:.2f}× predicted{_also(step)}"
     lead = {
         "held": "prediction held",

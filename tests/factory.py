@@ -212,6 +212,8 @@ def usual_source(name: str) -> Source:
         return Source.FORMULA
     if spec.group == "check":
         return Source.CHECK
+    if spec.group == "sanitizer":
+        return Source.SANITIZER
     if spec.group == "timing":
         return Source.NVML if name.startswith(("bench_", "throttle")) else Source.EVENTS
     if spec.group != "static":

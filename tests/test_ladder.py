@@ -175,6 +175,12 @@ def test_slower_names_the_counters_that_got_worse() -> None:
     assert found.finding.startswith("slower: 1.50× the time, 0.45× predicted; with it barriers 16 → 48")
 
 
+def test_little_is_no_effect_the_right_way_and_slower_the_wrong_way() -> None:
+    wanted = [predicted("warm_p50", 100, 20, "L4")]
+    assert step(record(wanted, times={"slow": 100, "fast": 94})).finding.startswith("hardly any effect: 0.94×")
+    assert step(record(wanted, times={"slow": 100, "fast": 106})).finding.startswith("slower: 1.06× the time")
+
+
 def test_documents_that_differ_are_both_named() -> None:
     wanted = [predicted("warm_p50", 198, 986, "L4"), predicted("warm_p50", 2122, 500, "L4")]
     found = step(record(wanted, times={"slow": 20, "fast": 100}))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.metrics import FACTS, STALL_REASONS, Kind
+from harness.metrics import FACTS, OWN_STAGE, STALL_REASONS, Kind
 from harness.model import Fact, Facts, Launch, Plan, Subject
 from harness.ncu_csv import KernelRow, parse
 from harness.ncu_facts import MEASURED, facts_of, metrics_to_ask, short_name, unmeasured
@@ -70,7 +70,7 @@ def test_metrics_that_come_with_the_launch_are_in_the_recording() -> None:
 
 def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
     names = [f.name for f in facts_of("v", "s", [row()], chip="gh100") if f.subject == CASE]
-    counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group != "check"]
+    counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in OWN_STAGE]
     assert sorted(names) == sorted(counters) == sorted(MEASURED)
     assert sorted(f.name for f in unmeasured("v", "s", "why")) == sorted(counters)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import sanitize
+from harness import build, guardrails, pipeline, sanitize, toolchain
 from harness.errors import CapabilityError, Exit
 from harness.model import CaseOutcome, Facts, Source, StageResult, Subject
 from harness.operators import Case
 from harness.sanitize import Report, parse
+from tests import factory
 from tests.conftest import ROOT, flashcore
 
 STANDIN = Path(__file__).parent / "standins" / "compute-sanitizer"
@@ -192,3 +193,64 @@ def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
     assert done.returncode == Exit.INCAPABLE and "no GPU" in done.stderr
     done = flashcore("sanitize", "--suite", str(ROOT / "kernels/roofs"), cwd=tmp_path, start=no_gpu, env=env)
     assert done.returncode == Exit.USAGE and "to mend" in done.stderr
+
+
+# --- in the line ----------------------------------------------------------------------------------
+
+
+def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -> pipeline.Line:
+    """A line before its GPU stages, on a machine whose tools are all stood in for."""
+
+    def ran(cases: list[Case], folder: Path, **_: object) -> StageResult:
+        seen.extend(c.name for c in cases)
+        return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
+
+    monkeypatch.setattr(sanitize, "run", ran)
+    monkeypatch.setattr(sanitize, "find_sanitizer", lambda: STANDIN)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: ROOT)
+    small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
+    suite = factory.suite(shapes=[factory.shape(), small])
+    gpu = toolchain.Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
+    chosen = pipeline.Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
+    found = pipeline.Line(
+        chosen, suite, lambda _: None, gpu, "sm_90a", build.Options(), list(suite.variants.values()),
+        list(suite.shapes.values()),
+    )  # fmt: skip
+    found.artifacts = list(factory.artifacts(suite))
+    return found
+
+
+def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[str] = []
+    made = line(monkeypatch, seen, sanitize=True)
+    pipeline.measure(made, tmp_path)
+    assert seen == ["slow/small", "fast/small", "split/small"]
+    assert [(n.stage, n.status) for n in made.notes] == [("sanitize", "ok")]
+
+
+def test_a_shape_that_the_user_names_is_taken_whatever_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    made = line(monkeypatch, seen, sanitize=True, shapes=("mission",))
+    made.shapes = made.shapes[:1]
+    pipeline.measure(made, tmp_path)
+    assert seen == ["slow/mission", "fast/mission", "split/mission"]
+
+
+def test_it_is_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[str] = []
+    made = line(monkeypatch, seen)
+    pipeline.measure(made, tmp_path)
+    assert seen == [] and made.notes == []
+
+
+def test_a_race_breaks_the_promise_of_none() -> None:
+    small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
+    budget = factory.budget("sanitizer_racecheck_errors", maximum=0)
+    suite = factory.suite(shapes=[factory.shape(), small], budgets=[budget])
+    facts = [factory.fact("sanitizer_racecheck_errors", n, v, shape="small", source=Source.SANITIZER)
+             for v, n in (("slow", 0), ("fast", 2))]  # fmt: skip
+    judged = guardrails.judge(factory.record(suite, facts)).verdicts
+    found = {str(v.subject): v.status for v in judged if v.budget == budget.name}
+    assert found == {"slow/small": "pass", "fast/small": "fail", "split/small": "unmeasured"}

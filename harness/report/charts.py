@@ -356,10 +356,11 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
                     "hovertemplate": "%{y}<br>%{text}<extra></extra>",
                 }
             )
-    lines = [(ladder.peer[1], f"{ladder.peer[0]} {significant(ladder.peer[1])} µs")] if ladder.peer else []
-    lines += [(ladder.floor.floor_us, f"floor {significant(ladder.floor.floor_us, 3)} µs")] if ladder.floor else []
+    # Their words one above the other: the two may lie close together.
+    lines = [(ladder.peer[1], f"{ladder.peer[0]} {significant(ladder.peer[1])} µs", 0)] if ladder.peer else []
+    lines += [(g.floor_us, f"floor {significant(g.floor_us, 3)} µs", 13)] if (g := ladder.floor) else []
     layout = {
-        "xaxis": _axis("warm p50, µs: what a step took off, or added", range=[0, _round(1.22 * max(times))]),
+        "xaxis": _axis("warm p50, µs: what a step took off, or added", range=[0, _round(1.3 * max(times))]),
         "yaxis": {
             "automargin": True,
             "categoryorder": "array",
@@ -368,16 +369,16 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
         },
         "barmode": "overlay",
         "bargap": 0.25,
-        "legend": {"orientation": "h", "x": 0.6, "xanchor": "center", "y": 1, "yanchor": "bottom"},
+        "showlegend": False,
         "shapes": [
             {"type": "line", "x0": _round(x), "x1": _round(x), "y0": 0, "y1": 1, "yref": "paper",
              "line": {"color": "@peer", "width": 1.3, "dash": "dot"}}
-            for x, _ in lines
+            for x, _, _ in lines
         ],
         "annotations": [
-            {"x": _round(x), "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left", "text": escape(text),
-             "showarrow": False, "font": {"size": 10}}
-            for x, text in lines
+            {"x": _round(x), "y": 1, "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": shift,
+             "text": escape(text), "showarrow": False, "font": {"size": 10}}
+            for x, text, shift in lines
         ],
     }  # fmt: skip
     said = ", ".join(f"{s.variant.name} {significant(t)} µs" for s, t in zip(way, times, strict=True))
