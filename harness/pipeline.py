@@ -454,7 +454,8 @@ def _recorded(line: Line, run_id: str) -> list[Record]:
         if run.gpu != gpu:
             continue
         found.append(run)
-        whole = {v.name for v in run.suite.variants.values()} <= {o.variant for o in run.outcomes if not o.origin}
+        own = [o for o in run.outcomes if not o.origin]
+        whole = set(run.suite.variants) <= {o.variant for o in own} and set(GPU_STAGES) <= {o.stage for o in own}
         if whole or len(found) == _MOST_RUNS:
             break
     return found
