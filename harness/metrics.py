@@ -169,7 +169,8 @@ _ncu("time", P, "sm_clock", "Hz", "smsp__cycles_elapsed.avg.per_second", "SM clo
 _ncu("tensor", P, "tensor_active", "pct",
      "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
      "share of active cycles in which the tensor pipe works", better="higher",
-     chips=dict.fromkeys(("ad", "gb"), "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"))  # fmt: skip
+     chips=dict.fromkeys(
+         ("ad", "gb"), "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"))  # fmt: skip
 _ncu("tensor", C, "tensor_instructions", "1", "sm__inst_executed_pipe_tensor.sum",
      "tensor-core instructions executed",
      chips={"ad": "sm__inst_executed_pipe_tensor_v2.sum"})  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness import gate_table, guardrails
+from harness import gate_table
 from harness.errors import Exit
 from harness.guardrails import Judgement, Verdict, judge
 from harness.model import Budget, Facts, Origin, Record, Tier, Value, Waiver

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import build, guardrails, pipeline, sanitize, toolchain
+from harness import build, guardrails, operators, pipeline, sanitize, toolchain
 from harness.errors import CapabilityError, Exit
-from harness.model import CaseOutcome, Facts, Source, StageResult, Subject
+from harness.journal import Journal, Task
+from harness.model import Argument, CaseOutcome, Facts, Source, StageResult, Subject
 from harness.operators import Case
 from harness.sanitize import Report, parse
 from tests import factory
@@ -254,3 +255,27 @@ def test_a_race_breaks_the_promise_of_none() -> None:
     judged = guardrails.judge(factory.record(suite, facts)).verdicts
     found = {str(v.subject): v.status for v in judged if v.budget == budget.name}
     assert found == {"slow/small": "pass", "fast/small": "fail", "split/small": "unmeasured"}
+
+
+def test_the_target_calls_a_case_with_outputs_of_just_their_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    seen: list[torch.Tensor] = []
+    (tmp_path / "problem.py").write_text(
+        "import torch\ndef make_inputs(params, seed, device, kind='normal'): return {'x': torch.ones(params['N'])}\n"
+        "def reference(inputs, params): ...\ndef emulate(tolerance, inputs, params): ...\ndef work(params): ...\n"
+        "KINDS, TOLERANCES, FENCE = ('normal',), {'exact': ''}, {'max': 0.0, 'mean': 0.0}\n"
+    )
+    monkeypatch.setattr(sanitize, "DEVICE", "cpu")
+    monkeypatch.setattr(operators, "operator", lambda *_: lambda x, out: seen.append(out))
+    arguments = (Argument("x", "tensor", False, ("N",), "float32"), Argument("out", "tensor", True, ("N",), "float16"))
+    made = Case(
+        variant="v", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"N": 5},
+        arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), roof="fp32",
+    )  # fmt: skip
+    sanitize.perform(Task("v/s", made.to_json()), Journal(tmp_path / "journal.jsonl"))
+    (out,) = seen
+    assert (out.dtype, out.numel()) == (torch.float16, 5)
+    assert out.untyped_storage().nbytes() == 10, "no band around it in which a write beside it would be lost"
