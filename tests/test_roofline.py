@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness import devices, roofline
-from harness.model import Fact, Origin, Record, Value
-from harness.roofline import Point, Roof, bounds, case_bounds, floor, missing, pick, points, roofs
+from harness.model import Fact, Origin, Record, Roof, Value
+from harness.roofline import Point, bounds, case_bounds, floor, missing, pick, points, roofs
 from tests import factory
 
 MISSION = {"flop": 4 * 8 * 512**2 * 64.0, "bytes": 4 * 8 * 512 * 64 * 2.0, "exp": 8 * 512**2 * 1.0}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import problem as attention  # the suite's own problem: inputs, and the reference of the output  # type: ignore[import-not-found]
+import problem as attention  # type: ignore[import-not-found]  # the suite's own: inputs and the output's reference  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +40,8 @@ EXP2_ERROR = 2.0**-22
 
 def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") -> Inputs:
     """As the suite's own problem. Raises ValueError for a kind that does not exist."""
-    return attention.make_inputs(params, seed, device, kind)
+    inputs: Inputs = attention.make_inputs(params, seed, device, kind)
+    return inputs
 
 
 def reference(inputs: Inputs, params: Params) -> dict[str, Tensor]:
