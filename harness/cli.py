@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     profiling = argparse.ArgumentParser(add_help=False)
     profiling.add_argument("--clock-control", choices=("none", "base"), default="none",
                            help="ncu's clock control (default: none, the clocks are left alone)")  # fmt: skip
+    profiling.add_argument("--no-roofs", action="store_true", help="do not measure this machine's roofs")
     profiling.add_argument("--sanitize", action="store_true", help="besides, run it under compute-sanitizer")
     profiling.add_argument("--keep-report", action="store_true", help="keep ncu's own report (.ncu-rep) in the run")
 
@@ -166,6 +167,7 @@ def _settings(arguments: argparse.Namespace, upto: str | None) -> Settings:
         clock_control=getattr(arguments, "clock_control", "none"),
         keep_report=getattr(arguments, "keep_report", False),
         sanitize=getattr(arguments, "sanitize", False),
+        roofs=None if getattr(arguments, "no_roofs", False) else "kernels/roofs",
         time_limit=getattr(arguments, "time_limit", 60.0),
         repeats=getattr(arguments, "repeats", 20),
         samples=getattr(arguments, "samples", 100),

@@ -388,7 +388,7 @@ def _progress(line: Line, stage: str, total: int) -> Callable[[str], None]:
     return progress
 
 
-def record_of(line: Line, run_id: str) -> Record:
+def record_of(line: Line, run_id: str, *, before: str | None) -> Record:
     """Puts together what was measured here and what recorded runs of the same GPU add, newest first.
 
     A run of one variant adds what it measured of that variant; what it did not measure comes from the
@@ -396,7 +396,7 @@ def record_of(line: Line, run_id: str) -> Record:
     """
     suite = line.suite
     created = datetime.datetime.strptime(run_id.split("-")[0], "%Y%m%dT%H%M%SZ").isoformat() + "Z"
-    recorded = _recorded(line, run_id)
+    recorded = _recorded(line, before)
     arch = line.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.archs[-1]
     pairs = [(v, s) for s in line.shapes for v in line.variants if runs_on(v, s)]
     keys = join.case_keys(suite, pairs, line.artifacts, line.plans, arch, line.nvcc or "")
@@ -443,13 +443,13 @@ def record_of(line: Line, run_id: str) -> Record:
     )
 
 
-def _recorded(line: Line, run_id: str) -> list[Record]:
-    """Measured runs of this suite before this one, newest first, all of one GPU: this machine's, or without
+def _recorded(line: Line, before: str | None) -> list[Record]:
+    """Measured runs of this suite before that one, newest first, all of one GPU: this machine's, or without
     one that of the newest. None if the user wants none joined."""
     found: list[Record] = []
     if not line.settings.join:
         return found
-    for run in measured_runs(Path(line.settings.profiles), line.suite.name, before=run_id):
+    for run in measured_runs(Path(line.settings.profiles), line.suite.name, before=before):
         gpu = line.gpu.name if line.gpu else found[0].gpu if found else run.gpu
         if run.gpu != gpu:
             continue
@@ -506,7 +506,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     with store.claimed(folder):
         _remember(folder, settings, closures, resume)
         measure(line, folder)
-        record = record_of(line, run_id)
+        record = record_of(line, run_id, before=run_id)
         _keep_raw(line, folder)
         store.write(record, folder)
         (folder / _SETTINGS).unlink(missing_ok=True)
@@ -568,7 +568,7 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
     line = start(settings, say)
     _refuse_debug(line)
     compile_all(line)
-    return record_of(line, store.new_id())
+    return record_of(line, store.new_id(), before=None)
 
 
 def measure_roofs(

@@ -24,7 +24,7 @@ from tests.conftest import FAULTS, ROOT, TOY, Built, flashcore
 
 pytestmark = pytest.mark.gpu
 
-FEW = ("--samples", "10", "--repeats", "3")
+FEW = ("--samples", "10", "--repeats", "3", "--no-roofs")
 
 
 def have_ncu() -> bool:
