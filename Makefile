@@ -23,7 +23,7 @@ endif
 FLASHCORE = $(PY) -m harness
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck
+.PHONY: help profile build check bench sanitize report gate roofs list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck bench-against
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ bench-gate: $(READY) ## the gate: nothing changed, one kernel changed, ten thous
 bench-crosscheck: $(READY) ## the bench stage's stopwatch, against nvbench's (needs a GPU and cuda-bench)
 	$(PY) -m benchmarks.crosscheck --suite $(SUITE) $(ARGS)
 
+bench-against: $(READY) ## the timing gate: false alarms, planted slowdowns found (needs a GPU, five minutes)
+	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
+
 clean: ## remove what was built and rendered; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache
 	find reports -mindepth 1 ! -name README.md ! -name .gitignore -delete
@@ -87,7 +90,7 @@ clean: ## remove what was built and rendered; recorded runs stay
 # Where no nvcc is found, CUDA's compiler comes from pip; nvdisasm likewise.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[run]'
 	@if command -v nvcc >/dev/null || test -x "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" || test -n "$$NVCC"; then \
 	  echo "nvcc: found"; \
 	else \

@@ -27,8 +27,9 @@ from pathlib import Path
 
 from harness import binding, build, toolchain
 from harness.errors import FlashcoreError
-from harness.model import Argument, Suite, Variant
+from harness.ninja_graph import HARNESS_INCLUDE
 from harness.suite import load, select
+from harness.suite_model import Argument, Suite, Variant
 
 _LOAD = """
 import os, sys, warnings
@@ -150,7 +151,7 @@ def _torch(
         own = folder / variant.name
         own.mkdir(parents=True)
         source = _source(suite, variant, own)
-        flags = [*_flags(suite, variant, arch), f"-I{own}", f"-I{build.HARNESS_INCLUDE}"]
+        flags = [*_flags(suite, variant, arch), f"-I{own}", f"-I{HARNESS_INCLUDE}"]
         command = [sys.executable, "-c", _LOAD, variant.name, str(own), str(nvcc.root), *flags, "--", str(source)]
         started = time.perf_counter()
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

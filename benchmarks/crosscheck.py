@@ -26,6 +26,8 @@ from typing import Any
 
 from harness import bench, pipeline, toolchain
 from harness.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from harness.line import Settings, printer
+from harness.measure import child_cases
 from harness.operators import Caller, Case, load_problem, require_device
 from harness.suite import runs_on
 
@@ -72,9 +74,7 @@ def compare(options: argparse.Namespace) -> int:
         raise UsageError(f"--rounds: expected at least 1, found {options.rounds}")
     version = _nvbench_version()
     names = tuple(options.case) or CASES
-    line = pipeline.start(
-        pipeline.Settings(suite=options.suite, build=options.build_dir, upto="bench"), pipeline.printer()
-    )
+    line = pipeline.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"), printer())
     if line.gpu is None or line.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     pairs = [(v, s) for s in line.shapes for v in line.variants if f"{v.name}/{s.name}" in names and runs_on(v, s)]
@@ -90,7 +90,7 @@ def compare(options: argparse.Namespace) -> int:
     for variant, _ in pairs:
         if not variant.is_peer and (variant.name not in built or built[variant.name].library is None):
             raise FlashcoreError(f"{variant.name}: expected a library for {line.gpu_arch}, found none (see the build)")
-    cases = pipeline.child_cases(line, pairs)
+    cases = child_cases(line, pairs)
     print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, "
           f"torch {toolchain.version_of('torch')}, cuda-bench {version}")  # fmt: skip
     print(f"cases:   {len(cases)} of suite {line.suite.name}, cold, {options.rounds} rounds in turns\n")

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from harness import ncu, ncu_facts, pipeline, profile, toolchain
 from harness.errors import CapabilityError, FlashcoreError
+from harness.line import Settings, printer
+from harness.measure import child_cases
 from harness.model import Plan
 from harness.operators import Case
 
@@ -30,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N cases; the table says so")
     parser.add_argument("--build-dir", default="build", metavar="DIR")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
     options = parser.parse_args(argv)
@@ -47,10 +50,10 @@ def measure(options: argparse.Namespace) -> None:
     Raises:
         CapabilityError: no GPU, or no ncu.
     """
-    settings = pipeline.Settings(
+    settings = Settings(
         suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
     )
-    line = pipeline.start(settings, pipeline.printer())
+    line = pipeline.start(settings, printer())
     if line.gpu is None or line.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     program = ncu.find_ncu()
@@ -63,11 +66,12 @@ def measure(options: argparse.Namespace) -> None:
         for v, s in line.cases("profile")
         if (v.is_peer or v.name in built) and f"{v.name}/{s.name}" not in refused
     ]
-    cases = pipeline.child_cases(line, pairs)
+    total = len(pairs)
+    cases = sorted(child_cases(line, pairs[: options.limit]), key=lambda case: case.is_peer)  # the stage's order
     chip = profile.chip_of(line.gpu.capability)
     print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, ncu {ncu.version(program)}, "
           f"torch {toolchain.version_of('torch')}")  # fmt: skip
-    print(f"cases:   {len(cases)} of suite {line.suite.name}, {options.rounds} rounds in turns\n")
+    print(f"cases:   {len(cases)} of {total} of suite {line.suite.name}, {options.rounds} rounds in turns\n")
     stage: list[float] = []
     bare: list[float] = []
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as scratch:
@@ -98,11 +102,20 @@ def _stage(cases: Sequence[Case], folder: Path, program: Path, chip: str, plans:
 
 
 def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str) -> None:
+    metrics = ncu_facts.metrics_to_ask(chip)
+    deep, rest = profile.by_depth(cases)
+    _ncu(deep, folder / "deep", program, metrics)
+    if rest:
+        _ncu(rest, folder / "rest", program, profile.shallow(metrics, chip))
+
+
+def _ncu(cases: Sequence[Case], folder: Path, program: Path, metrics: list[str]) -> None:
+    folder.mkdir()
     tasks = folder / "tasks.json"
     content = {"tasks": [{"name": case.name, "payload": case.to_json()} for case in cases]}
     tasks.write_text(json.dumps(content), encoding="utf-8")
     target = [sys.executable, "-m", profile.TARGET, str(tasks), str(folder / "journal.jsonl")]
-    command = ncu.command_line(program, folder / "bare.ncu-rep", ncu_facts.metrics_to_ask(chip), target)
+    command = ncu.command_line(program, folder / "bare.ncu-rep", metrics, target)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise FlashcoreError(

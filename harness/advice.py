@@ -5,7 +5,7 @@ Pure functions of a record; they explain and never judge.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness import occupancy
@@ -19,12 +19,17 @@ LOCAL = frozenset(
 OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
 
 
-def advice(record: Record, fact: str, subject: Subject) -> str:
-    """More about a fact in one line; empty where there is nothing to add."""
+def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
+    """More about a fact in one line; empty where there is nothing to add.
+
+    Args:
+        plans: the record's, by variant and shape: a record of many failures is asked often.
+    """
     if fact in LOCAL:
         return local_memory(record, subject)
     if fact in OCCUPANCY and subject.arch and subject.shape and subject.kernel:
-        found = [w for w in what_ifs(record, subject.variant, subject.arch, subject.shape) if w.subject == subject]
+        plan = plans.get((subject.variant, subject.shape))
+        found = [w for w in what_ifs(record, plan, subject.arch) if w.subject == subject]
         return "; ".join(line for w in found for line in w.lines)
     return ""
 
@@ -42,8 +47,8 @@ def local_memory(record: Record, subject: Subject) -> str:
     """What the kernel uses local memory for, where, and how often that ran, as far as it is known."""
     words = [
         f.note
-        for f in record.facts.of(subject.variant)
-        if f.name == "local_memory"
+        for f in record.facts.named("local_memory")
+        if f.subject.variant == subject.variant
         and f.value not in (None, "none")
         and subject.arch in (None, f.subject.arch)
         and subject.kernel in (None, f.subject.kernel)
@@ -77,11 +82,15 @@ class Step:
     """A kernel's occupancy on one arch and shape, and the distance to the next step.
 
     Args:
+        threads: threads a block; ``registers`` are a thread's, ``smem`` a block's bytes, static and dynamic.
         now: blocks an SM, its share of warps, what limits it, and each resource's own count.
         then: what would have to change; ``None`` where that is not known.
     """
 
     subject: Subject
+    threads: int
+    registers: int
+    smem: int
     now: occupancy.Occupancy
     then: occupancy.WhatIf | None
 
@@ -97,12 +106,11 @@ class Step:
         return [head, *words]
 
 
-def what_ifs(record: Record, variant: str, arch: str, shape: str) -> list[Step]:
-    """For each kernel that the variant launches on this shape: its occupancy and the next step.
+def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
+    """For each kernel that the plan launches: its occupancy on ``arch`` and the next step.
 
     A kernel launched several times is shown once for each way it is launched.
     """
-    plan = next((p for p in record.plans if (p.variant, p.shape) == (variant, shape)), None)
     return list(_steps(record, plan, arch)) if plan is not None else []
 
 
@@ -120,6 +128,9 @@ def _steps(record: Record, plan: Plan, arch: str) -> Iterator[Step]:
             seen.add((launch.kernel, given))
             yield Step(
                 Subject(plan.variant, arch, plan.shape, launch.kernel),
+                given[0],
+                given[1],
+                given[2] + given[3],
                 occupancy.occupancy(arch, *given),
                 occupancy.what_if(arch, *given),
             )
@@ -131,11 +142,12 @@ def occupancy_table(record: Record) -> list[str]:
     Shapes on which a kernel is launched alike share a line.
     """
     lines: list[str] = []
+    plans = {(p.variant, p.shape): p for p in record.plans}
     for variant in record.suite.variants:
         for arch in record.suite.archs:
             seen: dict[str, list[str]] = {}
             for shape in record.suite.shapes:
-                for step in what_ifs(record, variant, arch, shape):
+                for step in what_ifs(record, plans.get((variant, shape)), arch):
                     pct = "unmeasured" if step.now.pct is None else f"{step.now.pct:.1f} %"
                     text = f"{variant}/{step.subject.kernel} ({arch}): {pct}; {'; '.join(step.lines)}"
                     seen.setdefault(text, []).append(shape)

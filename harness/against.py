@@ -1,11 +1,12 @@
 """Whether one build is slower than another, decided so that chance rarely says so.
 
-Both builds, and one of them a second time, are timed turn by turn in several processes. The second time gives
-the spread of *no* change (A against A): differences of layout, order and drift that interleaving leaves. A
-case is slower only if its difference is one that this spread makes unlikely, for all cases together, **and**
-larger than an effect worth naming. Builds of the same machine code are never called different.
+Both builds, and the one before a second time, are timed turn by turn in several processes. The second time
+gives the spread of *no* change (A against A): differences of layout, order and drift that taking turns leaves.
+A case is slower only if its difference is one that this spread makes unlikely, for all cases together, **and**
+larger than an effect worth naming. Builds of the same machine code are never timed against each other.
 
-Pure functions of numbers.
+A process counts once, however many rounds it timed: what its memory's layout does to a build it does in every
+round. Pure functions of numbers.
 """
 
 from __future__ import annotations
@@ -19,19 +20,45 @@ from typing import Literal
 
 ALPHA = 1e-3  # false alarms a gate run, over all its cases
 EFFECT = 0.01  # slower by less than this is not worth stopping anyone
+PROCESSES = 9  # each of the three builds is three times the first, the second and the last to be loaded
 FEWEST = 4  # processes, below which there is no spread to speak of
+#: Where even so large a change could be chance, nothing was found out.
+COARSE = 0.05
 
-Outcome = Literal["same code", "slower", "faster", "no difference", "too small to matter", "undecided"]
+Outcome = Literal["slower", "faster", "no difference", "too small to matter", "undecided"]
+
+#: A change is held against the mean of two times, a null is one time against one: its variance is 4/3 of a change's.
+_NULL_TO_CHANGE = math.sqrt(3 / 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """The median times of one case in each process, in one unit: before, after, and before once more."""
+class Process:
+    """What one process says of one case, as logarithms of ratios of times.
 
-    before: Sequence[float]
-    after: Sequence[float]
-    again: Sequence[float]
-    same_code: bool = False
+    Args:
+        change: after over before.
+        null: before over before, the one of the second load over the first: what no change looks like.
+    """
+
+    change: float
+    null: float
+
+    @staticmethod
+    def of(before: Sequence[float], after: Sequence[float], again: Sequence[float]) -> Process:
+        """From the times of the same rounds, in one unit; NaN if one of them is no time.
+
+        Ratios are taken within a round and the median over rounds, so that a drift that a round's times share
+        cancels. Of the change there are two, against each time before; each is symmetric where nothing changed,
+        so their mean is off to neither side however skewed the noise.
+        """
+        sides = (before, after, again)
+        if not all(sides) or not all(math.isfinite(x) and x > 0 for side in sides for x in side):
+            return Process(math.nan, math.nan)
+        return Process((_typical(before, after) + _typical(again, after)) / 2, _typical(before, again))
+
+
+def _typical(below: Sequence[float], above: Sequence[float]) -> float:
+    return statistics.median(math.log(a / b) for b, a in zip(below, above, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +67,7 @@ class Decision:
 
     Args:
         change: after over before, less 1: 0.02 is 2 % slower.
-        critical: the change from which on chance is ruled out, for all cases together.
+        critical: the change up to which it could be chance, for all cases together.
         reason: why nothing was decided; else empty.
     """
 
@@ -49,70 +76,63 @@ class Decision:
     critical: float | None
     reason: str = ""
 
-    @property
-    def text(self) -> str:
-        """``slower by 2.1 % (chance ends at 0.4 %)``."""
-        if self.change is None or self.critical is None:
-            return f"{self.outcome}: {self.reason}"
-        by = f" by {abs(100 * self.change):.2f} %" if self.outcome in ("slower", "faster") else ""
-        return f"{self.outcome}{by} ({100 * self.change:+.2f} %; chance ends at {100 * self.critical:.2f} %)"
 
+def decide(
+    cases: Mapping[str, Sequence[Process]], *, alpha: float = ALPHA, effect: float = EFFECT
+) -> dict[str, Decision]:
+    """Decides every case, each at ``alpha`` over their number (Bonferroni).
 
-def decide(cases: Mapping[str, Timed], *, alpha: float = ALPHA, effect: float = EFFECT) -> dict[str, Decision]:
-    """Decides every case, each at ``alpha`` over their number.
+    A change has to pass two tests. Student's t of the changes over processes, which holds whatever the spread
+    of either build is. And the same with the spread of no change in place of its own: the larger of the case's
+    own and of what is typical of all cases, so that a few changes that happen to agree are no proof. This one
+    takes the degrees of freedom of both together, since the first holds by itself.
 
-    A case's spread is the largest of three: that of A against A over all cases, its own of A against A, and
-    its own of after against before. The last keeps a case that is noisy only after the change from being judged
-    by the calm of the others; so the rate of false alarms stays below ``alpha`` rather than at it.
+    Args:
+        cases: what each process says of each case.
+        alpha: how often one or more cases of a gate run may be called slower by chance; likewise faster.
+        effect: the share of the time before that a change must exceed to matter.
     """
-    judged = {name: t for name, t in cases.items() if not t.same_code and not _gap(t)}
+    judged = {name: found for name, found in cases.items() if not _gap(found)}
     level = alpha / max(len(judged), 1)
-    nulls = {name: _logs(t.before, t.again) for name, t in judged.items()}
-    pooled = math.sqrt(statistics.fmean(_variance(n) for n in nulls.values())) if nulls else 0.0
-    found: dict[str, Decision] = {}
-    for name, timed in cases.items():
-        if timed.same_code:
-            found[name] = Decision("same code", None, None, "the two builds are the same machine code")
-        elif gap := _gap(timed):
-            found[name] = Decision("undecided", None, None, gap)
-        else:
-            logs = _logs(timed.before, timed.after)
-            spread = max(pooled, math.sqrt(_variance(nulls[name])), math.sqrt(_variance(logs)))
-            found[name] = _decide(logs, spread, level, effect)
-    return found
+    # About zero and not about their mean: a load that is always the slower one is spread as well.
+    nulls = {name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in found]) for name, found in judged.items()}
+    typical = statistics.median(nulls.values()) if nulls else 0.0
+    decided: dict[str, Decision] = {}
+    for name, found in cases.items():
+        if gap := _gap(found):
+            decided[name] = Decision("undecided", None, None, gap)
+            continue
+        changes, count = [p.change for p in found], len(found)
+        critical = max(
+            student_quantile(1 - level, count - 1) * statistics.stdev(changes),
+            student_quantile(1 - level, 2 * count - 1) * max(nulls[name], typical),
+        ) / math.sqrt(count)  # fmt: skip
+        decided[name] = _decision(statistics.fmean(changes), critical, effect)
+    return decided
 
 
-def _decide(logs: Sequence[float], spread: float, level: float, effect: float) -> Decision:
-    count = len(logs)
-    change = statistics.fmean(logs)
-    critical = student_quantile(1 - level, count - 1) * spread / math.sqrt(count)
-    outcome: Outcome = "no difference"
+def _decision(change: float, critical: float, effect: float) -> Decision:
+    ratio, chance = math.expm1(change), math.expm1(critical)
     if abs(change) > critical:
-        outcome = "slower" if change > 0 else "faster"
-        if abs(math.expm1(change)) <= effect:
-            outcome = "too small to matter"
-    return Decision(outcome, math.expm1(change), math.expm1(critical))
+        if abs(ratio) <= effect:
+            return Decision("too small to matter", ratio, chance)
+        return Decision("slower" if change > 0 else "faster", ratio, chance)
+    if chance > COARSE:
+        return Decision("undecided", ratio, chance, f"too noisy: up to {100 * chance:.1f} % could be chance")
+    return Decision("no difference", ratio, chance)
 
 
-def _gap(timed: Timed) -> str:
+def _gap(found: Sequence[Process]) -> str:
     """Why there is nothing to decide with; empty if there is."""
-    lengths = {len(timed.before), len(timed.after), len(timed.again)}
-    if len(lengths) > 1:
-        return "the processes did not time all three builds"
-    if min(lengths) < FEWEST:
-        return f"timed in {min(lengths)} processes; at least {FEWEST} are needed"
-    if not all(math.isfinite(x) and x > 0 for side in (timed.before, timed.after, timed.again) for x in side):
+    if len(found) < FEWEST:
+        return f"timed in {len(found)} processes; at least {FEWEST} are needed"
+    if not all(math.isfinite(p.change) and math.isfinite(p.null) for p in found):
         return "a time is not a positive number"
     return ""
 
 
-def _logs(below: Sequence[float], above: Sequence[float]) -> list[float]:
-    return [math.log(a / b) for b, a in zip(below, above, strict=True)]
-
-
-def _variance(values: Sequence[float]) -> float:
-    """Of differences whose true mean is not known."""
-    return statistics.variance(values)
+def _root_mean_square(values: Sequence[float]) -> float:
+    return math.sqrt(statistics.fmean(v * v for v in values))
 
 
 # --- two quantiles ---------------------------------------------------------------------------------

@@ -11,11 +11,8 @@ As a program (``python -m harness.bench TASKFILE JOURNAL``) this module is that 
 from __future__ import annotations
 
 import functools
-import gc
-import json
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,15 +21,16 @@ from typing import Any
 from harness import journal, worker
 from harness.metrics import FACTS
 from harness.model import CaseOutcome, Fact, Source, StageResult
-from harness.nvml import Nvml
-from harness.operators import Caller, Case, is_poisoned, load_problem, require_device, synchronize
+from harness.operators import Caller, Case, is_poisoned, load_problem, synchronize
+from harness.rounds import Watch, release, sample, serve
 from harness.samples import P99_SAMPLES, StopRule, Summary, ratio, summarize
-from harness.timing import MODES, Timed, rotated, timer_for
+from harness.timing import MODES, Timed, timer_for
 
+#: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets
+#: 15 samples: it is steady, and a hundred would take as long as those of all the quick calls.
+_SLOW_SECONDS = 24.0
 #: Nanoseconds; the chip's own clock ticks too coarsely to time less.
 _SHORTEST_SPAN = 20_000
-#: Seconds between two looks at clock and temperature.
-_LOOK_EVERY = 0.02
 
 
 # --- the stage ----------------------------------------------------------------------------------
@@ -56,7 +54,8 @@ def run(
 
     Args:
         baseline: the variant that the others are compared with.
-        min_samples: samples of each case and mode; calls of many ms may get fewer, and say so.
+        min_samples: samples of each case and mode; calls of many ms may get fewer, and say so. The more cases a
+            shape has, the less time slow calls get.
         max_samples: at most so many (at least ``min_samples``).
         seconds: for each shape and mode, after which no more than ``min_samples`` are taken.
         noise: relative noise of the median at which sampling may end.
@@ -89,7 +88,7 @@ def run(
                 "cases": [c.to_json() for c in left[name]],
                 "device": device,
                 "modes": list(modes),
-                "rule": asdict(rule),
+                "rule": asdict(_shared(rule, len(left[name]))),
             }
             tasks[name] = worker.Task(name, payload)
 
@@ -119,6 +118,11 @@ def run(
         for mode, values in measured[case.name].samples.items()
     }
     return StageResult(tuple(facts), tuple(_outcome(c, measured, failed) for c in cases), samples)
+
+
+def _shared(rule: StopRule, cases: int) -> StopRule:
+    """The rule for so many cases of one shape: the more there are, the earlier slow calls may stop."""
+    return replace(rule, slow_seconds=min(rule.slow_seconds, _SLOW_SECONDS / max(cases, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,39 +262,6 @@ def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
 # --- the child ----------------------------------------------------------------------------------
 
 
-class _Watch:
-    """Looks at the GPU's state now and then, and keeps what it saw."""
-
-    def __init__(self, device: str) -> None:
-        self._nvml: Nvml | None = None
-        self._next = 0.0
-        self.seen: dict[str, Any] = {}
-        if device == "cpu":
-            self.seen["note"] = "no GPU: timed on the CPU"
-            return
-        import torch
-
-        try:
-            self._nvml = Nvml(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
-        except (OSError, AttributeError) as error:
-            self.seen["note"] = f"NVML cannot be asked: {error}"
-
-    def look(self) -> None:
-        now = time.monotonic()
-        if self._nvml is None or now < self._next:
-            return
-        self._next = now + _LOOK_EVERY
-        state = self._nvml.state()
-        self.seen["looks"] = self.seen.get("looks", 0) + 1
-        if state.sm_clock is not None:
-            self.seen.setdefault("sm_clock", []).append(state.sm_clock)
-        if state.temperature is not None:
-            self.seen.setdefault("temperature", []).append(state.temperature)
-        if state.throttle is not None:
-            known = self.seen.setdefault("throttle", [])
-            known += [name for name in state.throttle if name not in known]
-
-
 def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
     """Times the cases of one shape."""
     payload = task.payload
@@ -313,13 +284,13 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
             if is_poisoned(device):
                 raise
             failed[case.variant] = journal.describe(error)
-    watch = _Watch(device)
+    watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
     spent = dict.fromkeys(ready, 0.0)
     for mode in payload["modes"]:
         # Where a call takes many ms the modes agree: warm gets the time, the others half of it.
         own_rule = rule if mode == "warm" else replace(rule, slow_seconds=rule.slow_seconds / 2)
-        times = _rounds(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
+        times = sample(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
         for variant, values in times.items():
             samples[variant][mode] = values
     own_clocks = {}
@@ -343,85 +314,39 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
     }
     ready.clear()
     callers.clear()
-    _release(device)
+    release(device)
     return data
 
 
 def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[str, float]:
     """What a kernel measures of itself, if its operator has the argument ``clocked`` and the output
     ``clocks``: int64 ``[blocks, 4]``, a block's SM cycles at start and stop and the chip's nanoseconds at
-    start and stop. NVML samples too slowly for that. Empty for all other operators."""
+    start and stop, of all blocks or of some. NVML samples too slowly for that. Empty for all other
+    operators, and for a kernel too short to tell."""
     if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
         return {}
     outputs = caller.outputs(0)
     timed.warm()  # at the clock that this work settles at
     caller.call({**inputs, "clocked": 1}, outputs)
     synchronize(caller.device)
-    rows = outputs["clocks"].double().cpu()
-    cycles, spans = rows[:, 1] - rows[:, 0], rows[:, 3] - rows[:, 2]
-    if float(spans.max()) < _SHORTEST_SPAN:
+    rows = outputs["clocks"].cpu()
+    # Whole numbers until here: the nanoseconds count from 1970 and do not fit a double.
+    cycles, spans = (rows[:, 1] - rows[:, 0]).double(), (rows[:, 3] - rows[:, 2]).double()
+    span = int(rows[:, 3].max() - rows[:, 2].min())
+    if span < _SHORTEST_SPAN:
         return {}
     return {
         # Sums, since the nanoseconds of a short block are coarse.
         "kernel_sm_clock": float(cycles.sum() / spans.sum()) * 1e3,
-        "kernel_span": float(rows[:, 3].max() - rows[:, 2].min()) / 1e3,
+        "kernel_span": span / 1e3,
         "kernel_block_span": float(spans.mean()) / 1e3,
         "kernel_block_cycles": float(cycles.mean()),
     }
-
-
-def _rounds(
-    ready: Mapping[str, Timed],
-    mode: str,
-    rule: StopRule,
-    watch: _Watch,
-    spent: dict[str, float],
-    announce: Callable[[str], None],
-) -> dict[str, list[float]]:
-    """Samples of one mode: every variant once a round, until each has enough."""
-    samples: dict[str, list[float]] = {v: [] for v in ready}
-    own = dict.fromkeys(ready, 0.0)
-    active = list(ready)
-    began = time.monotonic()
-    turn = 0
-    while active:
-        for variant in rotated(active, turn):
-            announce(variant)
-            start = time.monotonic()
-            samples[variant].append(getattr(ready[variant], mode)())
-            own[variant] += time.monotonic() - start
-        watch.look()
-        elapsed = time.monotonic() - began
-        active = [v for v in active if not rule.enough(samples[v], own[v], elapsed)]
-        turn += 1
-    for variant, seconds in own.items():
-        spent[variant] += seconds
-    return samples
 
 
 def _announce(log: worker.Journal, task: str, mode: str, variant: str) -> None:
     log.step(task, f"{variant} {mode}")
 
 
-def _release(device: str) -> None:
-    """Gives the graphs' memory back before the next shape."""
-    if device != "cpu":
-        import torch
-
-        synchronize(device)
-        torch.cuda.empty_cache()
-
-
-def main(arguments: Sequence[str]) -> int:
-    """The child: ``TASKFILE JOURNAL``."""
-    device = json.loads(Path(arguments[0]).read_text("utf-8"))["tasks"][0]["payload"]["device"]
-
-    def prepare() -> None:
-        require_device(device)
-        gc.freeze()  # a capture may collect garbage first: leave torch's own thousands of objects out of it
-
-    return worker.child(arguments, _perform, prepare=prepare, is_poisoned=lambda: is_poisoned(device))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve(sys.argv[1:], _perform))

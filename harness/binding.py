@@ -8,7 +8,7 @@ comes from the variant's object, so that 40 variants cost one compilation of tor
 
 from __future__ import annotations
 
-from harness.model import Argument, Problem
+from harness.suite_model import Argument, Problem
 
 #: The oldest torch whose stable ABI the binding uses: 2.10.
 TORCH_TARGET_VERSION = "0x020a000000000000"

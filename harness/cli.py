@@ -20,17 +20,19 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable
 
+    from harness.line import Settings
     from harness.model import Record
-    from harness.pipeline import Settings
 
 DEFAULT_SUITE = "kernels/attention"
+#: What running kernels and drawing reports need beyond a gate.
+RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "plotly", "torch")
 
 _EXITS = """exit codes:
   0  fine
   1  a guardrail or a check failed
   2  wrong usage, manifest or input
   3  a required fact is unmeasured or stale
-  4  the machine cannot do it; the message says how to mend it
+  4  the machine cannot do it (the message says how to mend it), or a defect of flashcore: never a regression
 """
 
 
@@ -49,6 +51,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader went away (`flashcore list | head`): not our failure, but nothing more to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (name := str(error.name).split(".")[0]) in RUN_EXTRA:
+            print(
+                f"flashcore: {arguments.command} needs the Python package {name}, found none\n"
+                f"  to mend: pip install {name}, or install flashcore with its extra `run`, which has all of them",
+                file=sys.stderr,
+            )
+            return int(Exit.INCAPABLE)
+        import traceback
+
+        # Python's own exit code for this is 1, which here says that a guardrail failed.
+        traceback.print_exc()
+        print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
+        return int(Exit.INCAPABLE)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -105,7 +121,17 @@ def parser() -> argparse.ArgumentParser:
     command("build", "compile every variant; print registers, spills, shared memory, occupancy", _build,
             suite, places, chosen)  # fmt: skip
     command("check", "prove every variant right against fp64", _measure, suite, places, chosen, measuring)
-    command("bench", "check, then time", _measure, suite, places, chosen, measuring)
+    bench = command("bench", "check, then time", _bench, suite, places, chosen, measuring)
+    bench.add_argument("--against", metavar="REV",
+                       help="time what differs from a git revision against it, both built here, and judge")  # fmt: skip
+    bench.add_argument("--processes", type=int, metavar="N",
+                       help="with --against: processes that time each case (default: 9)")  # fmt: skip
+    bench.add_argument("--alpha", type=float, metavar="P", help="with --against: chance that a run calls anything "
+                       "slower that is not, over all its cases (default: 0.001)")  # fmt: skip
+    bench.add_argument("--effect", type=float, metavar="PCT",
+                       help="with --against: percent that a case may get slower by (default: 1)")  # fmt: skip
+    bench.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
+                       help="with --against: table or json, on standard output or into FILE; repeatable")  # fmt: skip
     command("sanitize", "run every variant under compute-sanitizer: memcheck and racecheck", _sanitize,
             suite, places, chosen, measuring)  # fmt: skip
     command("profile", "all of it: build, check, bench, profile, record, report, gate", _profile,
@@ -129,8 +155,8 @@ def parser() -> argparse.ArgumentParser:
     keep.add_argument("--ratchet", action="store_true", help="only tighten what is there already")
     metrics = command("metrics", "which metrics a chip has and under what name; needs no GPU", _metrics)
     metrics.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")
-    metrics.add_argument("--chip", metavar="CHIP", help="as ncu names it: gh100, ad104, ga100 (default: this GPU's)")
-    metrics.add_argument("--learn", action="store_true", help="ask this machine's ncu for the chip's table")
+    metrics.add_argument("--chip", metavar="CHIP", help="as ncu names it: gh100, ad104, ga102 (default: this GPU's)")
+    metrics.add_argument("--learn", action="store_true", help="ask ncu, or nvidia-cuda-cupti, for the chip's table")
     metrics.add_argument("--table", metavar="FILE", help="read or, with --learn, write this table")
     diff = command("diff", "what changed between two runs or git revisions (built here, without a GPU)", _diff,
                    suite, places, chosen)  # fmt: skip
@@ -155,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _settings(arguments: argparse.Namespace, upto: str | None) -> Settings:
-    from harness.pipeline import Settings
+    from harness.line import Settings
 
     return Settings(
         suite=arguments.suite,
@@ -177,8 +203,9 @@ def _settings(arguments: argparse.Namespace, upto: str | None) -> Settings:
 
 def _build(arguments: argparse.Namespace) -> int:
     from harness import pipeline, tables
+    from harness.line import printer
 
-    line = pipeline.start(_settings(arguments, None), pipeline.printer())
+    line = pipeline.start(_settings(arguments, None), printer())
     pipeline.compile_all(line)
     print(tables.static(line.suite, line.artifacts, line.facts))
     return Exit.FAILED if any(note.status == "failed" for note in line.notes) else Exit.OK
@@ -186,19 +213,37 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _measure(arguments: argparse.Namespace) -> int:
     from harness import pipeline, tables
+    from harness.line import printer
 
     settings = _settings(arguments, arguments.command)
-    line_say = pipeline.printer()
+    line_say = printer()
     pipeline.require_gpu(settings)
-    record, _ = pipeline.run(settings, line_say, resume=arguments.resume)
+    record = pipeline.run(settings, line_say, resume=arguments.resume).record
     print(tables.checked(record) if arguments.command == "check" else tables.ladder(record))
     return _failed(record)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    own = {"processes": arguments.processes, "alpha": arguments.alpha, "effect": arguments.effect}
+    given = {name: value for name, value in own.items() if value is not None}
+    if arguments.against is None:
+        for name in [*given, *(["format"] if arguments.format else [])]:
+            raise UsageError(f"--{name}: expected together with --against REV, found it alone")
+        return _measure(arguments)
+    from harness import against_command
+    from harness.line import printer
+
+    if "effect" in given:
+        given["effect"] /= 100
+    options = against_command.Options(arguments.against, formats=arguments.format, resume=arguments.resume, **given)
+    return against_command.run(_settings(arguments, None), options, printer())
 
 
 def _sanitize(arguments: argparse.Namespace) -> int:
     import dataclasses
 
     from harness import pipeline, sanitize, tables
+    from harness.line import printer
     from harness.suite import load
 
     settings = dataclasses.replace(_settings(arguments, None), sanitize=True)
@@ -209,16 +254,17 @@ def _sanitize(arguments: argparse.Namespace) -> int:
         )
     sanitize.find_sanitizer()
     pipeline.require_gpu(settings)
-    record, folder = pipeline.run(settings, pipeline.printer(), resume=arguments.resume)
-    print(tables.sanitized(record))
-    print(f"run: {folder}")
-    return _failed(record)
+    done = pipeline.run(settings, printer(), resume=arguments.resume)
+    print(tables.sanitized(done.record))
+    print(f"run: {done.folder}")
+    return _failed(done.record)
 
 
 def _introspect(arguments: argparse.Namespace) -> int:
-    from harness import introspect_command, pipeline
+    from harness import introspect_command
+    from harness.line import printer
 
-    return introspect_command.run(_settings(arguments, None), pipeline.printer(), check=arguments.check)
+    return introspect_command.run(_settings(arguments, None), printer(), check=arguments.check)
 
 
 def _failed(record: Record) -> int:
@@ -228,11 +274,12 @@ def _failed(record: Record) -> int:
 
 
 def _profile(arguments: argparse.Namespace) -> int:
-    from harness import diff, gate_command, pipeline, tables
+    from harness import diff, gate_command, pipeline, store, tables
+    from harness.line import printer
 
-    say = pipeline.printer()
-    settings = _settings(arguments, "profile")
-    record, folder = pipeline.run(settings, say, resume=arguments.resume)
+    say = printer()
+    done = pipeline.run(_settings(arguments, "profile"), say, resume=arguments.resume)
+    record, variants = done.record, _chosen(done.settings.variant, done.record)
     held_to = gate_command.baseline_path(record)
     pages = _render(arguments, record, say, held_to)
     print(tables.ladder(record))
@@ -241,22 +288,22 @@ def _profile(arguments: argparse.Namespace) -> int:
         formats=[],
         require=arguments.require,
         today=_today(),
-        variants=_chosen(arguments, record),
+        variants=variants,
         held_to=held_to,
     )
-    if arguments.variant is not None:
-        previous = pipeline.latest(Path(arguments.profiles), record.suite.name, before=record.id)
-        for name in pipeline.matching(record.suite, arguments.variant):
+    if variants is not None:
+        previous = store.latest(Path(arguments.profiles), record.suite.name, before=record.id)
+        for name in variants:
             print("\n".join(diff.inner_loop(record, previous, name)))
-    print(f"run:    {folder}\nreport: {pages[0]}")
+    print(f"run:    {done.folder}\nreport: {pages[0]}")
     return max(_failed(record), int(verdict), key=_gravity)
 
 
-def _chosen(arguments: argparse.Namespace, record: Record) -> list[str] | None:
+def _chosen(glob: str | None, record: Record) -> list[str] | None:
     """The variants to judge; ``None`` for all."""
-    from harness import pipeline
+    from harness.suite import matching
 
-    return None if arguments.variant is None else pipeline.matching(record.suite, arguments.variant)
+    return None if glob is None else matching(record.suite, glob)
 
 
 def _gravity(code: int) -> int:
@@ -300,19 +347,20 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _gate(arguments: argparse.Namespace) -> int:
     from harness import gate_command, gate_formats, pipeline, store
+    from harness.line import printer
 
     gate_formats.parse(arguments.format)
     if arguments.recorded is not None:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:
-        record = pipeline.present(_settings(arguments, None), pipeline.printer())
+        record = pipeline.present(_settings(arguments, None), printer())
     held = arguments.recorded is None or arguments.baseline is not None
     return gate_command.gate(
         record,
         formats=arguments.format,
         require=arguments.require,
         today=_today(),
-        variants=_chosen(arguments, record),
+        variants=_chosen(arguments.variant, record),
         held_to=gate_command.baseline_path(record, arguments.baseline) if held else None,
         ratchet=arguments.ratchet,
         what_if=arguments.what_if,
@@ -321,13 +369,14 @@ def _gate(arguments: argparse.Namespace) -> int:
 
 def _baseline(arguments: argparse.Namespace) -> int:
     from harness import gate_command, pipeline
+    from harness.line import printer
 
-    record = pipeline.present(_settings(arguments, None), pipeline.printer())
+    record = pipeline.present(_settings(arguments, None), printer())
     return gate_command.save(record, gate_command.baseline_path(record), ratchet=arguments.ratchet)
 
 
 def _metrics(arguments: argparse.Namespace) -> int:
-    from harness import ncu, planner, toolchain
+    from harness import planner, toolchain
     from harness.metrics import CHIPS
 
     file = Path(arguments.table) if arguments.table else None
@@ -336,7 +385,7 @@ def _metrics(arguments: argparse.Namespace) -> int:
     if chip is None:
         raise UsageError(f"no GPU here: expected --chip, one of {', '.join(planner.chips())}")
     if arguments.learn:
-        print(planner.learn(ncu.find_ncu(), chip, file))
+        print(planner.learn(chip, file))
         return Exit.OK
     table = planner.table(chip, file)
     planner.require(table, arguments.names)
@@ -345,9 +394,10 @@ def _metrics(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    from harness import diff, pipeline, revisions
+    from harness import diff, revisions
+    from harness.line import printer
 
-    settings, say = _settings(arguments, None), pipeline.printer()
+    settings, say = _settings(arguments, None), printer()
     a, b = (revisions.record(name, settings, say) for name in (arguments.a, arguments.b))
     print(diff.table(a, b))
     return Exit.OK
@@ -355,22 +405,23 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _roofs(arguments: argparse.Namespace) -> int:
     from harness import pipeline, tables
+    from harness.line import Settings, printer
 
-    settings = pipeline.Settings(
+    settings = Settings(
         suite=arguments.roofs,
         profiles=arguments.profiles,
         build=arguments.build_dir,
         roofs=arguments.roofs,
         command=shlex.join(["flashcore", *sys.argv[1:]]),
     )
-    record, found = pipeline.measure_roofs(settings, pipeline.printer(), fresh=arguments.fresh)
+    record, found = pipeline.measure_roofs(settings, printer(), fresh=arguments.fresh)
     print(f"run {record.id}, {record.gpu}, driver {record.environment.driver}")
     print(tables.roofs(found))
     return _failed(record)
 
 
 def _bounds(arguments: argparse.Namespace) -> int:
-    from harness import devices, pipeline, roofline, tables, toolchain
+    from harness import devices, roofline, store, tables, toolchain
     from harness.suite import load, select
 
     suite = load(arguments.suite)
@@ -382,7 +433,7 @@ def _bounds(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--device {arguments.device}: expected one of {known}")
         ceilings = roofline.roofs(device)
     else:
-        record = pipeline.latest(Path(arguments.profiles), suite.name)
+        record = store.latest(Path(arguments.profiles), suite.name)
         gpu = toolchain.find_gpu()
         name = gpu.name if gpu else record.gpu if record else None
         if name is None:

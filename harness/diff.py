@@ -16,8 +16,9 @@ from typing import Literal
 
 from harness import guardrails, roofline
 from harness.metrics import FACTS, OWN_STAGE, STALL_REASONS
-from harness.model import Fact, Record, Subject, Tier, Value
+from harness.model import Fact, Record, Subject, Value
 from harness.promises import number
+from harness.suite_model import Tier
 
 Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
 MODES = ("warm", "cold", "eager")

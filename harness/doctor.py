@@ -34,7 +34,7 @@ def examine() -> tuple[list[str], bool]:
     look("GPU", _gpu, "check, bench, profile")
     look("ncu", _ncu, "profile")
     look("compute-sanitizer", _sanitizer, "sanitize")
-    for package, use in (("nvtx", "profile"), ("pandas", "profile"), ("plotly", "report"), ("jinja2", "report")):
+    for package, use in (("nvtx", "profile"), ("numpy", "bench"), ("plotly", "report"), ("jinja2", "report")):
         look(package, lambda package=package: _package(package), use)  # type: ignore[misc]
     can_build = able["nvcc"] and able["host compiler"] and able["ninja"]
     can = ["build, static gate"] if can_build else []

@@ -1,7 +1,7 @@
 """The failures that a user can meet, each with the exit code it leads to.
 
 An error says what was expected, what was found and what to do. Everything that is not one of
-these is a defect of the harness and shows its traceback.
+these is a defect of the harness: it shows its traceback and exits 4, so that nobody takes it for a regression.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Exit(IntEnum):
     FAILED = 1  # a guardrail or a check failed
     USAGE = 2  # wrong usage, manifest or input
     UNMEASURED = 3  # a required fact is unmeasured or stale
-    INCAPABLE = 4  # the machine cannot do it
+    INCAPABLE = 4  # the machine cannot do it, or flashcore itself is broken: nothing is said about the kernels
 
 
 class FlashcoreError(Exception):

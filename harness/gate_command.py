@@ -9,8 +9,9 @@ from pathlib import Path
 
 from harness import advice, baseline, gate_formats, guardrails, regressions
 from harness.errors import Exit
-from harness.model import Record, Tier
+from harness.model import Record
 from harness.store import write_atomically
+from harness.suite_model import Tier
 
 
 def baseline_path(record: Record, named: str | None = None) -> Path:

@@ -137,10 +137,15 @@ def as_json(judgement: Judgement, record: Record, places: Places) -> str:
         ],
         "notes": list(judgement.notes),
     }
-    # A verdict a line: ten thousand cases have fifty thousand, and indented ones take a second to write.
-    rows = [json.dumps(_verdict(v, places), ensure_ascii=False, allow_nan=False) for v in judgement.verdicts]
+    return _json(data, "verdicts", [_verdict(v, places) for v in judgement.verdicts])
+
+
+def _json(data: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """``data`` as JSON, with ``rows`` in the place of its one empty list ``key``, a row a line: ten thousand cases
+    have fifty thousand, and indented ones take seconds to write."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
-    return text.replace('"verdicts": []', '"verdicts": [\n  ' + ",\n  ".join(rows) + "\n ]", 1) if rows else text
+    lines = list(map(json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode, rows))
+    return text.replace(f'"{key}": []', f'"{key}": [\n' + ",\n".join(lines) + "\n]", 1) if lines else text
 
 
 def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
@@ -258,7 +263,7 @@ def sarif(judgement: Judgement, record: Record, places: Places) -> str:
                 ],
             }
         ],
-        "results": [_result(v, order[v.budget], places.of(v)) for v in shown],
+        "results": [],
         "properties": {"suite": record.suite.name, "counts": {**judgement.counts()}},
     }
     data = {
@@ -266,7 +271,7 @@ def sarif(judgement: Judgement, record: Record, places: Places) -> str:
         "version": "2.1.0",
         "runs": [run],
     }
-    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    return _json(data, "results", [_result(v, order[v.budget], places.of(v)) for v in shown])
 
 
 def _result(verdict: Verdict, rule: int, place: Place | None) -> dict[str, Any]:

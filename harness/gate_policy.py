@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from harness.model import GateRule, RuleSeverity
+from harness.suite_model import GateRule, RuleSeverity
 
 
 @dataclass(frozen=True, slots=True)

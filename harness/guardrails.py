@@ -21,20 +21,10 @@ from harness.advice import advice
 from harness.baseline import Baseline
 from harness.errors import Exit
 from harness.metrics import FACTS
-from harness.model import (
-    TIERS,
-    Budget,
-    Fact,
-    Record,
-    Severity,
-    Source,
-    Subject,
-    Tier,
-    Value,
-    Waiver,
-)
+from harness.model import Fact, Record, Source, Subject, Value
 from harness.promises import Promise, Promises, accepts, excess, limit_text, matches, number
 from harness.regressions import Comparison, another_nvcc, compare
+from harness.suite_model import TIERS, Budget, Severity, Tier, Waiver
 
 #: ``open`` is a goal not reached yet; the others are as they read.
 Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
@@ -292,7 +282,9 @@ class _Judge:
         else:
             status, reason = self._limit(budget, subject, value)
             if status in ("fail", "waived"):
-                reason = "; ".join(filter(None, (reason, advice(self.record, budget.fact, subject))))
+                reason = "; ".join(
+                    filter(None, (reason, advice(self.record, self.promises.plans, budget.fact, subject)))
+                )
         return Verdict(
             budget=budget.name,
             fact=budget.fact,

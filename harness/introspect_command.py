@@ -8,10 +8,12 @@ from pathlib import Path
 
 from harness import introspect, pipeline, store
 from harness.errors import Exit, FlashcoreError, UsageError
+from harness.line import Settings
+from harness.measure import child_cases
 from harness.operators import load_problem
 
 
-def run(settings: pipeline.Settings, say: Callable[[str], None], *, check: bool) -> Exit:
+def run(settings: Settings, say: Callable[[str], None], *, check: bool) -> Exit:
     """Asks this GPU what the suite's problems ask, and writes the answers into the suite's sources.
 
     Args:
@@ -38,7 +40,7 @@ def run(settings: pipeline.Settings, say: Callable[[str], None], *, check: bool)
             raise FlashcoreError(f"{artifact.variant}: expected it to build for {artifact.arch}:\n{artifact.message}")
     pairs = [(v, s) for v in line.variants for s in line.shapes if s.problem == v.problem]
     with tempfile.TemporaryDirectory(prefix="flashcore-introspect-") as folder:
-        cases = pipeline.child_cases(line, pairs)
+        cases = child_cases(line, pairs)
         answers = introspect.run(cases, Path(folder), line.gpu.capability, time_limit=settings.time_limit, progress=say)
     differ = False
     for answer in answers:

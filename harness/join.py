@@ -11,19 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.model import (
-    Artifact,
-    CaseKey,
-    CaseOutcome,
-    Fact,
-    Origin,
-    Plan,
-    Record,
-    Shape,
-    Source,
-    Suite,
-    Variant,
-)
+from harness.model import Artifact, CaseKey, CaseOutcome, Fact, Origin, Plan, Record, Source
+from harness.suite_model import Shape, Suite, Variant
 
 #: What only a GPU can tell.
 MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})

@@ -12,10 +12,11 @@ from math import log
 
 from harness import devices, roofline
 from harness.diff import ratio_interval
-from harness.metrics import FACTS, STALL_REASONS
-from harness.model import Record, Shape, Subject, Variant
+from harness.metrics import FACTS, PHASE_SHARE, STALL_REASONS
+from harness.model import Fact, Record, Subject
 from harness.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress, said
 from harness.suite import runs_on
+from harness.suite_model import Shape, Variant
 
 TIME = "warm_p50"
 #: What a technique may move: shown for every step, in this order, with the words for a sentence.
@@ -202,7 +203,8 @@ def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
 
 
 def limiter(known: Readings, variant: str | None, shape: str) -> str:
-    """What holds a case the most: the largest share of stalls, and SMs that the grid leaves idle."""
+    """What holds a case the most: the largest share of stalls, the phase that takes the most of its warps' time,
+    and SMs that the grid leaves idle."""
     if variant is None:
         return ""
     parts = []
@@ -215,10 +217,23 @@ def limiter(known: Readings, variant: str | None, shape: str) -> str:
     if shares:
         worst = max(shares, key=lambda r: shares[r])
         parts.append(f"{worst.replace('_', ' ').removesuffix(' stall')} stalls {shares[worst]:.0f} %")
+    phases = {p: s for p, f in phase_shares(known.record, Subject(variant, shape=shape)).items() if (s := f.number)}
+    if phases:
+        longest = max(phases, key=lambda p: phases[p])
+        parts.append(f"{longest} {phases[longest]:.0f} % of the warps' time")
     blocks, sms = known.of("blocks", variant, shape).value, _sms(known.record)
     if blocks is not None and sms is not None and blocks < sms:
         parts.append(f"{blocks:.0f} blocks on {sms} SMs")
     return "; ".join(parts)
+
+
+def phase_shares(record: Record, subject: Subject) -> dict[str, Fact]:
+    """Phase → its share of the warps' time, in the order of the sources; empty where they mark none."""
+    return {
+        f.name.removeprefix(PHASE_SHARE): f
+        for f in record.facts.of(subject.variant)
+        if f.name.startswith(PHASE_SHARE) and f.subject == subject
+    }
 
 
 def _sms(record: Record) -> int | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.model import Artifact, Launch, Plan, Shape, Suite
+from harness.model import Artifact, Launch, Plan
 from harness.store import write_atomically
+from harness.suite_model import Shape, Suite
 
 TIME_LIMIT = 20.0
 _CAPACITY = 32
@@ -108,6 +108,8 @@ def _ask(questions: Sequence[tuple[Path, list[list[int]]]]) -> dict[Path, dict[s
 
 def _child(questions: list[Any]) -> tuple[str, str]:
     """What a child wrote, in whole lines, and how it ended."""
+    import subprocess
+
     command = [sys.executable, "-m", "harness.launch_plan"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     try:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from harness.model import Stage
+from harness.suite_model import Stage
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]

@@ -10,11 +10,12 @@ makes it the ratio of the sums.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model import Stage, Tier
+from harness.suite_model import Stage, Tier
 
 
 class Kind(StrEnum):
@@ -39,6 +40,7 @@ class FactSpec:
         ncu: ncu's metric name; ``chips`` overrides it per chip (``None``: the chip has none).
         weight: for a ratio, the ncu metric of its denominator.
         opcode: the SASS opcodes whose executed count it is, read from the per-opcode instances.
+        dear: it takes ncu so many passes that runs of many cases measure it on their first shape alone.
     """
 
     name: str
@@ -52,6 +54,7 @@ class FactSpec:
     weight: str | None = None
     opcodes: tuple[str, ...] = ()
     group: str = ""
+    dear: bool = False
 
     def ncu_name(self, chip: str) -> str | None:
         """ncu's name on ``chip`` (as ``gh100``), ``None`` if the chip has no such metric."""
@@ -61,7 +64,36 @@ class FactSpec:
         return self.ncu
 
 
-FACTS: dict[str, FactSpec] = {}
+class _Catalogue(Mapping[str, FactSpec]):
+    """Facts by name. A look-up also knows the shares of phases, which sources name as they like; iteration
+    gives what is written here."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, FactSpec] = {}
+
+    def __getitem__(self, name: str) -> FactSpec:
+        if name in self.written:
+            return self.written[name]
+        if _PHASE_SHARE.fullmatch(name):
+            why = f"share of the time that warps spend in the phase {name.removeprefix(PHASE_SHARE)}"
+            return FactSpec(name, "pct", "counters", Kind.PERCENTAGE, why, group="phases")
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.written)
+
+    def __len__(self) -> int:
+        return len(self.written)
+
+
+#: What the share of a phase begins with; the phase's name follows: ``phase_share_softmax``.
+PHASE_SHARE = "phase_share_"
+#: The phase of code that no source gives another.
+OTHER_PHASE = "other"
+_PHASE_SHARE = re.compile(rf"{PHASE_SHARE}[a-z][a-z0-9_]*")
+
+_CATALOGUE = _Catalogue()
+FACTS: Mapping[str, FactSpec] = _CATALOGUE
 
 
 def _add(
@@ -77,8 +109,11 @@ def _add(
     chips: Mapping[str, str | None] | None = None,
     weight: str | None = None,
     opcodes: tuple[str, ...] = (),
+    dear: bool = False,
 ) -> None:
-    FACTS[name] = FactSpec(name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group)
+    _CATALOGUE.written[name] = FactSpec(
+        name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group, dear
+    )
 
 
 # --- static: from the compiler, the cubin and the plan; no GPU needed ---------------------------
@@ -146,6 +181,7 @@ def _ncu(
     chips: Mapping[str, str | None] | None = None,
     weight: str | None = None,
     opcodes: tuple[str, ...] = (),
+    dear: bool = False,
 ) -> None:
     _add(
         group,
@@ -159,6 +195,7 @@ def _ncu(
         chips=chips,
         weight=weight,
         opcodes=opcodes,
+        dear=dear,
     )
 
 
@@ -169,8 +206,7 @@ _ncu("time", P, "sm_clock", "Hz", "smsp__cycles_elapsed.avg.per_second", "SM clo
 _ncu("tensor", P, "tensor_active", "pct",
      "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
      "share of active cycles in which the tensor pipe works", better="higher",
-     chips=dict.fromkeys(
-         ("ad", "gb"), "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"))  # fmt: skip
+     chips={"ad": "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"})  # fmt: skip
 _ncu("tensor", C, "tensor_instructions", "1", "sm__inst_executed_pipe_tensor.sum",
      "tensor-core instructions executed",
      chips={"ad": "sm__inst_executed_pipe_tensor_v2.sum"})  # fmt: skip
@@ -181,11 +217,14 @@ _ncu("tensor", C, "tensor_flop_fp16", "1", "sm__ops_path_tensor_src_fp16.sum",
      "fp16 FLOPs the tensor cores did",
      chips={"ga100": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
             "ga10": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
-            "ad10": "sm__ops_path_tensor_src_fp16_dst_fp32.sum"})  # fmt: skip
+            "ad10": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
+            "gb20": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
+            "gb10": None})  # split there between the classes of instructions  # fmt: skip
 _ncu("tensor", C, "tensor_flop_bf16", "1", "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
-     "bf16 FLOPs the tensor cores did")  # fmt: skip
+     "bf16 FLOPs the tensor cores did", chips={"gb10": None})  # fmt: skip
 _ncu("tensor", C, "tensor_flop_fp8", "1", "sm__ops_path_tensor_src_fp8.sum",
-     "fp8 FLOPs the tensor cores did", chips={"ga": None})  # fmt: skip
+     "fp8 FLOPs the tensor cores did",
+     chips={"ga": None, "gb20": "sm__ops_path_tensor_src_fp8_dst_fp32.sum", "gb10": None})  # fmt: skip
 for _op, _weight in (("fadd", "1"), ("fmul", "1"), ("ffma", "2"), ("hadd", "2"), ("hmul", "2"), ("hfma", "4")):
     _ncu("cuda cores", C, f"op_{_op}", "1", f"smsp__sass_thread_inst_executed_op_{_op}_pred_on.sum",
          f"{_op} instructions of all threads; each counts {_weight} FLOP")  # fmt: skip
@@ -199,12 +238,17 @@ for _limit in ("registers", "shared_mem", "warps", "blocks", "barriers"):
     _ncu("occupancy", Kind.MAXIMUM, f"occupancy_limit_{_limit}", "1",
          f"launch__occupancy_limit_{_limit}", f"blocks an SM could hold by {_limit} alone")  # fmt: skip
 
-#: ncu's stall reasons. `gmma` exists on GH100 alone.
+#: ncu's stall reasons.
 STALL_REASONS = (
     "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle",
     "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction",
     "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
 )  # fmt: skip
+#: The reasons that only some chips know: `gmma` GH100 alone, `imc_miss` all before Blackwell.
+_NOT_THERE: dict[str, dict[str, str | None]] = {
+    "gmma": {"ga": None, "ad": None, "gb": None},
+    "imc_miss": {"gb": None},
+}
 #: What "memory stalls" means: waits on global or local data, and queues to the memory pipes.
 MEMORY_STALLS = ("long_scoreboard", "lg_throttle", "mio_throttle")
 for _reason in STALL_REASONS:
@@ -212,7 +256,7 @@ for _reason in STALL_REASONS:
          f"smsp__average_warps_issue_stalled_{_reason}_per_issue_active.ratio",
          "warps held by this reason, per issued instruction", better="lower",
          weight="smsp__inst_issued.sum",
-         chips={"ga": None, "ad": None, "gb": None} if _reason == "gmma" else None)  # fmt: skip
+         chips=_NOT_THERE.get(_reason))  # fmt: skip
     if _reason != "selected":  # a warp that issues is not held
         _add("stall shares", "counters", P, f"stall_share_{_reason}", "pct",
          "this reason's share of all stall reasons (selected left out)", better="lower")  # fmt: skip
@@ -259,12 +303,13 @@ _ncu("bytes", C, "l1_bytes", "B", "l1tex__t_bytes.sum", "bytes through L1 (witho
      better="lower")  # fmt: skip
 _ncu("bytes", C, "l2_bytes", "B", "lts__t_bytes.sum", "bytes through L2", better="lower")
 _ncu("bytes", C, "dram_read_bytes", "B", "dram__bytes_read.sum", "bytes read from DRAM",
-     better="lower", chips={"gb": "dram__bytes_op_read.sum"})  # fmt: skip
+     better="lower", chips={"gb20": "dram__bytes_op_read.sum"})  # fmt: skip
 _ncu("bytes", C, "dram_write_bytes", "B", "dram__bytes_write.sum", "bytes written to DRAM",
-     better="lower", chips={"gb": "dram__bytes_op_write.sum"})  # fmt: skip
+     better="lower", chips={"gb20": "dram__bytes_op_write.sum"})  # fmt: skip
 _add("bytes", "counters", C, "dram_bytes", "B", "bytes read from and written to DRAM", better="lower")
+# On GH100 it alone takes 7 of 21 passes: it is the largest of many metrics, most of which nothing else needs.
 _ncu("throughput", P, "sm_throughput", "pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-     "the busiest part of the SM, over the kernel's time")  # fmt: skip
+     "the busiest part of the SM, over the kernel's time", dear=True)  # fmt: skip
 _ncu("throughput", P, "dram_throughput", "pct", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
      "DRAM's busy share")  # fmt: skip
 _ncu("throughput", P, "l2_throughput", "pct", "lts__throughput.avg.pct_of_peak_sustained_elapsed",

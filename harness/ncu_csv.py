@@ -23,6 +23,8 @@ Dim3 = tuple[int, int, int]
 #: Columns that every layout we can read has. The NVTX column's name goes on; this is how it starts.
 COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "Device", "CC")
 NVTX_COLUMN = "thread Domain:Push/Pop_Range"
+#: How often each instruction was executed, by address: it comes along with the counts per opcode.
+EXECUTED = "inst_executed"
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
@@ -237,7 +239,7 @@ def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tu
         block=block,
         device=cells["Device"],
         cc=(int(cc[1]), int(cc[2])),
-        cells={name: value for name, value in cells.items() if "__" in name},
+        cells={name: value for name, value in cells.items() if "__" in name or name == EXECUTED},
         units=units,
     ), ""
 

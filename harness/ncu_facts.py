@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness import metrics
-from harness.metrics import FACTS, FactSpec, Kind
+from harness import metrics, phases
+from harness.metrics import FACTS, PHASE_SHARE, FactSpec, Kind
 from harness.model import Fact, Launch, Plan, Source, Subject
-from harness.ncu_csv import KernelRow, convert
+from harness.ncu_csv import EXECUTED, KernelRow, convert
 
 #: FLOPs an executed thread-level instruction stands for. HADD2, HMUL2 and HFMA2 work on two halves.
 CUDA_CORE_FLOP = {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2, "op_hadd": 2, "op_hmul": 2, "op_hfma": 4}
@@ -31,6 +31,10 @@ MEASURED: dict[str, FactSpec] = {
     if spec.ncu is not None or spec.chips or name in DERIVED or name.startswith("stall_share_")
 }
 
+#: How often a warp was found at an instruction, by address, whether it issued or was held.
+SAMPLES = "smsp__pcsamp_sample_count"
+#: Why a metric that takes many passes may be missing.
+LEFT_OUT = "it takes many passes; a run of many cases asks for it on its first shape alone"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are whole: parts that differ from their total by one are not its parts
@@ -48,9 +52,13 @@ class Measured:
 Values = dict[str, Measured]
 
 
-def metrics_to_ask(chip: str, refused: Iterable[str] = ()) -> list[str]:
-    """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones."""
-    asked: dict[str, None] = {}
+def metrics_to_ask(chip: str, refused: Iterable[str] = (), *, sampled: bool = False) -> list[str]:
+    """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones.
+
+    Args:
+        sampled: whether to sample where the warps are, which the shares of phases are made of.
+    """
+    asked: dict[str, None] = {SAMPLES: None} if sampled else {}
     for spec in FACTS.values():
         name = spec.ncu_name(chip)
         if name is not None:
@@ -70,6 +78,7 @@ def facts_of(
     chip: str,
     plan: Plan | None = None,
     refused: Mapping[str, str] | None = None,
+    code: phases.Code | None = None,
 ) -> list[Fact]:
     """All facts of one case: of the case first, then of each kernel summed over its launches, then, for a
     kernel launched more than once, of each launch by its index among the case's launches.
@@ -79,8 +88,12 @@ def facts_of(
         chip: as ncu names it (``gh100``).
         plan: what the variant said it launches; ``None`` for a peer.
         refused: ncu metric → ncu's words why it would not measure it.
+        code: the phases of the variant's code; ``None`` if its sources mark none.
     """
     launches = [_launch_values(row, chip, refused or {}) for row in rows]
+    if code is not None:
+        for row, values in zip(rows, launches, strict=True):
+            values |= _phase_shares(row, code, (refused or {}).get(SAMPLES, ""))
     case = _combine(launches, chip)
     case["kernel_launches"] = Measured(float(len(rows)))
     case["plan_matches"] = _plan_matches(rows, plan)
@@ -104,11 +117,8 @@ def unmeasured(variant: str, shape: str, reason: str) -> list[Fact]:
 
 
 def _facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
-    return [
-        Fact(subject, name, values[name].value, spec.unit, Source.NCU, values[name].note)
-        for name, spec in MEASURED.items()
-        if name in values
-    ]
+    names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
+    return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].note) for n in names]
 
 
 def short_name(kernel: str) -> str:
@@ -146,6 +156,8 @@ def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
     if metric in refused and metric not in row:  # some come along even so
         return Measured(None, f"ncu refused {metric}: {refused[metric]}")
     reading = row.read(metric)
+    if spec.dear and metric not in row:
+        return Measured(None, f"{reading.note}: {LEFT_OUT}")
     if spec.opcodes:
         return _opcodes(reading.value, reading.instances, reading.note, spec.opcodes)
     weight = row.read(spec.weight).value if spec.weight is not None else None
@@ -180,6 +192,64 @@ def _barriers_per_block(row: KernelRow, executed: Measured) -> Measured:
         return executed
     warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
     return Measured(executed.value / warps) if warps else Measured(None, "ncu gave an empty grid or block")
+
+
+# --- phases --------------------------------------------------------------------------------------
+
+
+def _phase_shares(row: KernelRow, code: phases.Code, refused: str) -> Values:
+    """The share of each phase in the samples of one launch."""
+    names = [PHASE_SHARE + phase for phase in code.names]
+    found = f"ncu refused {SAMPLES}: {refused}" if refused else _samples_by_phase(row, code)
+    if isinstance(found, str):
+        return dict.fromkeys(names, Measured(None, found))
+    total = math.fsum(found.values())
+    if total == 0:
+        return dict.fromkeys(names, Measured(None, "no warp was sampled: the kernel is too short"))
+    values: Values = {}
+    for name, phase in zip(names, code.names, strict=True):
+        share = found.get(phase, 0.0) / total
+        error = 100 * math.sqrt(share * (1 - share) / total)
+        values[name] = Measured(100 * share, f"{total:,.0f} samples of warps, standard error {error:.1f} points")
+    return values
+
+
+def _samples_by_phase(row: KernelRow, code: phases.Code) -> dict[str, float] | str:
+    """Phase → samples; or why they cannot be told apart.
+
+    ncu names instructions by their address in memory. It lists all those of the kernel with how often they
+    were executed, so the first of them is where the kernel begins, and their distances to it must be offsets
+    of the code that the phases are known of.
+    """
+    if code.why:
+        return code.why
+    own = code.kernels.get(short_name(row.kernel))
+    if own is None:
+        return f"the kernel {short_name(row.kernel)} is not in the variant's own code"
+    reading = row.read(SAMPLES)
+    if reading.value is None:
+        return reading.note
+    sampled, executed = _addresses(reading.instances or {}), _addresses(row.read(EXECUTED).instances or {})
+    if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
+        return f"ncu's samples per address do not add up to its total {reading.value:,.0f}"
+    if not executed:
+        return f"ncu gave no {EXECUTED} per address, which tells where the kernel begins"
+    start = min(executed)
+    if strange := sorted({*executed, *sampled} - {start + offset for offset in own}):
+        return f"ncu names an instruction at {strange[0] - start:#x} of the kernel, where the code built here has none"
+    found: dict[str, float] = {}
+    for address, count in sampled.items():
+        phase = own[address - start]
+        found[phase] = found.get(phase, 0.0) + count
+    return found
+
+
+def _addresses(instances: Mapping[str, float]) -> dict[int, float]:
+    """Instances by address, which ncu writes as decimals or hexadecimals; none if one is no address."""
+    try:
+        return {int(address, 0): count for address, count in instances.items()}
+    except ValueError:
+        return {}
 
 
 # --- from one another ----------------------------------------------------------------------------
@@ -235,7 +305,10 @@ def _combine(launches: Sequence[Values], chip: str) -> Values:
     case = {
         name: _combine_one(name, launches)
         for name in launches[0]
-        if FACTS[name].ncu is not None or FACTS[name].chips or name == "barriers_per_block"
+        if FACTS[name].ncu is not None
+        or FACTS[name].chips
+        or name == "barriers_per_block"
+        or name.startswith(PHASE_SHARE)
     }
     _derive(case, chip)
     return case

@@ -236,3 +236,40 @@ def what_if(
     fewer_smem = max(0, smem - enough_smem)
     reached = blocks(registers - fewer_registers, smem - fewer_smem)
     return WhatIf(now, reached, fewer_registers, fewer_smem, free_registers, free_smem)
+
+
+def staircase(
+    arch: str | Limits, resource: Literal["registers", "shared memory"], threads: int, registers: int, smem: int
+) -> tuple[tuple[int, int], ...]:
+    """Blocks an SM while one resource grows and the rest stays: the largest value and the blocks of each step.
+
+    Registers go from 1 to 255 a thread, shared memory from 0 to the most bytes a block may have; a launch that
+    fails counts as 0 blocks. Empty where the arch's limits are not known.
+
+    Args:
+        resource: the one that grows; its own argument is passed over.
+        threads: threads a block.
+        registers: registers a thread.
+        smem: bytes of shared memory a block, static and dynamic.
+    """
+    limit = limits(arch) if isinstance(arch, str) else arch
+    if limit is None:
+        return ()
+    # Only where one more unit is taken can a step end.
+    if resource == "registers":
+        unit = REGISTER_UNIT // WARP
+        points = [
+            (r, occupancy(limit, threads, r, 0, smem)) for r in [*range(unit, MAX_REGISTERS, unit), MAX_REGISTERS]
+        ]
+    else:
+        most = limit.smem_block * KIB
+        rooms = (limit.smem * KIB // n // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED for n in range(1, limit.blocks + 1))
+        ends = sorted({most, *(room for room in rooms if 0 <= room < most)})
+        points = [(s, occupancy(limit, threads, registers, 0, s)) for s in ends]
+    steps: list[tuple[int, int]] = []
+    for value, found in points:
+        blocks = found.blocks_per_sm or 0
+        if steps and steps[-1][1] == blocks:
+            steps.pop()
+        steps.append((value, blocks))
+    return tuple(steps)

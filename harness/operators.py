@@ -9,14 +9,16 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import CapabilityError, FlashcoreError, UsageError
-from harness.model import Argument, Subject
+from harness.model import Subject
+from harness.suite_model import Argument
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 GUARD_BYTES = 512
 #: Every byte of an output before a call. As any float type this is a NaN.
 POISON_BYTE = 0xFF
+
+#: The environment variable that a library reads while it registers its operator.
+SUFFIX = "FLASHCORE_OP_SUFFIX"
 
 _CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")
 
@@ -35,7 +40,7 @@ class Case:
 
     ``library`` is the variant's ``.so``; ``callable`` (``peers.py:cudnn``) stands in its place for a peer.
     With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
-    are absolute.
+    are absolute. ``build`` tells several builds of one variant apart in one process: ``before``.
     """
 
     variant: str
@@ -50,11 +55,12 @@ class Case:
     tolerance: str
     seeds: tuple[int, ...]
     roof: str
+    build: str = ""
 
     @property
     def name(self) -> str:
-        """``variant/shape``."""
-        return f"{self.variant}/{self.shape}"
+        """``variant/shape``, or ``variant/shape@build``."""
+        return f"{self.variant}/{self.shape}" + (f"@{self.build}" if self.build else "")
 
     @property
     def is_peer(self) -> bool:
@@ -91,9 +97,17 @@ def load_problem(root: str | Path, file: str) -> ModuleType:
     return module
 
 
+#: What the files of a suite imported of each other, and from which folder.
+_siblings: dict[str, Path] = {}
+
+
 @functools.cache
 def _load(path: str) -> ModuleType:
     file = Path(path)
+    for name, folder in list(_siblings.items()):
+        if folder != file.parent:  # of another suite, or of another revision of this one
+            sys.modules.pop(name, None)
+            del _siblings[name]
     spec = importlib.util.spec_from_file_location(f"flashcore_{file.stem}_{abs(hash(path)):x}", file)
     if not file.is_file() or spec is None or spec.loader is None:
         raise UsageError(f"{path}: expected a Python file of the suite, found none")
@@ -109,6 +123,9 @@ def _load(path: str) -> ModuleType:
         ) from error
     finally:
         sys.path.remove(str(file.parent))
+        for other in file.parent.glob("*.py"):
+            if getattr(sys.modules.get(other.stem), "__file__", None) == str(other):
+                _siblings[other.stem] = file.parent
     return module
 
 
@@ -206,7 +223,7 @@ class Caller:
         self.case = case
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
-        self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library)
+        self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library, case.build)
 
     def outputs(self, fill: int = POISON_BYTE) -> Outputs:
         """Freshly poisoned outputs, for an operator to write; for a peer, which makes its own, none."""
@@ -244,23 +261,28 @@ class Caller:
 
 
 @functools.cache
-def operator(suite: str, variant: str, library: str | None) -> Callable[..., None]:
+def operator(suite: str, variant: str, library: str | None, build: str = "") -> Callable[..., None]:
     """``torch.ops.flashcore_<suite>.<variant>`` out of its library, with a fake kernel registered.
+
+    Args:
+        build: which of several builds this is; its operator is registered as ``<variant>__<build>``.
 
     Raises:
         FlashcoreError: the library cannot be loaded, or does not register that operator.
     """
     import torch
 
+    suffix = f"__{build}" if build else os.environ.get(SUFFIX, "")
     if library is not None:
         try:
-            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+            with _suffixed(suffix):
+                torch.ops.load_library(library)  # type: ignore[no-untyped-call]
         except OSError as error:
             raise FlashcoreError(
                 f"{library}: expected a library that torch {torch.__version__} can load, found: {error}\n"
                 "  to mend: build it again with this environment"
             ) from error
-    name = variant + os.environ.get("FLASHCORE_OP_SUFFIX", "")
+    name = variant + (suffix if library is not None else "")
     namespace = f"flashcore_{suite}"
     try:
         packet = getattr(getattr(torch.ops, namespace), name)
@@ -272,6 +294,20 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
         # The operator writes its outputs and returns nothing, so there is nothing to infer.
         torch.library.register_fake(f"{namespace}::{name}", lambda *_: None)
     return packet.default  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _suffixed(suffix: str) -> Iterator[None]:
+    """What is loaded meanwhile registers its operator under its name with this suffix."""
+    before = os.environ.get(SUFFIX)
+    os.environ[SUFFIX] = suffix
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SUFFIX]
+        else:
+            os.environ[SUFFIX] = before
 
 
 def _callable(case: Case) -> Callable[..., Any]:

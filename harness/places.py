@@ -53,6 +53,7 @@ class Places:
         self.root = (root or repository(self.folder)).resolve()
         self._errors = {(a.variant, a.arch): a.message for a in record.artifacts if a.status == "failed"}
         self._defined: dict[tuple[str, str | None], Place | None] = {}
+        self._declared: dict[str, Place | None] = {}
         self._sites: dict[tuple[str, str | None, str | None], str] = {}
         for fact in record.facts.named("local_memory_site"):
             if isinstance(fact.value, str) and (s := fact.subject):
@@ -72,7 +73,11 @@ class Places:
             return place
         if verdict.fact in LOCAL and (place := self._site(subject)):
             return place
-        return self._definition(subject) or self._declaration(subject.variant)
+        if place := self._definition(subject):
+            return place
+        if subject.variant not in self._declared:
+            self._declared[subject.variant] = self._declaration(subject.variant)
+        return self._declared[subject.variant]
 
     def _error(self, subject: Subject) -> Place | None:
         message = self._errors.get((subject.variant, subject.arch or ""), "")

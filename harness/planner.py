@@ -1,7 +1,8 @@
 """Which logical metrics a chip has, and under what name, without that chip or any GPU.
 
-The tables in ``metric_tables/`` are what ``ncu --query-metrics --chips CHIP`` says, one metric a line. ncu
-itself leaves out a name that a chip lacks and says nothing; here it is said before anything runs.
+The tables in ``metric_tables/`` are what ``ncu --query-metrics --chips CHIP`` says, or the library that ncu
+asks (:mod:`harness.nvperf`), one metric a line; each names its source. ncu itself leaves out a name that a
+chip lacks and says nothing; here it is said before anything runs.
 """
 
 from __future__ import annotations
@@ -15,17 +16,35 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from harness import nvperf
 from harness.errors import CapabilityError, UsageError
 from harness.metrics import FACTS, OWN_STAGE, FactSpec
-from harness.model import Suite
-from harness.ncu import last_words
+from harness.ncu import find_ncu, last_words
 from harness.store import write_atomically, writing
+from harness.suite_model import Suite
 
 TABLES = Path(__file__).parent / "metric_tables"
 SUFFIX = ".txt.gz"
 State = Literal["exists", "software", "derived", "lost"]
+#: Chips whose list is another's, name for name; a table of their own, once learnt, goes before.
+SAME_LIST = {
+    "ad102": "ad104",
+    "ad103": "ad104",
+    "ad106": "ad104",
+    "ad107": "ad104",
+    "ga103": "ga102",
+    "ga104": "ga102",
+    "ga106": "ga102",
+    "ga107": "ga102",
+    "gb102": "gb100",
+    "gb203": "gb202",
+    "gb205": "gb202",
+    "gb206": "gb202",
+    "gb207": "gb202",
+}
 
 _HEADER = "# flashcore metric table 1"
+_HEADER_LINE = re.compile(_HEADER + r": (?P<chip>\w+), by (?P<source>.+)")
 _ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Throughput)\s+(?P<unit>\S+)\s")
 #: What the tool itself or patched code counts, not the chip: ncu does not list it by chip, and has it on all.
 _SOFTWARE = ("launch__", "sass__", "device__", "profiler__", "sm__maximum_warps_per_active_cycle_pct")
@@ -39,10 +58,11 @@ _ROLLUPS = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput)."""
+    """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput), and who says so."""
 
     chip: str
     metrics: Mapping[str, str]
+    source: str = "ncu --query-metrics"
 
     def has(self, metric: str) -> bool:
         """Whether ncu would find the metric, with its roll-up (``.sum``, ``.avg.per_second``, ``.pct``)."""
@@ -55,7 +75,7 @@ class Table:
     def text(self) -> str:
         """The table's file, before compression."""
         rows = [f"{name} {kind}" for name, kind in sorted(self.metrics.items())]
-        return "\n".join([f"{_HEADER}: {self.chip}, by ncu --query-metrics", *rows]) + "\n"
+        return "\n".join([f"{_HEADER}: {self.chip}, by {self.source}", *rows]) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +94,8 @@ class Row:
 
 def chips() -> list[str]:
     """The chips that there are tables of."""
-    return sorted(p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}"))
+    own = {p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}")}
+    return sorted(own | {chip for chip, other in SAME_LIST.items() if other in own})
 
 
 def table(chip: str, file: Path | None = None) -> Table:
@@ -84,23 +105,29 @@ def table(chip: str, file: Path | None = None) -> Table:
         UsageError: there is none, or ``file`` is no table.
     """
     path = file or TABLES / f"{chip}{SUFFIX}"
+    if file is None and not path.is_file() and chip in SAME_LIST:
+        other = table(SAME_LIST[chip])
+        return Table(chip, other.metrics, f"{other.source} for {other.chip}, whose list {chip} shares")
     if file is None and not path.is_file():
         known = ", ".join(chips())
         raise UsageError(
             f"chip {chip}: expected one of {known}, found no table of it\n"
-            f"  to mend: flashcore metrics --learn --chip {chip}, on any machine with ncu"
+            f"  to mend: flashcore metrics --learn --chip {chip}, with ncu or {nvperf.PACKAGE} installed"
         )
     try:
         text = gzip.decompress(path.read_bytes()).decode()
     except (OSError, EOFError, ValueError) as error:
         raise UsageError(f"{path}: expected a metric table, but it cannot be read: {error}") from error
     lines = text.splitlines()
-    if not lines or not lines[0].startswith(_HEADER + ":"):
+    header = _HEADER_LINE.fullmatch(lines[0]) if lines else None
+    if header is None:
         raise UsageError(f"{path}: expected a metric table, found another file")
+    if header["chip"] != chip:
+        raise UsageError(f"{path}: expected the table of {chip}, found that of {header['chip']}")
     rows = [line.split(" ") for line in lines[1:]]
     if not all(len(row) == 2 and row[1] in _ROLLUPS for row in rows):
         raise UsageError(f"{path}: expected `name kind` on each line, found something else")
-    return Table(chip, {row[0]: row[1] for row in rows})
+    return Table(chip, {row[0]: row[1] for row in rows}, header["source"])
 
 
 def plan(found: Table) -> list[Row]:
@@ -113,7 +140,7 @@ def _row(found: Table, spec: FactSpec) -> Row:
     if spec.ncu is None:
         return Row(spec, "derived", None)
     if name is None:
-        return Row(spec, "lost", None, "no such unit on this chip")
+        return Row(spec, "lost", None, f"{found.chip} has no such counter")
     for metric in (name, *((spec.weight,) if spec.weight else ())):
         if not found.has(metric):
             return Row(spec, "lost", name, f"{found.chip} has no {metric}")
@@ -184,24 +211,40 @@ def parse_query(text: str, chip: str) -> Table:
     return Table(chip, found)
 
 
-def learn(ncu: Path, chip: str, file: Path | None = None) -> Path:
-    """Asks ncu for a chip's metrics and writes its table; needs no GPU. Gives the file.
+def learn(chip: str, file: Path | None = None, ncu: Path | None = None) -> Path:
+    """Asks ncu for a chip's metrics, or where there is none the library that ncu asks, and writes its table;
+    needs no GPU. Gives the file.
+
+    Args:
+        ncu: Nsight Compute's command; looked for if ``None``.
 
     Raises:
-        CapabilityError: ncu does not know the chip.
+        CapabilityError: there is neither, or it does not know the chip.
         FlashcoreError: the table cannot be written.
     """
-    argv = [str(ncu), "--query-metrics", "--chips", chip]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CapabilityError(f"{ncu} gave no list of metrics: {error}", "put another ncu on PATH") from None
-    made = parse_query(done.stdout if done.returncode == 0 else done.stdout + done.stderr, chip)
+    made = _listed(chip, ncu)
     path = file or TABLES / f"{chip}{SUFFIX}"
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, packed(made))
     return path
+
+
+def _listed(chip: str, ncu: Path | None) -> Table:
+    try:
+        ncu = ncu or find_ncu()
+    except CapabilityError as no_ncu:
+        try:
+            library = nvperf.find()
+        except CapabilityError as error:
+            raise CapabilityError(f"{no_ncu.what}; {error.what}", nvperf.MEND) from None
+        return Table(chip, nvperf.metrics(library, chip), nvperf.name_of(library))
+    argv = [str(ncu), "--query-metrics", "--chips", chip]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CapabilityError(f"{ncu} gave no list of metrics: {error}", "put another ncu on PATH") from None
+    return parse_query(done.stdout if done.returncode == 0 else done.stdout + done.stderr, chip)
 
 
 def packed(found: Table) -> bytes:
@@ -228,4 +271,4 @@ def report(found: Table, names: Collection[str] = ()) -> str:
         if row.state != "lost"
     ]
     total = ", ".join(f"{n} {s}" for s, n in counted.items() if n)
-    return "\n".join([*lines, "", f"{found.chip}: {total}"]).lstrip("\n")
+    return "\n".join([*lines, "", f"{found.chip}: {total}", f"by {found.source}"]).lstrip("\n")

@@ -2,7 +2,8 @@
 
 Pure functions of a record. What is compared depends on what was said: a time is a matter of its device, so
 two times are compared as their ratio; counts and bytes as their difference; a value without a start as a
-level. A prediction that names times of another device alone says nothing of this one, and is not judged.
+level. A prediction that names times of another device alone says nothing of this one, and is not judged; a
+speed-up, a ratio by itself, is.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from math import log
 from typing import Literal
 
 from harness import devices
-from harness.metrics import FACTS
-from harness.model import Fact, Prediction, Record, Subject, Variant
+from harness.metrics import FACTS, PHASE_SHARE
+from harness.model import Fact, Record, Subject
 from harness.promises import same
+from harness.suite_model import Prediction, Variant
 
 #: ``elsewhere``: said of another device in a way that says nothing of this one; ``open``: nothing was said.
 Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
@@ -125,14 +127,16 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
 
     if predicted is None:
         return judged(None, "unmeasured", "unmeasured: the prediction names no value to come to")
-    if scale == "level" and foreign and _is_time(p.fact):
+    if scale == "level" and foreign and _is_time(p.fact) and not p.fact.startswith("speedup_"):
         own = "" if after.value is None else f"; here {said(after.value, p.unit)}"
         return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{own}")
     if after.value is None or (before.value is None and scale != "level"):
         why = after.why if after.value is None else f"of its parent, {before.why}"
         return judged(None, "unmeasured", f"unmeasured: {why}")
     if scale == "level":
-        return judged(after.value, *_level(p, predicted, before.value, after.value))
+        # A share of a phase describes one kernel: that its parent's was nearer or farther says nothing.
+        start = None if p.fact.startswith(PHASE_SHARE) else before.value
+        return judged(after.value, *_level(p, predicted, start, after.value))
     assert before.value is not None
     if scale == "ratio":
         if before.value <= 0 or after.value <= 0:

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from harness import ncu_csv, ncu_facts, worker
+from harness import ncu_csv, ncu_facts, phases, worker
 from harness.errors import CapabilityError, FlashcoreError, RecordError, UsageError
 from harness.journal import Result, Task, answers
-from harness.metrics import CHIPS
+from harness.metrics import CHIPS, FACTS
 from harness.model import CaseOutcome, Fact, Plan, StageResult
 from harness.ncu import (
     CacheControl,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from harness.operators import Case
 
 ROUNDS = 3  # a case whose rows get lost this often is failed
+FEW = 32  # cases that are all measured in depth, whatever it costs
 TARGET = "harness.target"
 FINISH_LIMIT = 60.0  # seconds ncu has to write its report, once the target is over
 
@@ -83,6 +84,7 @@ def run(
     ncu: Path | str,
     chip: str,
     plans: Mapping[str, Plan],
+    codes: Mapping[str, phases.Code] | None = None,
     clock_control: ClockControl = "none",
     cache_control: CacheControl = "all",
     keep_report: bool = False,
@@ -93,10 +95,14 @@ def run(
 ) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
+    Of more than :data:`FEW` cases, those of the first shape alone are measured in depth: what takes ncu many passes,
+    and where the warps are (see :func:`by_depth`).
+
     Args:
         ncu: Nsight Compute, see :func:`find_ncu`.
         chip: the GPU's chip as ncu names it (``gh100``): decides how metrics are called.
         plans: case (``variant/shape``) → what it launches; peers have none.
+        codes: variant → the phases of its code, where its sources mark some.
         clock_control: ``base`` locks the clocks while measuring, ``none`` leaves them alone.
         cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
         keep_report: keep ncu's own reports beside the CSV.
@@ -112,12 +118,17 @@ def run(
     if importlib.util.find_spec("nvtx") is None:
         raise CapabilityError("the Python package nvtx is missing", "pip install nvtx")
     names = [f"{case.variant}/{case.shape}" for case in cases]
+    codes = codes or {}
+    deep = frozenset(case.name for case in by_depth(cases)[0])
     stage = _Stage(
-        folder, ncu, chip, clock_control, cache_control, keep_report, progress, time_limit, startup_limit, batch
-    )
+        folder, ncu, chip, clock_control, cache_control, keep_report, progress, time_limit, startup_limit, batch,
+        deep=deep, sampled=any(case.variant in codes for case in cases if case.name in deep),
+    )  # fmt: skip
+    # Peers last: libraries keep workspaces, which ncu would save and restore around every pass of what follows.
+    payloads = {case.name: case.to_json() for case in sorted(cases, key=lambda case: case.is_peer)}
     try:
         stage.claim()
-        settled = stage.settle({name: case.to_json() for name, case in zip(names, cases, strict=True)})
+        settled = stage.settle(payloads)
     except OSError as error:
         raise FlashcoreError(
             f"{error.filename or folder}: expected to keep the profile here, found: {error.strerror}\n"
@@ -127,8 +138,11 @@ def run(
     outcomes: list[CaseOutcome] = []
     for name, case in zip(names, cases, strict=True):
         if name in settled.rows:
-            rows, plan, refused = settled.rows[name], plans.get(name), settled.refused
-            facts += ncu_facts.facts_of(case.variant, case.shape, rows, chip=chip, plan=plan, refused=refused)
+            facts += ncu_facts.facts_of(
+                case.variant, case.shape, settled.rows[name],
+                chip=chip, plan=plans.get(name), refused=settled.refused,
+                code=codes.get(case.variant) if name in deep else None,
+            )  # fmt: skip
             reason = ""
         else:
             reason = settled.failed.get(name) or settled.lost.get(name) or "it was not run"
@@ -136,6 +150,20 @@ def run(
         status: Literal["ok", "failed"] = "failed" if reason else "ok"
         outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, settled.seconds.get(name)))
     return StageResult(tuple(facts), tuple(outcomes))
+
+
+def by_depth(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
+    """The cases to measure in depth, and those to leave what is dear out of. Each gets ncu processes of its own."""
+    if len(cases) <= FEW:
+        return list(cases), []
+    first = cases[0].shape
+    return [c for c in cases if c.shape == first], [c for c in cases if c.shape != first]
+
+
+def shallow(metrics: Iterable[str], chip: str) -> list[str]:
+    """The metrics without those that take ncu many passes, and without samples of warps."""
+    dear = {spec.ncu_name(chip) for spec in FACTS.values() if spec.dear} | {ncu_facts.SAMPLES}
+    return [metric for metric in metrics if metric not in dear]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +178,8 @@ class _Stage:
     time_limit: float
     startup_limit: float
     batch: int
+    deep: frozenset[str]  # names of the cases to measure in depth
+    sampled: bool
 
     def claim(self) -> None:
         """Makes the folder ours, or refuses one whose facts were measured otherwise: warm and cold caches, or
@@ -189,8 +219,16 @@ class _Stage:
     def _round(self, path: Path, tasks: list[Task], settled: _Settled) -> list[Result]:
         """Runs the tasks in batches, an ncu each. Ends early when ncu's words say that going on is vain."""
         path.mkdir(parents=True)
-        metrics = ncu_facts.metrics_to_ask(self.chip, settled.refused)
+        metrics = ncu_facts.metrics_to_ask(self.chip, settled.refused, sampled=self.sampled)
+        deep = [task for task in tasks if task.name in self.deep]
+        rest = [task for task in tasks if task.name not in self.deep]
+        try:
+            results = self._batches(path, deep, metrics) if deep else []
+            return results + (self._batches(path, rest, shallow(metrics, self.chip)) if rest else [])
+        except _Refused:
+            return list(answers(path).values())
 
+    def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> list[Result]:
         def command(task_file: Path, journal: Path) -> list[str]:
             report = path / f"{journal.stem.replace('journal', 'report')}.ncu-rep"
             target = [sys.executable, "-m", TARGET, str(task_file), str(journal)]
@@ -209,24 +247,21 @@ class _Stage:
             ending = "ok" if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
             self.progress(f"{result.name}: {result.seconds:.1f} s, {ending}")
 
-        try:
-            return worker.supervise(
-                tasks,
-                path,
-                command,
-                time_limit=self.time_limit,
-                startup_limit=self.startup_limit,
-                batch=self.batch,
-                finish_limit=FINISH_LIMIT,
-                on_progress=tell,
-            )
-        except _Refused:
-            return list(answers(path).values())
+        return worker.supervise(
+            tasks,
+            path,
+            command,
+            time_limit=self.time_limit,
+            startup_limit=self.startup_limit,
+            batch=self.batch,
+            finish_limit=FINISH_LIMIT,
+            on_progress=tell,
+        )
 
     def _harvest(self, path: Path, results: Iterable[Result], settled: _Settled) -> None:
         """Adds what a round gave. Reads files alone, so it says the same however often it is asked."""
         log = _logs(path)
-        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chip))
+        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chip, sampled=self.sampled))
         settled.refused |= refused
         # Where ncu itself could not work, a case that failed did not fail by its own fault.
         excused = bool(refused) or capability_missing(log) is not None

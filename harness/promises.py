@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.metrics import FACTS, OWN_STAGE
-from harness.model import Artifact, Budget, CaseOutcome, Fact, Plan, Record, Stage, Subject, Value, Variant, Waiver
+from harness.model import Artifact, CaseOutcome, Fact, Plan, Record, Subject, Value
 from harness.suite import runs_on
+from harness.suite_model import Budget, Stage, Variant, Waiver
 
 #: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
@@ -56,7 +57,7 @@ class Promises:
         #: (variant, arch or shape) pairs met so far that the manifest or a stage calls unsupported.
         self.left_out: set[tuple[str, str]] = set()
         self.artifacts: dict[tuple[str, str], Artifact] = {(a.variant, a.arch): a for a in record.artifacts}
-        self._plans: dict[tuple[str, str], Plan] = {(p.variant, p.shape): p for p in record.plans}
+        self.plans: dict[tuple[str, str], Plan] = {(p.variant, p.shape): p for p in record.plans}
         self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
             (o.variant, o.shape, o.stage): o for o in record.outcomes
         }
@@ -145,7 +146,7 @@ class Promises:
                 yield from self._at(budget, own, Subject(variant.name, arch), kernels, reason)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
-                plan = self._plans.get((variant.name, shape))
+                plan = self.plans.get((variant.name, shape))
                 why = "no launch plan" if plan is None else plan.error or reason
                 names = [x.kernel for x in plan.launches] if plan and budget.fact in PLANNED else []
                 subject = Subject(variant.name, arch, shape)
@@ -195,7 +196,7 @@ class Promises:
                 yield Promise(whole, found.get(whole), reason)
                 continue
             kernels = {s.kernel: s for s in found if s.kernel and s.launch is None}
-            plan = self._plans.get((variant.name, shape))
+            plan = self.plans.get((variant.name, shape))
             for launch in plan.launches if plan else ():
                 kernels.setdefault(launch.kernel, Subject(variant.name, shape=shape, kernel=launch.kernel))
             if not kernels:

@@ -13,8 +13,9 @@ from datetime import date
 from harness.baseline import EVERY, NO_KERNEL, Baseline, Key, plain, present, renames, shaped
 from harness.gate_policy import ALLOWANCES, PREFIX, Allowance
 from harness.metrics import FACTS
-from harness.model import Budget, Fact, GateRule, Record, RuleSeverity, Subject
+from harness.model import Fact, Record, Subject
 from harness.promises import Promise, Promises, excess, matches, number
+from harness.suite_model import Budget, GateRule, RuleSeverity
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import model
+from harness import suite_model
 
 
 def recall(folder: Path, name: str, key: str) -> Any:
@@ -28,7 +28,7 @@ def recall(folder: Path, name: str, key: str) -> Any:
 
 
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
-    """Keeps ``value``: JSON's own types, tuples and the dataclasses of :mod:`harness.model`."""
+    """Keeps ``value``: JSON's own types, tuples and the dataclasses of :mod:`harness.suite_model`."""
     text = json.dumps([key, _packed(value)], ensure_ascii=False, separators=(",", ":"))
     path = folder / f"{name}.json"
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -71,7 +71,7 @@ def _unpacked(value: Any) -> Any:
         return tuple(items)
     if value[0] == "list":
         return items
-    made = getattr(model, value[0])
+    made = getattr(suite_model, value[0])
     if not dataclasses.is_dataclass(made):
         raise ValueError(value[0])
     return made(*items)  # type: ignore[operator]

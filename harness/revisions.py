@@ -17,6 +17,7 @@ from pathlib import Path
 
 from harness import pipeline, store
 from harness.errors import CapabilityError, FlashcoreError, UsageError
+from harness.line import Settings
 from harness.model import Record
 from harness.suite import MANIFEST
 
@@ -24,7 +25,7 @@ WORKING_TREE = "."
 BUILD = "revisions"  # below the build folder
 
 
-def record(name: str, settings: pipeline.Settings, say: Callable[[str], None]) -> Record:
+def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     """What ``name`` means, as a record: a run, the working tree (``.``), or a git revision.
 
     A revision's record has static facts, joined with recorded ones that are fresh for its code.
@@ -43,10 +44,8 @@ def record(name: str, settings: pipeline.Settings, say: Callable[[str], None]) -
             raise UsageError(
                 f"{name}: expected a recorded run, a git revision or '.', found neither\n  {error}"
             ) from None
-    with checked_out(commit, Path(settings.suite)) as suite:
+    with suite_at(name, commit, Path(settings.suite)) as suite:
         say(f"revision: {name} is {commit[:12]}")
-        if not (suite / MANIFEST).is_file():
-            raise UsageError(f"{name}: expected the suite {settings.suite} in it, found no {MANIFEST} there")
         build = str(Path(settings.build) / BUILD)
         made = pipeline.present(replace(settings, suite=str(suite), build=build), say)
         # Its folder is about to go: what the record names must not point there.
@@ -60,6 +59,20 @@ def resolve(name: str, near: Path) -> str | None:
         return None
     done = _git(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+@contextmanager
+def suite_at(name: str, commit: str, suite: Path) -> Iterator[Path]:
+    """The suite's folder as it was in ``commit``, which the user calls ``name``.
+
+    Raises:
+        UsageError: the suite is not in it.
+        FlashcoreError: git cannot check it out.
+    """
+    with checked_out(commit, suite) as folder:
+        if not (folder / MANIFEST).is_file():
+            raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
+        yield folder
 
 
 @contextmanager

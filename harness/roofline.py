@@ -15,7 +15,8 @@ from typing import Literal
 
 from harness import devices
 from harness.devices import Device
-from harness.model import Record, Roof, RoofOrigin, Subject, Variant
+from harness.model import Record, Roof, RoofOrigin, Subject
+from harness.suite_model import Variant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")

@@ -4,7 +4,7 @@ No one tool tells. ptxas counts the bytes of its spills; the stack frame holds s
 machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, the
 line it came from; counters say how often they ran. :func:`judge` puts them together.
 
-Pure functions of the disassembler's text (``nvdisasm -c -g``) and of numbers.
+Pure functions of the disassembler's text (``nvdisasm -c -gi``) and of numbers.
 """
 
 from __future__ import annotations
@@ -52,14 +52,19 @@ class Site:
 
     def below(self, root: Path | None) -> Site:
         """The same with its file relative to ``root``: no path of one machine."""
-        if root is None or not self.file.startswith("/"):
-            return self
-        parts = Path(self.file).parts[1:]
-        # An object may have been compiled where the suite lay before: look for the file's tail here.
-        for start in range(len(parts)):
-            if (root / Path(*parts[start:])).is_file():
-                return replace(self, file=Path(*parts[start:]).as_posix())
-        return replace(self, file=parts[-1])
+        return self if root is None else replace(self, file=below(self.file, root))
+
+
+def below(file: str, root: Path) -> str:
+    """A source file's path relative to ``root``; its name alone if it does not lie there."""
+    if not file.startswith("/"):
+        return file
+    parts = Path(file).parts[1:]
+    # An object may have been compiled where the suite lay before: look for the file's tail here.
+    for start in range(len(parts)):
+        if (root / Path(*parts[start:])).is_file():
+            return Path(*parts[start:]).as_posix()
+    return parts[-1]
 
 
 @dataclass(slots=True)
@@ -95,11 +100,14 @@ def _sites(body: Sequence[str]) -> tuple[Site, ...]:
         return ()
     blocks = [_Block()]
     labels: dict[str, int] = {}
-    file, number = "", 0
+    file, number, told = "", 0, False
     for line in body:
         if place := _LINE.match(line):
-            file, number = place["file"], int(place["line"])
+            if not told:  # of an inlined line, where it was called from comes after it
+                file, number = place["file"], int(place["line"])
+            told = True
             continue
+        told = False
         if label := _LABEL.match(line):
             blocks.append(_Block())
             labels[label[1]] = len(blocks) - 1

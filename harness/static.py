@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
@@ -70,9 +69,10 @@ def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str
         return [], ""
     path = Path(artifact.cubin)
     cache = path.with_name("static.json")
-    disassembler = toolchain.optional_tool("nvdisasm")
     data = _cached(cache)
-    if data is None or (disassembler is not None and data["sass"] is None):
+    # The disassembler is looked for only where it has something to say.
+    disassembler = toolchain.optional_tool("nvdisasm") if data is None or data["sass"] is None else None
+    if data is None or disassembler is not None:
         data = _read(path, Path(artifact.log) if artifact.log else None, artifact.arch, disassembler)
         write_atomically(cache, json.dumps(data).encode())
     return [*_facts(artifact, data), *_local_facts(artifact, data, root)], data["code"]
@@ -91,12 +91,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     text = log.read_text(encoding="utf-8", errors="replace") if log else ""
     spilled = ptxas_spills(text)
     warnings = _WARNING.findall(text)
-    made = path.with_name("variant.sass")  # by the build, where it found a disassembler
-    listing = None
-    if made.is_file():
-        listing = made.read_text(encoding="utf-8", errors="replace")
-    elif disassembler is not None:
-        listing = disassemble(path, disassembler)
+    code = listing(path, disassembler)
     return {
         "format": _FORMAT,
         "code": content.code,
@@ -112,8 +107,8 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
             }
             for k in content.kernels
         },
-        "sass": None if listing is None else sass_counts(listing),
-        "local": {} if listing is None else {k: [astuple(x) for x in v] for k, v in spills.sites(listing).items()},
+        "sass": None if code is None else sass_counts(code),
+        "local": {} if code is None else {k: [astuple(x) for x in v] for k, v in spills.sites(code).items()},
     }
 
 
@@ -129,9 +124,19 @@ def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
     return found
 
 
+def listing(path: Path, disassembler: Path | None) -> str | None:
+    """The cubin's SASS as text, with the source lines that it comes from; ``None`` without a disassembler."""
+    made = path.with_name("variant.sass")  # by the build, where it found a disassembler
+    if made.is_file():
+        return made.read_text(encoding="utf-8", errors="replace")
+    return None if disassembler is None else disassemble(path, disassembler)
+
+
 def disassemble(path: Path, disassembler: Path) -> str:
     """The cubin's SASS as text; empty if the disassembler fails (an arch newer than it)."""
-    command = [str(disassembler), "-c", "-g", str(path)]
+    import subprocess
+
+    command = [str(disassembler), "-c", "-gi", str(path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return result.stdout if result.returncode == 0 else ""
 

@@ -17,6 +17,7 @@ import json
 import math
 import os
 import re
+import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,30 @@ def find(profiles: Path, name: str | None) -> Path:
     known = ", ".join(p.name for p in complete[:5]) or "none"
     found = "several" if matches else "none"
     raise UsageError(f"run {name}: expected one run's id or folder, found {found} (newest: {known})")
+
+
+def latest(profiles: Path, suite: str, *, before: str | None = None) -> Record | None:
+    """The newest run of this suite that a GPU measured."""
+    return next(measured_runs(profiles, suite, before=before), None)
+
+
+def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> Iterator[Record]:
+    """The runs of this suite that a GPU measured, newest first."""
+    for folder in runs(profiles):
+        if before is not None and folder.name >= before:
+            continue
+        try:
+            header = json.loads((folder / HEADER).read_bytes())
+            if header["schema_version"] != SCHEMA_VERSION or header["suite"]["name"] != suite:
+                continue
+            if not header["environment"]["gpu"] or not header["outcomes"]:
+                continue
+            record = read(folder)
+        except (OSError, ValueError, LookupError, TypeError, RecordError) as error:
+            # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
+            print(f"flashcore: passed over run {folder.name}: {error}", file=sys.stderr)
+            continue
+        yield record
 
 
 @contextlib.contextmanager

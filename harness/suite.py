@@ -1,4 +1,4 @@
-"""Reads ``suite.toml`` into a :class:`~harness.model.Suite`, or reports every mistake in it.
+"""Reads ``suite.toml`` into a :class:`~harness.suite_model.Suite`, or reports every mistake in it.
 
 The manifest's form is declared in :mod:`harness.manifest`; what spans several entries (a parent that does
 not exist, a budget that matches nothing) is checked by :mod:`harness.suite_builder`. All mistakes are
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness import remembered
 from harness.errors import ManifestError, UsageError
-from harness.model import Shape, Suite, Variant
+from harness.suite_model import Shape, Suite, Variant
 
 MANIFEST = "suite.toml"
 
@@ -99,3 +99,8 @@ def select(
             known = ", ".join(suite.shapes)
             raise UsageError(f"--shape {name}: expected one of {known}")
     return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]
+
+
+def matching(suite: Suite, glob: str) -> list[str]:
+    """The CUDA variants whose names match."""
+    return [n for n, v in suite.variants.items() if fnmatchcase(n, glob) and not v.is_peer]

@@ -1,4 +1,4 @@
-"""Turns a manifest's form into a :class:`~harness.model.Suite`, checking what spans several entries.
+"""Turns a manifest's form into a :class:`~harness.suite_model.Suite`, checking what spans several entries.
 
 A parent that does not exist, a budget that matches nothing, a template that names no axis: all mistakes
 are collected, in the words of :mod:`harness.manifest`.
@@ -26,7 +26,7 @@ from harness.manifest import (
     WaiverForm,
 )
 from harness.metrics import FACTS
-from harness.model import (
+from harness.suite_model import (
     Argument,
     Budget,
     GatePolicy,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from harness.metrics import FACTS
-from harness.model import Artifact, Fact, Facts, Record, Roof, Shape, Subject, Suite
-from harness.roofs import Measured
+from harness.metrics import FACTS, PHASE_SHARE
+from harness.model import Artifact, Fact, Facts, Record, Roof, Subject
+from harness.suite_model import Shape, Suite
+
+if TYPE_CHECKING:
+    from harness.roofs import Measured
 
 UNMEASURED = "unmeasured"
 
@@ -225,4 +229,5 @@ def suite(given: Suite) -> str:
 def facts() -> str:
     """Every fact's name, unit, tier and meaning."""
     rows = [[s.name, s.unit, s.tier or "-", s.ncu or "-", s.why] for s in FACTS.values()]
+    rows.append([f"{PHASE_SHARE}<phase>", "pct", "counters", "-", "share of the warps' time in a phase that is marked"])
     return grid(["fact", "unit", "tier", "ncu metric", "meaning"], rows)

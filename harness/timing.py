@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 MODES = ("warm", "cold", "eager")
+_T = TypeVar("_T")
 
 #: What one sample is to take, in us: long against the events' resolution (0.5 us), short against drift.
 SAMPLE_US = 400.0
@@ -43,7 +44,9 @@ class Timer(Protocol):
 
     clock: str
 
-    def prepare(self, call: Callable[[], Any]) -> Timed: ...
+    def prepare(self, call: Callable[[], Any], launches: int | None = None) -> Timed:
+        """The call, ready to be timed; ``launches`` in a warm sample, or as many as make up a sample."""
+        ...
 
 
 def timer_for(device: str) -> Timer:
@@ -71,8 +74,8 @@ class CudaTimer:
         self._flush = torch.empty(2 * size // 4, dtype=torch.int32, device="cuda")
         self._flushes = 0
 
-    def prepare(self, call: Callable[[], Any]) -> Timed:
-        return _CudaTimed(self, call)
+    def prepare(self, call: Callable[[], Any], launches: int | None = None) -> Timed:
+        return _CudaTimed(self, call, launches)
 
     def flush(self) -> None:
         """Leaves nothing of use in L2. A fill is a kernel of stores, where a zeroing may be a memset."""
@@ -81,7 +84,7 @@ class CudaTimer:
 
 
 class _CudaTimed:
-    def __init__(self, timer: CudaTimer, call: Callable[[], Any]) -> None:
+    def __init__(self, timer: CudaTimer, call: Callable[[], Any], launches: int | None) -> None:
         import torch
 
         self._timer = timer
@@ -95,7 +98,7 @@ class _CudaTimed:
         self._single = self._capture(1)
         self._single.replay()  # the first replay uploads the graph
         self._call_us = min(self._between(self._single.replay, cover=True) for _ in range(3))
-        self.launches = calls_for(self._call_us)
+        self.launches = launches or calls_for(self._call_us)
         self._many = self._single if self.launches == 1 else self._capture(self.launches)
         self._many.replay()
         self.eager_calls = 1
@@ -147,16 +150,16 @@ class HostTimer:
 
     clock = "host clock"
 
-    def prepare(self, call: Callable[[], Any]) -> Timed:
-        return _HostTimed(call)
+    def prepare(self, call: Callable[[], Any], launches: int | None = None) -> Timed:
+        return _HostTimed(call, launches)
 
 
 class _HostTimed:
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, call: Callable[[], Any], launches: int | None) -> None:
         self._call = call
         self._flush = bytearray(1 << 20)
         self._sample(1)
-        self.launches = self.eager_calls = calls_for(self._sample(1), most=50)
+        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most=50)
 
     def warm(self) -> float:
         return self._sample(self.launches)
@@ -175,7 +178,7 @@ class _HostTimed:
         return (time.perf_counter_ns() - start) / 1000.0 / count
 
 
-def rotated(items: Sequence[str], by: int) -> list[str]:
+def rotated(items: Sequence[_T], by: int) -> list[_T]:
     """The items in their order, begun at another one each round: nobody always follows the same one."""
     if not items:
         return []

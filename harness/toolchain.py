@@ -56,13 +56,14 @@ class Nvcc:
         )
 
 
-def _site_packages() -> list[Path]:
+def site_packages() -> list[Path]:
+    """Where pip puts what this Python imports."""
     return [Path(p) for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
 
 
 def _nvcc_candidates() -> Iterable[Path]:
     """The order: what the user names, this environment's pip toolchain, CUDA_HOME, PATH, the usual place."""
-    for site in _site_packages():
+    for site in site_packages():
         yield from sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
     if home := os.environ.get("CUDA_HOME"):
         yield Path(home) / "bin" / "nvcc"
@@ -164,7 +165,7 @@ def optional_tool(name: str) -> Path | None:
     beside = Path(sys.executable).parent / name
     if beside.is_file():
         return beside
-    for site in _site_packages():
+    for site in site_packages():
         for found in sorted(site.glob(f"nvidia/cu*/bin/{name}"), reverse=True):
             return found
     if on_path := shutil.which(name):
@@ -212,6 +213,7 @@ class Gpu:
     l2_bytes: int
     max_sm_clock_mhz: float
     driver: str
+    exclusive: bool = False  # for one process at a time
 
     def arch_of(self, archs: Sequence[str]) -> str | None:
         """The suite's arch whose machine code runs here: its own first, else an older one of the same
@@ -227,7 +229,8 @@ class Gpu:
 
 
 # Numbers of CUdevice_attribute (cuda.h).
-_SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
+_SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2, _COMPUTE_MODE = 16, 13, 75, 76, 38, 20
+_EXCLUSIVE_PROCESS = 3  # of CUcomputemode
 
 
 @functools.cache
@@ -260,6 +263,7 @@ def find_gpu() -> Gpu | None:
         l2_bytes=attribute(_L2),
         max_sm_clock_mhz=attribute(_CLOCK_KHZ) / 1000,
         driver=_driver_version(),
+        exclusive=attribute(_COMPUTE_MODE) == _EXCLUSIVE_PROCESS,
     )
 
 
@@ -288,7 +292,7 @@ def environment(root: Path, nvcc: Nvcc | None, gpu: Gpu | None, arch: str | None
     cuda = version_of("nvidia-cuda-runtime")
     libraries = {
         name: found
-        for name in ("nvtx", "pandas", "plotly", "numpy", "triton", "nvidia-cudnn-cu13")
+        for name in ("nvtx", "plotly", "numpy", "triton", "nvidia-cudnn-cu13")
         if (found := version_of(name))
     }
     return Environment(

@@ -13,7 +13,8 @@ import pytest
 
 from harness import build, suite, toolchain
 from harness.errors import FlashcoreError
-from harness.model import Artifact, Suite
+from harness.model import Artifact
+from harness.suite_model import Suite
 
 ROOT = Path(__file__).parent.parent
 TOY = Path(__file__).parent / "suites" / "toy"

@@ -22,9 +22,7 @@ from typing import Any
 
 from harness.metrics import FACTS, STALL_REASONS
 from harness.model import (
-    Argument,
     Artifact,
-    Budget,
     CaseKey,
     CaseOutcome,
     Environment,
@@ -32,19 +30,13 @@ from harness.model import (
     Facts,
     Launch,
     Plan,
-    Problem,
     Record,
-    Shape,
     Source,
-    Stage,
     StageNote,
     Subject,
-    Suite,
     Value,
-    Variant,
-    Waiver,
-    Where,
 )
+from harness.suite_model import Argument, Budget, Problem, Shape, Stage, Suite, Variant, Waiver, Where
 
 ARCHS = ("sm_80", "sm_89", "sm_90a")
 STAGES: tuple[Stage, ...] = ("check", "bench", "profile")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.model import Argument
 from harness.operators import Case
+from harness.suite_model import Argument
 
 ROOT = Path(__file__).parent / "children" / "softmax"
 ARGUMENTS = (

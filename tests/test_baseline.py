@@ -17,7 +17,8 @@ from harness.baseline import Baseline, parse, save
 from harness.errors import Exit, UsageError
 from harness.gate_policy import ALLOWANCES
 from harness.guardrails import Judgement
-from harness.model import Facts, GatePolicy, GateRule, Record, Value, Waiver
+from harness.model import Facts, Record, Value
+from harness.suite_model import GatePolicy, GateRule, Waiver
 from tests import factory
 
 TODAY = date(2026, 6, 1)

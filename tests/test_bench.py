@@ -127,6 +127,15 @@ def test_stop_rule() -> None:
     assert not rule.enough(steady[:9], 9.0, 9.0)
 
 
+@pytest.mark.parametrize(("cases", "milliseconds", "samples"), [(5, 9, 100), (5, 36, 84), (45, 36, 15), (45, 5, 100)])
+def test_slow_calls_get_less_time_among_many(cases: int, milliseconds: float, samples: int) -> None:
+    rule = bench._shared(StopRule(least=100, seconds=1.5), cases)
+    taken: list[float] = []
+    while not rule.enough(taken, len(taken) * milliseconds / 1e3, 1e3):
+        taken.append(milliseconds * 1e3)
+    assert len(taken) == samples
+
+
 def test_calls_of_a_sample() -> None:
     assert calls_for(1e6) == 1
     assert calls_for(SAMPLE_US / 40) == 40

@@ -164,6 +164,24 @@ def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:
         assert "no GPU on this machine\n  to mend: run it on a machine with a GPU" in done.stderr
 
 
+def test_a_defect_of_the_harness_exits_4_and_never_1(tmp_path: Path) -> None:
+    broken = "import harness.tables as t\ndef broken(): raise AssertionError('planted')\nt.facts = broken"
+    done = flashcore("list", "--facts", cwd=tmp_path, start=broken)
+    assert done.returncode == Exit.INCAPABLE
+    assert done.stderr.startswith("Traceback") and "AssertionError: planted" in done.stderr
+    assert done.stderr.splitlines()[-1] == "flashcore: this is a defect of flashcore; please report it"
+
+
+def test_a_package_that_only_other_commands_need_is_named(here: Workplace) -> None:
+    """A gate's machine has no jinja2: asking it for a report is no defect."""
+    done = here.run("gate", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
+    assert done.returncode == 0, done.stderr
+    done = here.run("profile", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
+    assert done.returncode == Exit.INCAPABLE
+    assert "profile needs the Python package jinja2, found none\n  to mend: pip install jinja2" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # --- build --------------------------------------------------------------------------------------
 
 
@@ -286,6 +304,20 @@ def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
     done = here.run("profile", "--resume")
     assert done.returncode == Exit.USAGE
     assert "expected the sources that the run began with, found others" in done.stderr
+
+
+def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> None:
+    here.edit("suite.toml", "max = 32", "max = 4")  # a promise that every variant breaks
+    stop = f"{NO_GPU}\nimport harness.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
+    resumed = here.run("profile", "--resume", start=NO_PAGES)
+    assert resumed.returncode == Exit.FAILED, resumed.stdout + resumed.stderr
+    assert "begun as: flashcore profile --variant two_steps" in resumed.stderr
+    (run,) = store.runs(here.folder / "profiles")
+    whole = here.run("gate", run.name)
+    chosen = here.run("gate", run.name, "--variant", "two_steps")
+    assert "plain" in whole.stdout and "plain" not in chosen.stdout  # else this test could not tell them apart
+    assert chosen.stdout in resumed.stdout
 
 
 def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:

@@ -15,8 +15,9 @@ from harness import gate_formats, guardrails
 from harness.errors import Exit, UsageError
 from harness.gate_formats import render
 from harness.guardrails import Judgement
-from harness.model import Record, Suite
+from harness.model import Record
 from harness.places import Place, Places
+from harness.suite_model import Suite
 from tests import factory
 
 jsonschema = pytest.importorskip("jsonschema")

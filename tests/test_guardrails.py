@@ -13,8 +13,9 @@ import pytest
 from harness import gate_table
 from harness.errors import Exit
 from harness.guardrails import Judgement, Verdict, judge
-from harness.model import Budget, Facts, Origin, Record, Tier, Value, Waiver
+from harness.model import Facts, Origin, Record, Value
 from harness.promises import number
+from harness.suite_model import Budget, Tier, Waiver
 from tests import factory
 
 TODAY = date(2026, 6, 1)

@@ -10,8 +10,8 @@ import pytest
 
 from harness import introspect
 from harness.errors import Exit, FlashcoreError
-from harness.model import Argument
 from harness.operators import Case
+from harness.suite_model import Argument
 from tests.conftest import ROOT, flashcore
 
 FRAGMENT = ROOT / "kernels/attention/fragment.py"

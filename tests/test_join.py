@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import join, suite
-from harness.model import Artifact, CaseKey, Launch, Plan, Record, Source, Suite
+from harness.model import Artifact, CaseKey, Launch, Plan, Record, Source
+from harness.suite_model import Suite
 from tests import factory
 from tests.conftest import TOY
 

@@ -10,8 +10,9 @@ import pytest
 from harness import ladder
 from harness.ladder import Ladder, Step
 from harness.metrics import FACTS
-from harness.model import Fact, Facts, Prediction, Record, Variant
+from harness.model import Fact, Facts, Record, Subject
 from harness.predictions import Judged, Outcome, Readings, judge, progress, said
+from harness.suite_model import Prediction, Variant
 from tests import factory
 
 
@@ -168,6 +169,17 @@ def test_no_effect_names_the_parents_limiter_and_what_moved_in_vain() -> None:
     )
 
 
+SHARES = {"phase_share_load": 20.0, "phase_share_softmax": 52.4, "phase_share_other": 27.6}
+
+
+def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
+    stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
+    r = record(facts=[*stalls, *factory.facts_of(SHARES, "fast", shape="mission")])
+    assert list(ladder.phase_shares(r, Subject("fast", shape="mission"))) == ["load", "softmax", "other"]
+    assert "barrier stalls 41 %; softmax 52 % of the warps' time" in step(r).limiter
+    assert ladder.phase_shares(r, Subject("slow", shape="mission")) == {}
+
+
 def test_slower_names_the_counters_that_got_worse() -> None:
     facts = [factory.fact("barriers_per_block", 48, "fast", shape="mission")]
     found = step(record([predicted("warm_p50", 221, 100, "L4")], facts, {"slow": 40, "fast": 60}))
@@ -204,6 +216,27 @@ def test_a_step_without_times_is_unmeasured() -> None:
 def test_two_times_within_noise_are_the_same() -> None:
     assert step(record(times={"slow": 40, "fast": 40.4})).still
     assert not step(record(times={"slow": 40, "fast": 44})).still
+
+
+def test_shares_of_phases_are_compared_whatever_the_device() -> None:
+    facts = factory.facts_of(SHARES, "fast", shape="mission")
+    level = only(record([predicted("phase_share_softmax", None, 45, "L4")], facts))
+    assert (level.scale, level.measured, level.outcome) == ("level", 52.4, "missed")
+    assert only(record([predicted("phase_share_softmax", None, 50, "L4")], facts)).outcome == "held"
+    before = factory.facts_of({"phase_share_softmax": 70.0}, "slow", shape="mission")
+    own = only(record([predicted("phase_share_softmax", None, 45, "L4")], [*facts, *before]))
+    assert own.finding == "missed: 52.4 %, predicted 45 %", "it was said of this kernel alone"
+    change = only(record([predicted("phase_share_softmax", 45, 30, "L4")], [*facts, *before]))
+    assert (change.scale, change.outcome) == ("difference", "held")
+    assert "70 % → 52.4 %, predicted −15 points" in change.finding
+    assert only(record([predicted("phase_share_softmax", None, 45)])).outcome == "unmeasured"
+
+
+def test_a_speed_up_said_of_another_device_is_a_level_here_too() -> None:
+    facts = [factory.fact("speedup_vs_baseline", 0.9, "fast", shape="mission")]
+    found = only(record([predicted("speedup_vs_baseline", None, 4.2, "L4")], facts))
+    assert (found.scale, found.outcome) == ("level", "missed")
+    assert "0.9, predicted at least 4.2" in found.finding
 
 
 # --- the way to the best --------------------------------------------------------------------------

@@ -15,20 +15,22 @@ from tests.conftest import ROOT
 
 #: Lowest first. A module imports modules of lower layers; of its own layer only where `PEERS` allows it.
 LAYERS: dict[int, str] = {
-    1: "model errors",
-    2: "binding compare cubin devices journal gate_policy manifest metrics ncu ncu_csv ncu_facts nvml occupancy "
-    "operators planner remembered samples spills store suite suite_builder timing toolchain worker",
-    3: "bench build check join introspect launch_plan profile sanitize static target",
+    1: "suite_model model errors",
+    2: "binding compare cubin devices journal gate_policy manifest metrics ncu ncu_csv ncu_facts ninja_graph "
+    "nvml nvperf occupancy operators phases planner remembered rounds samples spills store suite suite_builder "
+    "timing toolchain worker",
+    3: "bench build check join introspect launch_plan profile sanitize static target turns",
     4: "advice against baseline diff gate_formats gate_table guardrails ladder places "
     "predictions promises regressions roofline roofs",
     5: "report",
-    6: "doctor gate_command introspect_command new_suite pipeline revisions tables",
+    6: "against_command against_table doctor gate_command introspect_command line measure new_suite "
+    "pairing pipeline recording revisions tables",
     7: "cli __main__",
 }
 #: In these layers modules may import each other, in no circle. The stages (3) may not.
-PEERS = {2, 4, 5, 6, 7}
+PEERS = {1, 2, 4, 5, 6, 7}
 #: What analysis, report and gate may know besides each other: no stage, no process, no machine.
-PURE = {"model", "errors", "gate_policy", "metrics", "devices", "suite", "store", "occupancy", "samples"}
+PURE = {"model", "suite_model", "errors", "gate_policy", "metrics", "devices", "suite", "store", "occupancy", "samples"}
 
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 FILES = sorted(p for p in (ROOT / "harness").rglob("*.py"))

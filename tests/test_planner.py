@@ -1,4 +1,4 @@
-"""The metric planner: real tables of three chips, what is lost on each, and learning another."""
+"""The metric planner: real tables of six chips, what is lost on each, and learning another."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli, planner
+from harness import cli, nvperf, planner
 from harness.errors import CapabilityError, UsageError
 from harness.metrics import FACTS, OWN_STAGE, ncu_metrics
 from harness.planner import Table
 from tests import factory
 
-CHIPS = ("ad104", "ga100", "gh100")
+CHIPS = ("ad104", "ga100", "ga102", "gb100", "gb202", "gh100")
 #: As ncu prints it, wrapped descriptions and all.
 QUERY = """Chip gx100
 ------------------ --------------- --------------- ----------------------------
@@ -30,8 +30,8 @@ l2__hit            Ratio           proportion      hits
 """
 
 
-def test_there_are_tables_of_three_chips() -> None:
-    assert set(CHIPS) <= set(planner.chips())
+def test_there_are_tables_of_these_chips() -> None:
+    assert set(CHIPS) | set(planner.SAME_LIST) == set(planner.chips())
     for chip in CHIPS:
         assert len(planner.table(chip).metrics) > 2900
 
@@ -42,6 +42,9 @@ def test_there_are_tables_of_three_chips() -> None:
         ("gh100", set()),
         ("ad104", {"tensor_gmma_instructions", "stall_gmma"}),
         ("ga100", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("ga102", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("ga104", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("gb202", {"tensor_gmma_instructions", "stall_gmma", "stall_imc_miss"}),
     ],
 )
 def test_what_each_chip_lacks(chip: str, lost: set[str]) -> None:
@@ -65,6 +68,11 @@ def test_every_name_of_the_catalogue_is_in_the_chips_own_list(chip: str) -> None
         ("ga100", "tensor_flop_fp16", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"),
         ("ad104", "tensor_active", "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"),
         ("ga100", "tensor_active", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+        ("ga102", "tensor_active", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+        ("ga106", "tensor_flop_fp16", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"),
+        ("ga102", "dram_read_bytes", "dram__bytes_read.sum"),
+        ("gb202", "dram_read_bytes", "dram__bytes_op_read.sum"),
+        ("gb100", "dram_read_bytes", "dram__bytes_read.sum"),
     ],
 )
 def test_the_same_fact_has_another_name_elsewhere(chip: str, fact: str, name: str) -> None:
@@ -94,7 +102,7 @@ def test_a_name_needs_a_roll_up_that_its_kind_has(metric: str, there: bool) -> N
 def test_a_metric_that_a_chip_lacks_is_refused_by_name() -> None:
     table = planner.table("ad104")
     planner.require(table, ["tensor_active", "memory_stalls", "barrier_instructions"])
-    with pytest.raises(UsageError, match=r"ad104.*\n  stall_gmma: no such unit"):
+    with pytest.raises(UsageError, match=r"ad104.*\n  stall_gmma: ad104 has no such counter"):
         planner.require(table, ["tensor_active", "stall_gmma"])
     with pytest.raises(UsageError, match="registers: expected a fact that ncu measures"):
         planner.require(table, ["registers"])
@@ -151,9 +159,13 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
         "assert sys.argv[1:] == ['--query-metrics', '--chips', 'gx100'], sys.argv\n"
         f"sys.stdout.write(open({str(tmp_path / 'answer')!r}).read())"
     )
-    path = planner.learn(ncu(tmp_path, body), "gx100", tmp_path / "new" / "gx100.txt.gz")
-    assert len(planner.table("gx100", path).metrics) == 5
-    assert "lost on gx100" in planner.report(planner.table("gx100", path))
+    path = planner.learn("gx100", tmp_path / "new" / "gx100.txt.gz", ncu(tmp_path, body))
+    table = planner.table("gx100", path)
+    assert len(table.metrics) == 5
+    said = planner.report(table)
+    assert "lost on gx100" in said and said.endswith("by ncu --query-metrics")
+    with pytest.raises(UsageError, match="expected the table of gx200, found that of gx100"):
+        planner.table("gx200", path)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +173,40 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
 )
 def test_an_ncu_that_does_not_know_the_chip_is_said(body: str, tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="--chips gx100: expected a list of metrics"):
-        planner.learn(ncu(tmp_path, body), "gx100", tmp_path / "x.txt.gz")
+        planner.learn("gx100", tmp_path / "x.txt.gz", ncu(tmp_path, body))
     assert not (tmp_path / "x.txt.gz").exists()
+
+
+def test_without_ncu_the_library_that_it_asks_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_ncu() -> Path:
+        raise CapabilityError("no Nsight Compute", "install it")
+
+    monkeypatch.setattr(planner, "find_ncu", no_ncu)
+    monkeypatch.setattr(nvperf, "find", lambda: Path("/lib/libnvperf_host.so"))
+    monkeypatch.setattr(nvperf, "metrics", lambda library, chip: {f"{chip}__cycles": "Counter"})
+    path = planner.learn("gx100", tmp_path / "gx100.txt.gz")
+    table = planner.table("gx100", path)
+    assert table.metrics == {"gx100__cycles": "Counter"}
+    assert table.source == "libnvperf_host.so of /lib"
+
+    def no_library() -> Path:
+        raise CapabilityError("no libnvperf_host.so found", "install it")
+
+    monkeypatch.setattr(nvperf, "find", no_library)
+    with pytest.raises(CapabilityError, match=r"no Nsight Compute; no libnvperf_host.so found\n.*nvidia-cuda-cupti"):
+        planner.learn("gx100", tmp_path / "other.txt.gz")
+
+
+def test_a_chip_of_the_same_family_says_whose_list_it_shares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = planner.table("ga104")
+    assert table.chip == "ga104"
+    assert table.metrics == planner.table("ga102").metrics
+    assert table.source.endswith("for ga102, whose list ga104 shares")
+    own = Table("ga104", {"sm__x": "Counter"})
+    (tmp_path / "ga104.txt.gz").write_bytes(planner.packed(own))
+    monkeypatch.setattr(planner, "TABLES", tmp_path)
+    assert planner.table("ga104") == own
+    assert planner.chips() == ["ga104"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from harness import suite as suite_module
 from harness.baseline import Baseline
 from harness.errors import Exit
 from harness.guardrails import Judgement
-from harness.model import Artifact, Fact, Facts, Plan, Record, Subject, Suite
+from harness.model import Artifact, Fact, Facts, Plan, Record, Subject
+from harness.suite_model import Suite
 from tests import factory
 
 PLANTED = Path(__file__).parent / "suites" / "planted"

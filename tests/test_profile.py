@@ -19,9 +19,11 @@ import pytest
 from harness import ncu, profile, target
 from harness.errors import CapabilityError, FlashcoreError, UsageError
 from harness.journal import Journal, Task
+from harness.metrics import FACTS
 from harness.model import CaseOutcome, Fact, Facts, StageResult
-from harness.ncu_facts import MEASURED, metrics_to_ask
+from harness.ncu_facts import MEASURED, SAMPLES, metrics_to_ask
 from harness.operators import Case
+from harness.phases import Code
 
 TESTS = Path(__file__).parent
 STANDIN = TESTS / "standins" / "ncu"
@@ -30,11 +32,12 @@ RECORDED_NS = (13024, 10112, 15744, 16416, 26400)
 DURATION = "gpu__time_duration.sum"
 
 
-def case(name: str) -> Case:
+def case(name: str, *, peer: bool = False) -> Case:
     variant, _, shape = name.partition("/")
     return Case(
         variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 8},
-        arguments=(), library=None, callable=None, tolerance="exact", seeds=(0,), roof="fp32",
+        arguments=(), library=None, callable="peers.py:one" if peer else None, tolerance="exact", seeds=(0,),
+        roof="fp32",
     )  # fmt: skip
 
 
@@ -47,14 +50,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     # The stand-in's python3: ours, rather than a wrapper that takes longer to start than to run.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
-    def call(wrong: str = "", *, once: bool = False, names: tuple[str, ...] = NAMES, **options: object) -> StageResult:
+    def call(
+        wrong: str = "",
+        *,
+        once: bool = False,
+        names: tuple[str, ...] = NAMES,
+        peers: tuple[str, ...] = (),
+        **options: object,
+    ) -> StageResult:
         monkeypatch.setenv("NCU_STANDIN", wrong)
         if once:
             monkeypatch.setenv("NCU_STANDIN_ONCE", str(tmp_path / "once"))
         given: dict[str, object] = {
             "ncu": STANDIN, "chip": "gh100", "plans": {}, "batch": 3, "time_limit": 20.0, "startup_limit": 20.0,
         }  # fmt: skip
-        return profile.run([case(n) for n in names], tmp_path / "profile", **given | options)  # type: ignore[arg-type]
+        cases = [case(n, peer=n in peers) for n in names]
+        return profile.run(cases, tmp_path / "profile", **given | options)  # type: ignore[arg-type]
 
     return call
 
@@ -113,6 +124,33 @@ def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> Non
     defaults = ncu.command_line("ncu", Path("/a%b/r.ncu-rep"), ["m"], ["t"])
     assert defaults[defaults.index("--clock-control") + 1] == "none", "clocks are left alone unless asked"
     assert defaults[defaults.index("--export") + 1] == "/a%%b/r"
+
+
+@pytest.mark.parametrize(("few", "deep"), [(5, 5), (4, 2)])
+def test_of_many_cases_the_first_shape_is_measured_in_depth(
+    run: Run, calls: Callable[[], list[list[str]]], monkeypatch: pytest.MonkeyPatch, few: int, deep: int
+) -> None:
+    monkeypatch.setattr(profile, "FEW", few)
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
+    shapes = ["mission", "mission", "long", "long", "long"]
+    names = [f"{name.split('/')[0]}/{shape}" for name, shape in zip(NAMES, shapes, strict=True)]
+    result = run(names=names, codes={name.split("/")[0]: CODES["v0"] for name in names}, batch=16)
+    told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
+    everything = metrics_to_ask("gh100", sampled=True)
+    dear = {FACTS["sm_throughput"].ncu, SAMPLES}
+    assert [m for m in everything if m in dear] and told[0] == everything
+    assert told[1:] == ([] if deep == 5 else [[m for m in everything if m not in dear]])
+    with_phases = {f.subject.variant for f in result.facts if f.name.startswith("phase_share_")}
+    assert with_phases == {name.split("/")[0] for name in names[:deep]}
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+
+
+def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
+    result = run(peers=(NAMES[0], NAMES[2]), batch=16)
+    (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
+    order = [t["name"] for t in json.loads(tasks.read_text())["tasks"]]
+    assert order == [NAMES[i] for i in (1, 3, 4, 0, 2)]
+    assert [o.case for o in result.outcomes] == list(NAMES)
 
 
 def test_the_report_is_kept_on_request(run: Run, tmp_path: Path) -> None:
@@ -195,6 +233,35 @@ def test_a_refused_metric_is_dropped_and_named(run: Run, calls: Callable[[], lis
     asked = [c[c.index("--metrics") + 1].split(",") for c in profiled]
     assert ["lts__t_bytes.sum" in a for a in asked] == [True, False, False]
     assert fact(run(), "l2_bytes", "v0/mission").note == found.note, "remembered when called again"
+
+
+CODES = {
+    "v0": Code(("first", "other"), {"gemm_v0": {o: "first" if o < 0x1000 else "other" for o in range(0, 0x3280, 16)}})
+}
+
+
+def test_warps_are_sampled_where_sources_mark_phases(
+    run: Run, calls: Callable[[], list[list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
+    result = run(codes=CODES, names=NAMES[:2])
+    asked = next(c[c.index("--metrics") + 1].split(",") for c in calls() if "--import" not in c)
+    assert SAMPLES in asked
+    first, other = (fact(result, f"phase_share_{p}", "v0/mission").number or 0 for p in ("first", "other"))
+    assert first > 0 and other > 0 and first + other == pytest.approx(100)
+    assert not [f for f in result.facts if f.subject.variant == "v1" and f.name.startswith("phase_share_")]
+
+
+def test_nothing_is_sampled_for_nobody(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    run(names=NAMES[1:2], codes=CODES)
+    assert not any(SAMPLES in word for call in calls() for word in call)
+
+
+def test_samples_that_ncu_refuses_cost_nothing_else(run: Run) -> None:
+    result = run(f"refuses={SAMPLES}", codes=CODES)
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+    found = fact(result, "phase_share_first", "v0/mission")
+    assert found.value is None and "Failed to find metric" in found.note
 
 
 def test_the_only_case_may_meet_the_refusal(run: Run) -> None:

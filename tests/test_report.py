@@ -14,8 +14,9 @@ import pytest
 
 from harness import report
 from harness.errors import UsageError
-from harness.model import Artifact, CaseOutcome, Fact, Facts, Origin, Prediction, Record, Roof, Source, Subject
+from harness.model import Artifact, CaseOutcome, Fact, Facts, Origin, Record, Roof, Source, Subject
 from harness.report.values import fact_cell, quantity, significant
+from harness.suite_model import Prediction
 from tests import factory
 
 TODAY = date(2026, 1, 2)
@@ -90,6 +91,7 @@ def full() -> Record:
             predictions=(
                 Prediction("warm_p50", 221.0, 100.0, "us", "FlashCore design 001", "L4", "mission"),
                 Prediction("registers", None, 96.0, "1", "FlashCore design 000"),
+                Prediction("phase_share_softmax", None, 45.0, "pct", "FlashCore design 001", "L4", "mission"),
             ),
         ),
         factory.variant("split", parent="fast"),
@@ -106,8 +108,15 @@ def full() -> Record:
     ]
     waivers = [factory.waiver("few_registers", 96, variants=("fast",), reason="two accumulators live at once")]
     suite = factory.suite(variants, shapes, budgets, waivers, baseline="slow")
+    phases = {"phase_share_load": 12.5, "phase_share_softmax": 52.0, "phase_share_other": 35.5}
     record = factory.record(
-        suite, [factory.fact("shared_efficiency", None, "fast", shape="mission", note="not on GH100")]
+        suite,
+        [
+            factory.fact("shared_efficiency", None, "fast", shape="mission", note="not on GH100"),
+            *factory.facts_of(phases, "fast", shape="mission"),
+            factory.fact("phase_share_combine", None, "split", shape="mission", note="ncu gave no samples"),
+            factory.fact("phase_share_other", None, "split", shape="mission", note="ncu gave no samples"),
+        ],
     )
     gone = ("broken", "wrong")
     facts = [f for f in record.facts if f.subject.variant not in gone or f.name.startswith("formula")]
@@ -340,6 +349,24 @@ def test_predictions_stand_beside_what_was_measured(pages: dict[str, str]) -> No
     row = [c[2] for c in Page(pages["variant/fast.html"]).row("warm_p50")]
     assert row[1:4] == ["221.0 µs", "100.0 µs", "L4"]
     assert row[6].startswith("40") and row[7].startswith("40.")
+
+
+def test_the_next_block_is_drawn_beside_its_words(pages: dict[str, str]) -> None:
+    text = pages["variant/fast.html"]
+    stairs = re.search(r"limited by [^<]*registers fewer give.*?<div class=\"stairs\">(.*?)</div>", text, re.DOTALL)
+    assert stairs and stairs[1].count("<svg") == 2 and "next: " in stairs[1]
+    assert 'class="stairs"' not in pages["variant/cudnn.html"]
+
+
+def test_phases_stand_beside_what_was_said_of_them(pages: dict[str, str]) -> None:
+    page = Page(pages["variant/fast.html"])
+    assert [c[2] for c in page.row("softmax")] == ["softmax", "52.0 %", "45 %", "52.0 %"]
+    assert [c[2] for c in page.row("load")][1:3] == ["12.5 %", "n/a"]
+    assert page.row("phase_share_load")[1][2] == "12.5 %", "among the counters, too"
+    assert [c[2] for c in Page(pages["variant/split.html"]).row("combine")][1:] == ["unmeasured", "n/a", "no bar"]
+    (row,) = (r for r in Page(pages["ladder.html"]).rows if r[0][2].startswith("fast") and len(r) == 5)
+    assert [c[2] for c in row][1:] == ["12.5", "52.0 predicted 45", "n/a", "35.5"]
+    assert "Phases" not in pages["variant/slow.html"], "its sources mark none"
 
 
 def test_waivers_and_goals(pages: dict[str, str]) -> None:

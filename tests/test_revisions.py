@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import pipeline, revisions, toolchain
+from harness import revisions, toolchain
 from harness.errors import UsageError
+from harness.line import Settings
 from harness.model import Record
 from tests.conftest import TOY, flashcore
 
@@ -47,7 +48,7 @@ def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], R
     monkeypatch.setenv("CUDA_ARCH", "9.0")
 
     def record(name: str) -> Record:
-        settings = pipeline.Settings("kernels/toy", variant="plain", upto=None)
+        settings = Settings("kernels/toy", variant="plain", upto=None)
         return revisions.record(name, settings, lambda _: None)
 
     return record
@@ -88,7 +89,7 @@ def test_a_revision_without_the_suite_is_said(repository: Path, monkeypatch: pyt
     other = repository / "kernels" / "other"
     shutil.copytree(repository / "kernels" / "toy", other)
     try:
-        settings = pipeline.Settings("kernels/other", upto=None)
+        settings = Settings("kernels/other", upto=None)
         with pytest.raises(UsageError, match=r"HEAD: expected the suite kernels/other in it"):
             revisions.record("HEAD", settings, lambda _: None)
         assert git(repository, "worktree", "list").count("\n") == 0

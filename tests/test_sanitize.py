@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import build, guardrails, operators, pipeline, sanitize, toolchain
+from harness import build, guardrails, operators, sanitize, toolchain
 from harness.errors import CapabilityError, Exit
 from harness.journal import Journal, Task
-from harness.model import Argument, CaseOutcome, Facts, Source, StageResult, Subject
+from harness.line import Line, Settings
+from harness.measure import measure
+from harness.model import CaseOutcome, Facts, Source, StageResult, Subject
 from harness.operators import Case
 from harness.sanitize import Report, parse
+from harness.suite_model import Argument
 from tests import factory
 from tests.conftest import ROOT, flashcore
 
@@ -199,7 +202,7 @@ def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
 # --- in the line ----------------------------------------------------------------------------------
 
 
-def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -> pipeline.Line:
+def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -> Line:
     """A line before its GPU stages, on a machine whose tools are all stood in for."""
 
     def ran(cases: list[Case], folder: Path, **_: object) -> StageResult:
@@ -212,8 +215,8 @@ def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -
     small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
     suite = factory.suite(shapes=[factory.shape(), small])
     gpu = toolchain.Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
-    chosen = pipeline.Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
-    found = pipeline.Line(
+    chosen = Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
+    found = Line(
         chosen, suite, lambda _: None, gpu, "sm_90a", build.Options(), list(suite.variants.values()),
         list(suite.shapes.values()),
     )  # fmt: skip
@@ -224,7 +227,7 @@ def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -
 def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str] = []
     made = line(monkeypatch, seen, sanitize=True)
-    pipeline.measure(made, tmp_path)
+    measure(made, tmp_path)
     assert seen == ["slow/small", "fast/small", "split/small"]
     assert [(n.stage, n.status) for n in made.notes] == [("sanitize", "ok")]
 
@@ -235,14 +238,14 @@ def test_a_shape_that_the_user_names_is_taken_whatever_it_is_for(
     seen: list[str] = []
     made = line(monkeypatch, seen, sanitize=True, shapes=("mission",))
     made.shapes = made.shapes[:1]
-    pipeline.measure(made, tmp_path)
+    measure(made, tmp_path)
     assert seen == ["slow/mission", "fast/mission", "split/mission"]
 
 
 def test_it_is_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str] = []
     made = line(monkeypatch, seen)
-    pipeline.measure(made, tmp_path)
+    measure(made, tmp_path)
     assert seen == [] and made.notes == []
 
 

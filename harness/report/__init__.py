@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from harness.errors import UsageError
-from harness.model import Record, Tier
+from harness.model import Record
 from harness.report import guardrail_page, ladder_page, markup, overview, roofline_page, variant_page
 from harness.report.book import GUARDRAILS, INDEX, LADDER, ROOFLINE, Book, Figure, Page
 from harness.report.values import Cell
+from harness.suite_model import Tier
 
 if TYPE_CHECKING:
     from jinja2 import Environment

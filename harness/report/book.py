@@ -12,12 +12,13 @@ from harness import guardrails, roofline
 from harness.baseline import Baseline
 from harness.guardrails import Judgement, Verdict
 from harness.metrics import FACTS
-from harness.model import Artifact, CaseOutcome, Fact, Record, Shape, Stage, Subject, Tier, Variant
+from harness.model import Artifact, CaseOutcome, Fact, Record, Subject
 from harness.predictions import Readings
 from harness.promises import same
 from harness.report.values import Cell, fact_cell, missing, not_applicable
 from harness.roofline import CaseBounds
 from harness.suite import runs_on
+from harness.suite_model import Shape, Stage, Tier, Variant
 
 INDEX, LADDER, ROOFLINE, GUARDRAILS = "index", "ladder", "roofline", "guardrails"
 

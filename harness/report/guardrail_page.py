@@ -6,10 +6,11 @@ from typing import Any
 
 from harness.gate_table import summary
 from harness.guardrails import Verdict
-from harness.model import TIERS, Record
+from harness.model import Record
 from harness.promises import number
 from harness.report.book import GUARDRAILS, MAX_ROWS, Book, Page, variant_page
 from harness.report.values import Cell, exact, missing, quantity
+from harness.suite_model import TIERS
 
 #: What a reader should see first.
 RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}

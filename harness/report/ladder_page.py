@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from harness import ladder, roofline
-from harness.ladder import COUNTERS, TIME, Ladder, Moved, Step
-from harness.metrics import FACTS
-from harness.model import Shape, Subject
+from harness.ladder import COUNTERS, TIME, Ladder, Moved, Step, phase_shares
+from harness.metrics import FACTS, OTHER_PHASE, PHASE_SHARE
+from harness.model import Fact, Subject
 from harness.predictions import Judged, Outcome, Reading, said
 from harness.report import charts
 from harness.report.book import LADDER, MAX_ROWS, Book, Page, params_text, variant_page
 from harness.report.values import Cell, fact_cell, missing, not_applicable, plain, significant, unit_text
+from harness.suite_model import Prediction, Shape, Variant
 
 STEPS = (
     ("step", "", "links to its page; ★ lies on the way from the baseline to the best"),
@@ -72,6 +74,7 @@ def _shape(book: Book, shape: Shape) -> dict[str, Any]:
         "figure": charts.waterfall(f"way-{shape.name}", shape.name, found) if len(found.way) > 1 else None,
         "steps": [_step(book, s, shape) for s in found.steps][:MAX_ROWS],
         "moved": [_moved(book, s, shape) for s in found.steps][:MAX_ROWS],
+        "phases": _phases(book, found.steps, shape),
         "judged": [_judged(book, s, j) for s, j in judged][:MAX_ROWS],
     }
 
@@ -168,6 +171,35 @@ def _beside(moved: Moved, unit: str) -> str:
     if moved.ratio is None:
         return f"from {said(before, unit)}"
     return f"{moved.ratio:.2f}×" if moved.ratio < 9.95 else f"{moved.ratio:,.0f}×"
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+def predicted_share(step: Variant, phase: str, shape: Shape) -> Prediction | None:
+    """What was said of a phase's share; of several the first."""
+    own = (p for p in step.predictions if p.fact == PHASE_SHARE + phase and p.shape in (None, shape.name))
+    return next(own, None)
+
+
+def _phases(book: Book, steps: Sequence[Step], shape: Shape) -> dict[str, Any]:
+    """Steps whose sources mark phases: a row a step, a column a phase."""
+    known = [(s, phase_shares(book.record, Subject(s.variant.name, shape=shape.name))) for s in steps]
+    names = list(dict.fromkeys(phase for _, found in known for phase in found))
+    names.sort(key=lambda phase: phase == OTHER_PHASE)
+    rows = [[_name(s), *(_phase(s.variant, found.get(p), p, shape) for p in names)] for s, found in known if found]
+    return {"names": names, "rows": rows[:MAX_ROWS]}
+
+
+def _phase(step: Variant, share: Fact | None, phase: str, shape: Shape) -> Cell:
+    """A phase's share; smaller beside it what was predicted."""
+    if share is None:
+        return not_applicable("its sources mark no such phase")
+    cell = fact_cell(share, with_unit=False)
+    wanted = predicted_share(step, phase, shape)
+    if wanted is None or wanted.after is None:
+        return cell
+    return replace(cell, title=f"{cell.title}\n{wanted.source}", detail=f"predicted {wanted.after:g}")
 
 
 # --- predictions ----------------------------------------------------------------------------------

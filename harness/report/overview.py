@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.gate_table import summary
-from harness.model import Record, Shape, Subject, Variant
+from harness.model import Record, Subject
 from harness.report import charts
 from harness.report.book import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, params_text, variant_page
 from harness.report.values import Cell, missing, not_applicable, plain, significant
+from harness.suite_model import Shape, Variant
 
 COLUMNS = (
     ("variant", "", "links to its page"),

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from harness import devices, roofline
-from harness.model import Roof, Shape, Subject
+from harness.model import Roof, Subject
 from harness.report import charts
 from harness.report.book import ROOFLINE, Book, Page, params_text, variant_page
 from harness.report.overview import role_of
 from harness.report.values import Cell, missing, not_applicable, plain, significant
 from harness.roofline import LEVELS, Bound, CaseBounds, Gap, Point
+from harness.suite_model import Shape
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 

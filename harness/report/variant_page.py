@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import advice, predictions
+from harness.ladder import phase_shares
 from harness.metrics import FACTS, OWN_STAGE, STALL_REASONS
-from harness.model import Fact, Prediction, Shape, Subject, Variant
-from harness.report import charts
+from harness.model import Fact, Subject
+from harness.report import charts, occupancy_chart
 from harness.report.book import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page, params_text
 from harness.report.book import variant_page as name_of
 from harness.report.guardrail_page import RANK, goal_row, value_cell
-from harness.report.ladder_page import outcome_cell
-from harness.report.values import Cell, missing, not_applicable, quantity
+from harness.report.ladder_page import outcome_cell, predicted_share
+from harness.report.values import Cell, fact_cell, missing, not_applicable, quantity
+from harness.suite_model import Prediction, Shape, Variant
 
 MODES = (
     ("warm", "graph replay, data left in L2"),
@@ -170,8 +172,6 @@ def _static(book: Book, variant: Variant) -> dict[str, Any]:
 
 
 def _fact_row(book: Book, name: str, facts: Sequence[Fact | None], reason: str) -> dict[str, Any]:
-    from harness.report.values import fact_cell
-
     spec = FACTS.get(name)
     sources = list(dict.fromkeys(f.source.value for f in facts if f is not None))
     return {
@@ -229,11 +229,20 @@ def _next_steps(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[d
         if shape.name in plans:
             launches = ((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plans[shape.name].launches)
             alike.setdefault(tuple(dict.fromkeys(launches)), []).append(shape.name)
-    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    found: dict[tuple[str | None, int, int, int, tuple[str, ...]], tuple[advice.Step, list[str]]] = {}
     for names in alike.values():
-        for step in advice.what_ifs(book.record, variant.name, book.arch, names[0]):
-            found.setdefault((step.subject.kernel or "", tuple(step.lines)), []).extend(names)
-    return [{"kernel": k, "lines": lines, "shapes": ", ".join(shapes)} for (k, lines), shapes in found.items()]
+        for step in advice.what_ifs(book.record, plans[names[0]], book.arch):
+            key = (step.subject.kernel, step.threads, step.registers, step.smem, tuple(step.lines))
+            found.setdefault(key, (step, []))[1].extend(names)
+    return [
+        {
+            "kernel": step.subject.kernel or "",
+            "lines": step.lines,
+            "shapes": ", ".join(names),
+            "chart": occupancy_chart.charts(step),
+        }
+        for step, names in found.values()
+    ]
 
 
 # --- measured -----------------------------------------------------------------------------------
@@ -283,7 +292,8 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
         kernels = [s for s in own if s.kernel]
         columns += [s for s in own if not s.kernel] + (kernels if len(kernels) > 1 else [])
     shown = columns[:MAX_COLUMNS]
-    order = [n for n in FACTS if n in found] + [n for n in found if n not in FACTS]
+    known = set(FACTS)
+    order = [n for n in FACTS if n in found] + [n for n in found if n not in known]
     groups: dict[str, list[dict[str, Any]]] = {}
     for name in order:
         facts = [book.record.facts.get(name, s) for s in shown]
@@ -320,8 +330,24 @@ def _charts(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:
         "samples": figure,
         "no_samples": book.why_stage(variant.name, shape.name, "bench"),
         "stalls": stalls,
+        "phases": _phases(variant, shape, phase_shares(book.record, subject)),
         "no_stalls": book.why_stage(variant.name, shape.name, "profile"),
     }
+
+
+def _phases(variant: Variant, shape: Shape, shares: Mapping[str, Fact]) -> list[dict[str, Any]]:
+    """Where the time of its warps goes, phase by phase, beside what was predicted."""
+    rows = []
+    for phase, share in shares.items():
+        wanted = predicted_share(variant, phase, shape)
+        said = wanted.after if wanted is not None else None
+        predicted = (
+            Cell(f"{said:g}", "%", wanted.source, said, "number")
+            if wanted is not None and said is not None
+            else not_applicable("nothing was said of it")
+        )
+        rows.append({"name": phase, "percent": share.number, "cells": (fact_cell(share), predicted)})
+    return rows
 
 
 def _verdicts(book: Book, variant: Variant) -> list[dict[str, Any]]:

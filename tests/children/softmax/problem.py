@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -120,6 +121,15 @@ def _register() -> None:
         globals()["_calls"] = globals().get("_calls", 0) + 1
         while globals()["_calls"] > 20:
             time.sleep(0.1)
+
+    def crowded(x: Tensor, out: Tensor, scale: float) -> None:
+        # Finds no memory in the process that calls it first, as if another one had taken it.
+        first = Path(os.environ["CROWDED"])
+        if not first.exists():
+            first.write_text(str(os.getpid()))
+        if first.read_text() == str(os.getpid()):
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        out.copy_(x.softmax(-1))
 
     def slower(x: Tensor, out: Tensor, scale: float) -> None:
         for _ in range(4):
