@@ -1,0 +1,301 @@
+"""How often the timing gate cries wolf, and what it finds: ``python -m benchmarks.against`` (needs a GPU).
+
+Every case of a suite is timed as ``flashcore bench --against`` times it, but with three loads of one and the same
+build. And kernels of a known length (``benchmarks/planted``) are timed against the same ones made longer. All in the
+same processes, of which there are as many as the time allows. Then the gate's own rule decides:
+
+1. *A/A*. A gate run is a draw: nine processes of all, and in each of them the three builds, which are one, are dealt
+   the parts of before, after and again by lot. A comparison is what the rule decides of one case in one gate run.
+   Draws share processes, though with other parts; there are no more of them than independent differences, and the
+   bound takes comparisons for independent.
+2. *Planted slowdowns*, in gate runs together with the cases in which nothing changed, at the defaults. Disjoint runs
+   are nine successive processes each; drawn ones are as above, with the parts as they were loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import chains
+from harness import toolchain, turns
+from harness.against import ALPHA, EFFECT, PROCESSES, Process, binomial_upper, decide
+from harness.against_command import copied
+from harness.errors import FlashcoreError, UsageError
+from harness.line import Settings, printer
+from harness.operators import Case
+from harness.turns import Contest, Times
+
+#: The shapes on which a call is short.
+SUITE, SHAPES = "kernels/attention", ("s256", "mission")
+COMPARISONS = 3000  # wanted; there are fewer where so many would say the same again and again
+LEVELS = (0.05, 0.01, ALPHA)
+#: Parts of the three builds: (before, after, again) as indices of what was timed as before, after, again.
+DEALS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures, prints and writes; gives the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", default=SUITE, metavar="DIR", help="whose cases are compared with themselves")
+    parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME", help=f"repeatable (default there: {', '.join(SHAPES)})"
+    )
+    parser.add_argument("--cases", type=int, default=60, metavar="N", help="at most, evenly chosen (default: 60)")
+    parser.add_argument("--processes", type=int, default=27, metavar="N", help="at most (default: 27)")
+    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of each process (default: 12)")
+    parser.add_argument("--limit", type=float, default=330.0, metavar="S", help="seconds for all (default: 330)")
+    parser.add_argument("--build-dir", default="build", metavar="DIR")
+    parser.add_argument("--out", metavar="FILE", help="write what was found as JSON")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try the plumbing, on callables")
+    options = parser.parse_args(argv)
+    try:
+        found = measure(options)
+    except FlashcoreError as error:
+        print(f"benchmarks.against: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    print("\n".join(table(found)))
+    if options.out:
+        Path(options.out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Builds and times all of it, and gives what was found.
+
+    Raises:
+        CapabilityError: no GPU.
+        UsageError: the time was too short for one gate run.
+    """
+    started = time.monotonic()
+    say = printer()
+    shapes = tuple(options.shape) or (SHAPES if options.suite == SUITE else ())
+    settings = Settings(options.suite, build=options.build_dir, variant=options.variant, shapes=shapes)
+    with tempfile.TemporaryDirectory(prefix="bench-against-") as name:
+        scratch = Path(name)
+        line = chains.compiled(settings, options.device, say)
+        cases = chains.runnable(line, options.device)
+        most = min(len(cases), options.cases)
+        same = [_same(cases[i * len(cases) // most], scratch / "copies") for i in range(most)]
+        lengths = chains.calibrated(scratch / "calibration", options.device, say)
+        planted = chains.planted(lengths, scratch / "planted", options.device, say)
+        say(f"{len(same)} cases compared with themselves, {len(planted)} with a planted slowdown")
+        pace = Pace(started + options.limit)
+        found = turns.run(
+            [*same, *planted],
+            scratch / "turns",
+            processes=options.processes,
+            rounds=options.rounds,
+            enough=pace.over,
+            progress=say,
+            device=options.device,
+        )
+    times = {c.name: found.times[c.name] for c in same if c.name in found.times}
+    slowed = {c.name: found.times[c.name] for c in planted if c.name in found.times}
+    processes = min(map(len, found.times.values()), default=0)
+    if processes < PROCESSES or not times:
+        raise UsageError(
+            f"--limit {options.limit:g}: expected time for {PROCESSES} processes, found it for {processes}"
+        )
+    gpu = f"{line.gpu.name}, driver {line.gpu.driver}" if line.gpu else "no GPU"
+    return {
+        "machine": f"{platform.node()}, {gpu}, nvcc {line.nvcc}, torch {toolchain.version_of('torch')}",
+        "suite": line.suite.name,
+        "processes": processes,
+        "rounds": options.rounds,
+        "seconds": round(time.monotonic() - started, 1),
+        "throttle": sorted(found.throttle),
+        "lost": {name: f"{lost.side}: {lost.reason}" for name, lost in found.lost.items()},
+        **analyse(times, slowed),
+    }
+
+
+class Pace:
+    """Whether there is time for one more process, if it takes as long as the longest so far."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._last = time.monotonic()
+        self._longest = 0.0
+
+    def over(self) -> bool:
+        """Asked before each process."""
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._last)
+        self._last = now
+        return now + self._longest > self.deadline
+
+
+def _same(case: Case, copies: Path) -> Contest:
+    """A case against itself: its library, and two copies of it."""
+    after = replace(case, library=copied(case.library, copies / "after"))
+    return chains.contest(case.name, case, after, copies)
+
+
+# --- what is found ------------------------------------------------------------------------------
+
+
+def dealt(times: Times, deal: Sequence[int]) -> Process:
+    """What a process says if its builds have other parts."""
+    sides = (times.before, times.after, times.again)
+    before, after, again = (sides[i] for i in deal)
+    return Process.of(before, after, again)
+
+
+def analyse(same: Mapping[str, Sequence[Times]], slowed: Mapping[str, Sequence[Times]]) -> dict[str, Any]:
+    """False alarms where nothing changed, and how often what was planted is found.
+
+    Args:
+        same: times of the cases whose three builds are one, of every process.
+        slowed: times of the planted ones, by names like ``planted_5us_2pct_1x32``.
+    """
+    count = min(len(t) for t in [*same.values(), *slowed.values()])
+    parts = {case: [[dealt(t, deal) for deal in DEALS] for t in times] for case, times in same.items()}
+    planted = {case: [dealt(t, (0, 1, 2)) for t in times] for case, times in slowed.items()}
+    source = random.Random(1)
+    draws = []
+    # A process has two differences of three builds to give: more draws than that would say nothing new.
+    for _ in range(min(math.ceil(COMPARISONS / len(same)), 2 * count)):
+        chosen = source.sample(range(count), PROCESSES)
+        draws.append([(process, source.randrange(len(DEALS))) for process in chosen])
+    runs = [{case: [own[p][deal] for p, deal in draw] for case, own in parts.items()} for draw in draws]
+    disjoint = [range(i, i + PROCESSES) for i in range(0, count - PROCESSES + 1, PROCESSES)]
+    return {
+        "aa": {
+            "cases": len(same),
+            "runs": len(runs),
+            "comparisons": len(runs) * len(same),
+            "spread": _spread(parts),
+            "levels": [
+                # One by one: the correction over the cases is taken back.
+                _alarms(runs, alpha=level * len(same), level=level, effect=effect)
+                for level in LEVELS
+                for effect in (0.0, EFFECT)
+            ],
+            "default": _alarms(runs, alpha=ALPHA, level=ALPHA / len(same), effect=EFFECT),
+        },
+        "planted": _detected(parts, planted, draws, disjoint),
+        # Enough to decide all of it again: logarithms, of each process and part.
+        "processes_of_cases": {
+            case: [[[round(p.change, 7), round(p.null, 7)] for p in deals] for deals in own]
+            for case, own in parts.items()
+        },
+        "processes_of_planted": {
+            case: [[round(p.change, 7), round(p.null, 7)] for p in own] for case, own in planted.items()
+        },
+    }
+
+
+def _spread(parts: Mapping[str, Sequence[Sequence[Process]]]) -> dict[str, Any]:
+    """Of A against A from process to process (as a share), over the cases."""
+    own = {
+        case: math.sqrt(statistics.fmean(p.null**2 for deals in found for p in deals)) for case, found in parts.items()
+    }
+    worst = max(own, key=lambda case: own[case])
+    return {"median": statistics.median(own.values()), "worst": own[worst], "worst_case": worst}
+
+
+def _alarms(
+    runs: Sequence[Mapping[str, Sequence[Process]]], *, alpha: float, level: float, effect: float
+) -> dict[str, Any]:
+    decisions = [decide(run, alpha=alpha, effect=effect) for run in runs]
+    slower = [sum(d.outcome == "slower" for d in found.values()) for found in decisions]
+    trials = sum(map(len, decisions))
+    undecided = sum(d.outcome == "undecided" for found in decisions for d in found.values())
+    return {
+        "level": level,
+        "effect": effect,
+        "alarms": sum(slower),
+        "comparisons": trials,
+        "upper": binomial_upper(sum(slower), trials),
+        "runs_with_alarms": sum(map(bool, slower)),
+        "undecided": undecided,
+    }
+
+
+def _detected(
+    parts: Mapping[str, Sequence[Sequence[Process]]],
+    planted: Mapping[str, Sequence[Process]],
+    draws: Sequence[Sequence[tuple[int, int]]],
+    disjoint: Sequence[range],
+) -> list[dict[str, Any]]:
+    """For each duration and slowdown: what was measured, and in how many gate runs it was called slower."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for case in planted:
+        _, us, slower, _ = case.split("_")
+        groups.setdefault((us, slower), []).append(case)
+    verdicts: dict[str, dict[str, list[bool]]] = {case: {"draws": [], "disjoint": []} for case in planted}
+    for kind, chosen in (
+        ("draws", [[p for p, _ in draw] for draw in draws]),
+        ("disjoint", [list(group) for group in disjoint]),
+    ):
+        for run in chosen:
+            cases = {case: [own[p][0] for p in run] for case, own in parts.items()}
+            cases |= {case: [own[p] for p in run] for case, own in planted.items()}
+            found = decide(cases)
+            for case, own in verdicts.items():
+                own[kind].append(found[case].outcome == "slower")
+    rows = []
+    for (us, slower), cases_of in groups.items():
+        changes = [p.change for case in cases_of for p in planted[case]]
+        row: dict[str, Any] = {"duration": us, "planted": slower, "kernels": len(cases_of)}
+        row["measured"] = math.expm1(statistics.fmean(changes))
+        for kind in ("disjoint", "draws"):
+            hits = [hit for case in cases_of for hit in verdicts[case][kind]]
+            row[kind] = {"found": sum(hits), "runs": len(hits)}
+        rows.append(row)
+    return rows
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """What was found, for reading."""
+    aa = found["aa"]
+    spread = aa["spread"]
+    lines = [
+        f"machine: {found['machine']}",
+        f"timed:   {found['processes']} processes, {found['rounds']} rounds each, {found['seconds']:.0f} s in all"
+        + (f"; held back by {', '.join(found['throttle'])}" if found["throttle"] else ""),
+        *(f"lost:    {name}: {reason}" for name, reason in found["lost"].items()),
+        "",
+        f"A/A: {aa['comparisons']:,} comparisons: {aa['runs']} gate runs of {aa['cases']} cases of {found['suite']}",
+        f"spread from process to process: {100 * spread['median']:.3f} % in the middle of the cases, "
+        f"{100 * spread['worst']:.2f} % for {spread['worst_case']}",
+        f"{'chance a comparison':>22}{'effect':>8}{'expected':>10}{'slower':>8}{'95 % bound of the rate':>24}",
+    ]
+    for row in aa["levels"]:
+        lines.append(_level(f"{row['level']:g}", row))
+    default = aa["default"]
+    lines += [
+        _level(f"{ALPHA:g} a gate run", default),
+        f"at the defaults: {default['runs_with_alarms']} of {aa['runs']} gate runs raised an alarm, "
+        f"{default['undecided']} comparisons were too noisy to decide",
+        "",
+        f"{'planted':>10}{'duration':>10}{'measured':>10}{'disjoint runs':>16}{'drawn runs':>16}",
+    ]
+    for row in found["planted"]:
+        rates = [f"{row[kind]['found']} of {row[kind]['runs']}" for kind in ("disjoint", "draws")]
+        measured = f"{100 * row['measured']:+.2f} %"
+        lines.append(f"{row['planted']:>10}{row['duration']:>10}{measured:>10}{rates[0]:>16}{rates[1]:>16}")
+    return lines
+
+
+def _level(name: str, row: Mapping[str, Any]) -> str:
+    expected = f"≤ {row['level'] * row['comparisons']:.2f}"
+    effect = f"{100 * row['effect']:g} %"
+    return f"{name:>22}{effect:>8}{expected:>10}{row['alarms']:>8}{100 * row['upper']:>22.3f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

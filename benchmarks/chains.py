@@ -1,0 +1,165 @@
+"""Kernels of a known length, for planted slowdowns; built from ``benchmarks/planted`` once a step's time is known.
+
+Where there is no GPU callables stand in for them, which tries the plumbing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import pipeline, turns
+from harness.against_command import copied
+from harness.errors import CapabilityError, FlashcoreError
+from harness.line import Line, Settings
+from harness.measure import child_cases
+from harness.operators import Case
+from harness.turns import Contest
+
+PLANTED = Path(__file__).parent / "planted"
+#: Their blocks and threads, their times in us, and by how much they are made longer.
+GRIDS = ((1, 32), (132, 128), (528, 256))
+DURATIONS = (5.0, 20.0, 100.0)
+SLOWDOWNS = (0.02, 0.05, 0.10)
+#: Lengths from which the time of a step is found.
+CALIBRATION = (1000, 6000)
+
+Grid = tuple[int, int]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How a chain's time (us) follows from its length: ``start + step * loops``."""
+
+    start: float
+    step: float
+
+    def loops(self, us: float) -> int:
+        """The length that takes so long."""
+        return max(1, round((us - self.start) / self.step))
+
+
+def contest(name: str, before: Case, after: Case, copies: Path) -> Contest:
+    """One case against another; the one before is loaded again from a copy."""
+    return Contest(
+        name,
+        replace(before, build="before"),
+        replace(after, build="after"),
+        replace(before, build="again", library=copied(before.library, copies / "again")),
+    )
+
+
+def compiled(settings: Settings, device: str, say: Say) -> Line:
+    """A suite, built for this machine's GPU.
+
+    Raises:
+        CapabilityError: there is none.
+    """
+    line = pipeline.start(replace(settings, upto=None), say)
+    if device == "cuda":
+        if line.cannot_measure:
+            raise CapabilityError(line.cannot_measure, "run it on a machine with a GPU")
+        assert line.gpu_arch is not None
+        line.options = replace(line.options, archs=(line.gpu_arch,))
+    pipeline.compile_all(line)
+    return line
+
+
+def runnable(line: Line, device: str) -> list[Case]:
+    """The cases that bench would time: kernels on a GPU, callables on the CPU."""
+    built = {a.variant for a in line.artifacts if a.library is not None and a.arch == line.gpu_arch}
+    refused = {(p.variant, p.shape) for p in line.plans if p.error}
+    return child_cases(
+        line,
+        [
+            (v, s)
+            for v, s in line.cases("bench")
+            if (v.is_peer if device == "cpu" else v.name in built) and (v.name, s.name) not in refused
+        ],
+    )
+
+
+def name_of(grid: Grid, loops: int) -> str:
+    """A chain's variant."""
+    return f"chain_{grid[0]}x{grid[1]}_{loops}"
+
+
+def write_suite(chains: Sequence[tuple[Grid, int]], folder: Path, device: str) -> Path:
+    """A suite of these chains, a grid and a length each."""
+    shutil.copytree(PLANTED, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    chains = list(dict.fromkeys(chains))
+    lines = [
+        'name = "planted"',
+        'title = "Chains of a known length"',
+        'nvcc = "13.0"',
+        'archs = ["sm_80", "sm_89", "sm_90a"]',
+        f'baseline = "{name_of(*chains[0])}"',
+        "[problem.chain]",
+        'file = "problem.py"',
+        'schema = "(Tensor x, Tensor(a!) out, float half) -> ()"',
+        'dims = { x = ["N"], out = ["N"] }',
+        'dtypes = { "*" = "float32" }',
+        "seeds = [0]",
+        "[shape.planted]",
+        "params = { N = 32 }",
+    ]
+    for grid, loops in chains:
+        name = name_of(grid, loops)
+        config = f"{{ BLOCKS = {grid[0]}, THREADS = {grid[1]}, LOOPS = {loops} }}"
+        lines += [
+            f"[variant.{name}]",
+            f'technique = "{loops} steps"',
+            f'source = "chain.cu"\nconfig = {config}' if device == "cuda" else f'callable = "peers.py:{name}"',
+            'roof = "fp32"',
+            'tolerance = "exact"',
+            'tolerance_reason = "nothing is rounded"',
+        ]
+    (folder / "suite.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def chains_of(chains: Sequence[tuple[Grid, int]], folder: Path, device: str, say: Say) -> dict[str, Case]:
+    """The chains, built, by name."""
+    suite = write_suite(chains, folder / "suite", device)
+    line = compiled(Settings(suite=str(suite), build=str(folder / "build")), device, say)
+    cases = {case.variant: case for case in runnable(line, device)}
+    if missing := {name_of(*c) for c in chains} - cases.keys():
+        raise FlashcoreError(f"expected every planted kernel to be built, found none of {', '.join(sorted(missing))}")
+    return cases
+
+
+def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
+    """What a step takes on this machine, from two lengths of each grid."""
+    short, long = CALIBRATION
+    cases = chains_of([(g, n) for g in GRIDS for n in CALIBRATION], scratch, device, say)
+    contests = {g: contest(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
+    found = turns.run([*contests.values()], scratch / "turns", processes=1, rounds=50, device=device)
+    for name, lost in found.lost.items():
+        raise FlashcoreError(f"{name}: expected to be timed, found: {lost.reason}")
+    lengths = {}
+    for grid, own in contests.items():
+        (times,) = found.times[own.name]
+        low, high = statistics.median(times.before + times.again), statistics.median(times.after)
+        step = (high - low) / (long - short)
+        lengths[grid] = Length(low - step * short, step)
+        say(f"{name_of(grid, 0)}: {lengths[grid].start:.3f} us and {1000 * step:.3f} ns a step")
+    return lengths
+
+
+def planted(lengths: Mapping[Grid, Length], scratch: Path, device: str, say: Say) -> list[Contest]:
+    """Every grid and duration against itself made longer, as ``planted_<duration>_<slowdown>_<grid>``."""
+    wanted = [(g, us, s) for us in DURATIONS for g in GRIDS for s in SLOWDOWNS]
+    chains = [(g, lengths[g].loops(us * factor)) for g, us, s in wanted for factor in (1.0, 1.0 + s)]
+    cases = chains_of(chains, scratch, device, say)
+    contests = []
+    for grid, us, slower in wanted:
+        name = f"planted_{us:g}us_{100 * slower:g}pct_{grid[0]}x{grid[1]}"
+        before, after = (cases[name_of(grid, lengths[grid].loops(us * factor))] for factor in (1.0, 1.0 + slower))
+        # A library of its own for each contest: those of one grid and duration share their short chain.
+        before = replace(before, library=copied(before.library, scratch / name))
+        contests.append(contest(name, before, after, scratch / name / "copies"))
+    return contests
