@@ -19,13 +19,14 @@ class Stopwatch {
   }
 
   // Call with the whole block: the measured part ends when every thread is done. Unless `clocked`, the
-  // row is zeros: an answer that is the same on every call, for whoever checks the kernel.
-  __device__ void stop(long long* clocks, int clocked) const {
+  // row is zeros: an answer that is the same on every call, for whoever checks the kernel. `index` is the
+  // row's: the block's own, unless so many blocks come and go that only some of them look at the clock.
+  __device__ void stop(long long* clocks, int clocked, long long index = blockIdx.x) const {
     __syncthreads();
     if (threadIdx.x != 0) return;
     long long cycles, nanoseconds;
     read(cycles, nanoseconds);
-    long long* row = clocks + static_cast<long long>(blockIdx.x) * kClockColumns;
+    long long* row = clocks + index * kClockColumns;
     row[0] = clocked ? cycles_ : 0;
     row[1] = clocked ? cycles : 0;
     row[2] = clocked ? nanoseconds_ : 0;

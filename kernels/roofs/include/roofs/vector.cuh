@@ -56,56 +56,14 @@ __device__ inline uint4 load_matrices(uint32_t address) {
   return v;
 }
 
-__device__ inline void store(uint4* p, uint4 v) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+__device__ inline void store_shared(uint32_t address, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
 
-// The same accesses by what the caches are told (HINT): nothing; .cs, to be gone first from L1 and L2; loads
-// that fetch 256 bytes into L2 at once; a policy that lets L2 drop the data first.
-enum class Hint { kNone = 0, kStreaming = 1, kPrefetch = 2, kEvictFirst = 3 };
-
-// How long L2 keeps what this policy goes with: as little as it can.
-__device__ inline uint64_t evict_first() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-// `policy`: of evict_first(), for Hint::kEvictFirst.
-template <Hint kHint>
-__device__ inline uint4 load_streaming(const uint4* p, uint64_t policy) {
-  uint4 v;
-  if constexpr (kHint == Hint::kStreaming) {
-    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-  } else if constexpr (kHint == Hint::kPrefetch) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-  } else if constexpr (kHint == Hint::kEvictFirst) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p), "l"(policy));
-  } else {
-    v = load_streaming(p);
-  }
-  return v;
-}
-
-template <Hint kHint>
-__device__ inline void store(uint4* p, uint4 v, uint64_t policy) {
-  if constexpr (kHint == Hint::kStreaming) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                 : "memory");
-  } else if constexpr (kHint == Hint::kEvictFirst) {
-    asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
-                 "r"(v.w), "l"(policy)
-                 : "memory");
-  } else {
-    store(p, v);
-  }
+__device__ inline void store(uint4* p, uint4 v) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 }  // namespace roofs
