@@ -16,10 +16,11 @@
 // From: FlashCore design 000, WMMA P @ V. Its sketch covers columns 0 to 15 of V alone, and has two
 // warps add the same product; here each piece of the output is one warp's, and all are covered.
 
+#include <attention/forward.cuh>
 #include <attention/head.cuh>
 #include <attention/output_piece.cuh>
-#include <attention/shared_memory.cuh>
 #include <attention/tile.cuh>
+#include <attention/tile_memory.cuh>
 #include <attention/warp_softmax.cuh>
 #include <attention/wmma.cuh>
 
@@ -34,19 +35,10 @@ constexpr int kThreads = kWarps * kWarp;
 constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
 constexpr int kOutAcross = kHeadDim / kMma;
 constexpr int kPieces = kRows / kMma * kOutAcross;  // of the output
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kScoreStride = kKeys + kPadFloat;
-constexpr int kWeightStride = kKeys + kPad;
-constexpr int kOutStride = kHeadDim + kPadFloat;
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kKeys * kStride * 2);
-constexpr int kScoresAt = after(kValuesAt, kKeys * kStride * 2);
-constexpr int kWeightsAt = after(kScoresAt, kRows * kScoreStride * 4);
-constexpr int kOutputAt = after(kWeightsAt, kRows * kWeightStride * 2);
-constexpr int kFactorsAt = after(kOutputAt, kRows * kOutStride * 4);
-constexpr int kSharedBytes = after(kFactorsAt, kRows * 4);
+using Memory = TileMemory<kRows, kKeys>;
+constexpr int kScoreStride = Memory::kScoreStride;    // floats
+constexpr int kWeightStride = Memory::kWeightStride;  // halves
 
 }  // namespace
 
@@ -54,13 +46,13 @@ constexpr int kSharedBytes = after(kFactorsAt, kRows * 4);
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     atomic_o_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                     half* __restrict__ out, int seq, float scale_log2e) {
-  half* queries = shared_at<half>(kQueriesAt);
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-  float* scores = shared_at<float>(kScoresAt);
-  half* weights = shared_at<half>(kWeightsAt);
-  float* output = shared_at<float>(kOutputAt);
-  float* factors = shared_at<float>(kFactorsAt);  // what each row of the output is multiplied by
+  half* queries = shared_at<half>(Memory::kQueriesAt);
+  half* keys = shared_at<half>(Memory::kKeysAt);
+  half* values = shared_at<half>(Memory::kValuesAt);
+  float* scores = shared_at<float>(Memory::kScoresAt);
+  half* weights = shared_at<half>(Memory::kWeightsAt);
+  float* output = shared_at<float>(Memory::kOutputAt);
+  float* factors = shared_at<float>(Memory::kFactorsAt);  // what each row of the output is multiplied by
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
@@ -79,6 +71,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
   for (int i = 0; i < position.num_elements; ++i) at[i] = static_cast<int>(position.x[i]);
 
+  // phase: load
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
   for (int p = warp; p < kPieces; p += kWarps) {
     clear_piece(output + p / kOutAcross * kMma * kOutStride + p % kOutAcross * kMma, kOutStride);
@@ -93,18 +86,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
     __syncthreads();  // the tile is whole (and, the first time, queries and zeros; positions are read)
 
+    // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
     __syncthreads();  // products are whole
 
-#pragma unroll
-    for (int r = 0; r < kRowsOfWarp; ++r) {
-      const int row = warp * kRowsOfWarp + r;
-      half* own = weights + row * kWeightStride;
-      const float factor =
-          warp_softmax_step<kKeys>(state[r], scores + row * kScoreStride, scale_log2e, left,
-                                   [own](int j, float p) { own[j] = __float2half_rn(p); });
-      if (lane == 0) factors[row] = factor;
-    }
+    // phase: softmax
+    warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
     __syncthreads();  // weights and factors are whole
 
     for (int p = warp; p < kPieces; p += kWarps) {
@@ -113,6 +100,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       float* piece = output + row * kOutStride + col;
       rescale_piece(piece, kOutStride, factors + row);
       __syncwarp();
+      // phase: output
       Accumulator o;
       nvcuda::wmma::fill_fragment(o, 0.0f);
       multiply<kKeys>(o, weights + row * kWeightStride, kWeightStride, values + col, kStride);
@@ -122,6 +110,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is whole
   }
 
+  // phase: other
 #pragma unroll
   for (int r = 0; r < kRowsOfWarp; ++r) {
     if (lane == 0) factors[warp * kRowsOfWarp + r] = state[r].normaliser();
@@ -133,17 +122,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"atomic_o_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], atomic_o_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {atomic_o_kernel, "atomic_o_kernel", kRows, kThreads, Memory::kBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

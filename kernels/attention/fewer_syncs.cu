@@ -7,9 +7,9 @@
 //
 // From: FlashCore design 004, phase 4; design 000 asks for one barrier a tile.
 
-#include <attention/async_copy.cuh>
-#include <attention/shared_memory.cuh>
-#include <attention/stripe.cuh>
+#include <attention/async_stages.cuh>
+#include <attention/forward.cuh>
+#include <attention/stripe_memory.cuh>
 
 #ifndef STAGES
 #define STAGES 2
@@ -24,86 +24,63 @@ constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kWarps = kRows / kMma;  // a stripe each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
 
 static_assert(kStages >= 2, "STAGES: at least 2: a single stage needs the second barrier");
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
-constexpr int kOutputAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
-constexpr int kSharedBytes = after(kOutputAt, kRows * kOutPitch * 4);
+using Stages = AsyncStages<kKeys, kStages, kThreads>;
+using Memory = StripeMemory<kRows, kKeys, kStages>;
+constexpr int kOutputAt = Memory::kEnd;
+constexpr int kSharedBytes = after(kOutputAt, kRows * kOutStride * 4);
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     fewer_syncs_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                        half* __restrict__ out, int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-
   // This warp's stripe.
   const int row = threadIdx.x / kWarp * kMma;
-  half* queries = shared_at<half>(kQueriesAt) + row * kStride;
-  half* weights = shared_at<half>(kWeightsAt) + row * Stripe<kKeys>::kPitch;
-  float* output = shared_at<float>(kOutputAt) + row * kOutPitch;
+  half* queries = shared_at<half>(Memory::kQueriesAt) + row * kStride;
+  half* weights = shared_at<half>(Memory::kWeightsAt) + row * Stripe<kKeys>::kPitch;
+  float* output = shared_at<float>(kOutputAt) + row * kOutStride;
 
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
-  const int tiles = (seq + kKeys - 1) / kKeys;
+  const Stages stages(shared_at<half>(Memory::kKeysAt), shared_at<half>(Memory::kValuesAt), k + head, v + head, seq);
 
-  const auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      const int first = tile * kKeys;
-      const int stage = tile % kStages * kTile;
-      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
-    }
-    commit_copies();  // one group a tile, if only an empty one
-  };
-
-  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim,
+  // phase: load
+  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
                                                       seq - first_row);  // in the group of tile 0
-  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+  for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
   clear_stripe(output);
 
   RowState state;
 
-  for (int tile = 0; tile < tiles; ++tile) {
-    wait_copies<kStages - 2>();  // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
-    fetch(tile + kStages - 1);   // into the last tile's stage
+  for (int tile = 0; tile < stages.tiles; ++tile) {
+    wait_copies<kStages - 2>();        // of kStages - 1 tiles asked for, the oldest: this one has landed
+    __syncthreads();                   // everybody's copies have, and nobody reads the last tile any more
+    stages.fetch(tile + kStages - 1);  // into the last tile's stage
 
-    const int stage = tile % kStages * kTile;
+    // phase: scores
     Accumulator c[kKeys / kMma];
-    stripe_scores(c, queries, keys + stage, kStride);
+    stripe_scores(c, queries, stages.keys_of(tile), kStride);
+    // phase: softmax
     rescale_stripe(output, stripe_weights<kKeys>(state, weights, c, scale_log2e, seq - tile * kKeys));
     __syncwarp();  // the output is rescaled
-    accumulate_stripe<kKeys>(output, weights, values + stage, kStride);
+    // phase: output
+    accumulate_stripe<kKeys>(output, weights, stages.values_of(tile), kStride);
     __syncwarp();  // the output is stored
   }
 
-  store_stripe<kHeadDim>(out + block + row * kHeadDim, output, kOutPitch, stripe_normaliser(state),
+  // phase: other
+  store_stripe<kHeadDim>(out + block + row * kHeadDim, output, kOutStride, stripe_normaliser(state),
                          seq - first_row - row);
 }
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"fewer_syncs_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], fewer_syncs_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {fewer_syncs_kernel, "fewer_syncs_kernel", kRows, kThreads, kSharedBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

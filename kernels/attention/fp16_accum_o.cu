@@ -1,15 +1,15 @@
 // fp16_accum_o: the output is kept and accumulated in fp16.
 //
-// Against cp_async_2stage: the output stripe in shared memory takes 9 KiB instead of 17, and P·V runs on
-// the tensor cores' fp16 accumulators, which round after every 16 keys; rescaling rounds too. The sums
-// of weights stay fp32. The output grows with the sum of weights, which is at most the number of keys:
-// it would overflow (65,504) only with values of V far beyond the ordinary.
+// Against cp_async_2stage: the output in shared memory takes 9 KiB instead of 17, and P·V runs on the
+// tensor cores' fp16 accumulators, which round after every 16 keys; rescaling rounds too. The sums of
+// weights stay fp32. Until it is normalised, the output is as large as the number of equally good keys
+// times V: past 65,504 it overflows, with 512 such keys at values of 128, with 65,536 at values of 1.
 //
 // From: FlashCore design 004, its list of risks: "trade precision for space". The block fits 64 KiB.
 
-#include <attention/async_copy.cuh>
-#include <attention/shared_memory.cuh>
-#include <attention/stripe.cuh>
+#include <attention/async_stages.cuh>
+#include <attention/forward.cuh>
+#include <attention/stripe_memory.cuh>
 
 #ifndef STAGES
 #define STAGES 2
@@ -24,16 +24,12 @@ constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kWarps = kRows / kMma;  // a stripe each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
 
 static_assert(kStages >= 1, "STAGES: at least 1");
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
-constexpr int kOutputAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
+using Stages = AsyncStages<kKeys, kStages, kThreads>;
+using Memory = StripeMemory<kRows, kKeys, kStages>;
+constexpr int kOutputAt = Memory::kEnd;
 constexpr int kSharedBytes = after(kOutputAt, kRows * kStride * 2);
 
 using HalfAccumulator = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kMma, kMma, kMma, half>;
@@ -74,53 +70,43 @@ __device__ __forceinline__ void accumulate_halves(half* output, const half* weig
 extern "C" __global__ void __launch_bounds__(kThreads)
     fp16_accum_o_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                         half* __restrict__ out, int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-
   // This warp's stripe.
   const int row = threadIdx.x / kWarp * kMma;
-  half* queries = shared_at<half>(kQueriesAt) + row * kStride;
-  half* weights = shared_at<half>(kWeightsAt) + row * Stripe<kKeys>::kPitch;
+  half* queries = shared_at<half>(Memory::kQueriesAt) + row * kStride;
+  half* weights = shared_at<half>(Memory::kWeightsAt) + row * Stripe<kKeys>::kPitch;
   half* output = shared_at<half>(kOutputAt) + row * kStride;
 
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
-  const int tiles = (seq + kKeys - 1) / kKeys;
+  const Stages stages(shared_at<half>(Memory::kKeysAt), shared_at<half>(Memory::kValuesAt), k + head, v + head, seq);
 
-  const auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      const int first = tile * kKeys;
-      const int stage = tile % kStages * kTile;
-      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
-    }
-    commit_copies();  // one group a tile, if only an empty one
-  };
-
-  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim,
+  // phase: load
+  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
                                                       seq - first_row);  // in the group of tile 0
-  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+  for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
   rescale_halves(output, [](const Half8&) { return zero_half8(); });
 
   RowState state;
 
-  for (int tile = 0; tile < tiles; ++tile) {
-    fetch(tile + kStages - 1);   // into the stage that was read in the last turn
-    wait_copies<kStages - 1>();  // all but the tiles ahead: this tile's copies have landed
-    __syncthreads();             // everybody's have
+  for (int tile = 0; tile < stages.tiles; ++tile) {
+    stages.fetch(tile + kStages - 1);  // into the stage that was read in the last turn
+    wait_copies<kStages - 1>();        // all but the tiles ahead: this tile's copies have landed
+    __syncthreads();                   // everybody's have
 
-    const int stage = tile % kStages * kTile;
+    // phase: scores
     Accumulator c[kKeys / kMma];
-    stripe_scores(c, queries, keys + stage, kStride);
+    stripe_scores(c, queries, stages.keys_of(tile), kStride);
+    // phase: softmax
     const float factor = stripe_weights<kKeys>(state, weights, c, scale_log2e, seq - tile * kKeys);
     rescale_halves(output, [factor](const Half8& x) { return scaled(x, factor); });
     __syncwarp();  // the output is rescaled
-    accumulate_halves(output, weights, values + stage);
+    // phase: output
+    accumulate_halves(output, weights, stages.values_of(tile));
     __syncthreads();  // nobody reads this tile any more
   }
 
+  // phase: other
   // All lanes normalise their halves of a row; then whole rows leave, 16 bytes a lane.
   const float normaliser = stripe_normaliser(state);
   rescale_halves(output, [normaliser](const Half8& x) { return scaled(x, normaliser); });
@@ -136,17 +122,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"fp16_accum_o_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], fp16_accum_o_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {fp16_accum_o_kernel, "fp16_accum_o_kernel", kRows, kThreads, kSharedBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

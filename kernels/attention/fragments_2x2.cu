@@ -2,7 +2,7 @@
 //
 // Against cp_async_2stage: the 4 warps stand as 2 × 2 over the 64 × 64 scores, and again over the 64 × 64
 // output, 32 × 32 each. A step of 16 along the depth then loads 2 + 2 fragments for its 4 products
-// instead of 1 + 4: less to hold in registers and a fifth less to load.
+// instead of 1 + 4, a fifth less. (Fewer registers, which design 004 expects, the compiler does not take.)
 //
 // The price: a row of scores comes from two warps, and its weights go to two. So scores are stored whole
 // (17 KiB; the weights then take their rows over, in place), and two barriers a tile are added: after
@@ -10,7 +10,8 @@
 //
 // From: FlashCore design 004, its list of risks: "process 2×2 WMMA grid instead of 1×4".
 
-#include <attention/async_copy.cuh>
+#include <attention/async_stages.cuh>
+#include <attention/forward.cuh>
 #include <attention/shared_memory.cuh>
 #include <attention/stripe.cuh>
 
@@ -27,20 +28,19 @@ constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kWarps = kRows / kMma;  // a stripe each in the softmax, 2 × 2 in the products
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
 constexpr int kScorePitch = kKeys + kPadFloat;    // floats a row, as scores
 constexpr int kWeightPitch = 2 * kScorePitch;     // halves a row, as weights: the same bytes
 constexpr int kSide = 2;                          // pieces along each side of a warp's grid
 
 static_assert(kStages >= 1, "STAGES: at least 1");
 
+using Stages = AsyncStages<kKeys, kStages, kThreads>;
 constexpr int kQueriesAt = 0;
 constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
+constexpr int kValuesAt = after(kKeysAt, Stages::kBytes);
+constexpr int kWeightsAt = after(kValuesAt, Stages::kBytes);
 constexpr int kOutputAt = after(kWeightsAt, kRows * kScorePitch * 4);
-constexpr int kSharedBytes = after(kOutputAt, kRows * kOutPitch * 4);
+constexpr int kSharedBytes = after(kOutputAt, kRows * kOutStride * 4);
 
 // scores = Q · Kᵀ for 2 × 2 pieces.
 __device__ __forceinline__ void grid_scores(float* scores, const half* queries, const half* keys) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void grid_values(float* output, const half* weights, 
 #pragma unroll
   for (int i = 0; i < kSide * kSide; ++i) {
     nvcuda::wmma::load_matrix_sync(o[i / kSide][i % kSide],
-                                   output + i / kSide * kMma * kOutPitch + i % kSide * kMma, kOutPitch,
+                                   output + i / kSide * kMma * kOutStride + i % kSide * kMma, kOutStride,
                                    nvcuda::wmma::mem_row_major);
   }
 #pragma unroll
@@ -96,8 +96,8 @@ __device__ __forceinline__ void grid_values(float* output, const half* weights, 
   }
 #pragma unroll
   for (int i = 0; i < kSide * kSide; ++i) {
-    nvcuda::wmma::store_matrix_sync(output + i / kSide * kMma * kOutPitch + i % kSide * kMma,
-                                    o[i / kSide][i % kSide], kOutPitch, nvcuda::wmma::mem_row_major);
+    nvcuda::wmma::store_matrix_sync(output + i / kSide * kMma * kOutStride + i % kSide * kMma,
+                                    o[i / kSide][i % kSide], kOutStride, nvcuda::wmma::mem_row_major);
   }
 }
 
@@ -106,9 +106,6 @@ __device__ __forceinline__ void grid_values(float* output, const half* weights, 
 extern "C" __global__ void __launch_bounds__(kThreads)
     fragments_2x2_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                          half* __restrict__ out, int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-
   half* queries = shared_at<half>(kQueriesAt);
   float* scores = shared_at<float>(kWeightsAt);
   half* weights = shared_at<half>(kWeightsAt);
@@ -124,35 +121,27 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
-  const int tiles = (seq + kKeys - 1) / kKeys;
+  const Stages stages(shared_at<half>(kKeysAt), shared_at<half>(kValuesAt), k + head, v + head, seq);
 
-  const auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      const int first = tile * kKeys;
-      const int stage = tile % kStages * kTile;
-      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
-    }
-    commit_copies();  // one group a tile, if only an empty one
-  };
-
-  load_rows_async<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);  // in the group of tile 0
-  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
-  clear_stripe(output + row * kOutPitch);
+  // phase: load
+  load_rows_async<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim,
+                                                      seq - first_row);  // in the group of tile 0
+  for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
+  clear_stripe(output + row * kOutStride);
 
   RowState state;
 
-  for (int tile = 0; tile < tiles; ++tile) {
-    fetch(tile + kStages - 1);   // into the stage that was read in the last turn
-    wait_copies<kStages - 1>();  // all but the tiles ahead: this tile's copies have landed
-    __syncthreads();             // everybody's have
+  for (int tile = 0; tile < stages.tiles; ++tile) {
+    stages.fetch(tile + kStages - 1);  // into the stage that was read in the last turn
+    wait_copies<kStages - 1>();        // all but the tiles ahead: this tile's copies have landed
+    __syncthreads();                   // everybody's have
 
-    const int stage = tile % kStages * kTile;
+    // phase: scores
     grid_scores(scores + grid_row * kScorePitch + grid_col, queries + grid_row * kStride,
-                keys + stage + grid_col * kStride);
+                stages.keys_of(tile) + grid_col * kStride);
     __syncthreads();  // rows of scores are whole
 
+    // phase: softmax
     float score[kKeys / 2];
 #pragma unroll
     for (int i = 0; i < kKeys / 2; i += 4) {
@@ -168,31 +157,24 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const float factor = stripe_softmax(
         state, score, kKeys, seq - tile * kKeys, [side](int i) { return side * (kKeys / 2) + i; },
         [own_weights](int first, const Half8& p) { store_half8(own_weights + first, p); });
-    rescale_stripe(output + row * kOutPitch, factor);
+    rescale_stripe(output + row * kOutStride, factor);
     __syncthreads();  // weights are whole and the output is rescaled
 
-    grid_values(output + grid_row * kOutPitch + grid_col, weights + grid_row * kWeightPitch,
-                values + stage + grid_col);
+    // phase: output
+    grid_values(output + grid_row * kOutStride + grid_col, weights + grid_row * kWeightPitch,
+                stages.values_of(tile) + grid_col);
     __syncthreads();  // nobody reads this tile or its weights any more, and the output is stored
   }
 
-  store_stripe<kHeadDim>(out + block + row * kHeadDim, output + row * kOutPitch, kOutPitch,
+  // phase: other
+  store_stripe<kHeadDim>(out + block + row * kHeadDim, output + row * kOutStride, kOutStride,
                          stripe_normaliser(state), seq - first_row - row);
 }
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"fragments_2x2_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], fragments_2x2_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {fragments_2x2_kernel, "fragments_2x2_kernel", kRows, kThreads, kSharedBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -7,13 +7,17 @@
 // 4 to 7 are idle during Q·Kᵀ. The softmax is unchanged, one thread per row: 32 of 256 at work, and
 // the next thing to mend.
 //
-// A warp rescales exactly the piece of the output that it multiplies into: no barrier between the two.
+// A warp rescales exactly the piece of the output that it multiplies into: between the two a
+// __syncwarp() is enough.
 //
 // From: FlashCore design 001, phase 1.2.
 
+#include <attention/forward.cuh>
 #include <attention/head.cuh>
+#include <attention/output_piece.cuh>
 #include <attention/scalar_softmax.cuh>
 #include <attention/tile.cuh>
+#include <attention/tile_elements.cuh>
 #include <attention/wmma.cuh>
 
 #ifndef BLOCK_M
@@ -32,10 +36,8 @@ constexpr int kKeys = BLOCK_N;
 constexpr int kOutAcross = kHeadDim / kMma;
 constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
 constexpr int kScoreStride = kKeys + kPadFloat;
 constexpr int kWeightStride = kKeys + kPad;
-constexpr int kOutStride = kHeadDim + kPadFloat;
 
 static_assert(kRows % kMma == 0 && kKeys % kMma == 0, "BLOCK_M and BLOCK_N: multiples of 16");
 static_assert(kThreads <= 1024, "BLOCK_M: at most 128, 8 warps for each 32 rows");
@@ -68,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
+  // phase: load
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
   for (int i = lane; i < kMma * kMma; i += kWarp) piece[i / kMma * kOutStride + i % kMma] = 0.0f;
 
@@ -80,9 +83,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
     __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
 
+    // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
     __syncthreads();  // products are whole
 
+    // phase: softmax
     if (threadIdx.x < kRows) {
       half* own = weights + threadIdx.x * kWeightStride;
       factors[threadIdx.x] =
@@ -91,17 +96,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
     __syncthreads();  // weights and factors are whole
 
-    for (int i = lane; i < kMma * kMma; i += kWarp) {
-      piece[i / kMma * kOutStride + i % kMma] *= factors[piece_row + i / kMma];
-    }
+    rescale_elements(piece, kOutStride, factors + piece_row);
     __syncwarp();
-    Accumulator o;
-    nvcuda::wmma::load_matrix_sync(o, piece, kOutStride, nvcuda::wmma::mem_row_major);
-    multiply<kKeys>(o, weights + piece_row * kWeightStride, kWeightStride, values + piece_col, kStride);
-    nvcuda::wmma::store_matrix_sync(piece, o, kOutStride, nvcuda::wmma::mem_row_major);
+    // phase: output
+    accumulate_piece<kKeys>(piece, kOutStride, weights + piece_row * kWeightStride, kWeightStride, values + piece_col,
+                            kStride);
     __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
   }
 
+  // phase: other
   if (threadIdx.x < kRows) factors[threadIdx.x] = state.normaliser();
   __syncthreads();
   store_rows<kRows, kHeadDim, kOutStride, kThreads>(out + block, kHeadDim, output, seq - first_row,
@@ -110,17 +113,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"fused_wmma_kernel", query_grid(s, kRows), dim3(kThreads)});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], fused_wmma_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {fused_wmma_kernel, "fused_wmma_kernel", kRows, kThreads};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -3,15 +3,16 @@
 // Against unfused_wmma: the S × S scores never leave the SM. A block keeps 32 query rows and walks
 // over the keys in tiles of 32; a tile's scores live in shared memory just long enough for the online
 // softmax. The price of this step: WMMA does not say which lane holds which element, so an output held
-// in fragments could not be rescaled row by row. The output is therefore kept in plain registers and
-// P·V goes back to the CUDA cores. Half of the FLOPs at a small part of the rate: the step is expected
-// to be slower than the unfused one, and is here to show it.
+// in fragments cannot simply be rescaled row by row (register_o finds a way). The output is therefore
+// kept in plain registers and P·V goes back to the CUDA cores. Half of the FLOPs at a small part of the
+// rate: the step is expected to be slower than the unfused one, and is here to show it.
 //
 // 4 warps: 2 × 2 score tiles of 16 × 16. Softmax: one thread per row, 32 of 128 at work. P·V: four
 // threads share a row, each with 16 of its 64 columns.
 //
 // From: FlashCore design 001, phase 1.1 (design 004 plans the same step as its phase 1).
 
+#include <attention/forward.cuh>
 #include <attention/half8.cuh>
 #include <attention/head.cuh>
 #include <attention/scalar_softmax.cuh>
@@ -33,7 +34,6 @@ constexpr int kRows = BLOCK_M;
 constexpr int kKeys = BLOCK_N;
 constexpr int kWarps = (kRows / kMma) * (kKeys / kMma);  // one score tile each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
 constexpr int kScoreStride = kKeys + kPadFloat;
 constexpr int kThreadsOfRow = kThreads / kRows;
 constexpr int kColumns = kHeadDim / kThreadsOfRow;  // of the output, a thread
@@ -59,6 +59,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int row = threadIdx.x / kThreadsOfRow;
   const int col = threadIdx.x % kThreadsOfRow * kColumns;
 
+  // phase: load
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
 
   RowState state;  // of row threadIdx.x, in the first kRows threads
@@ -71,9 +72,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
     __syncthreads();  // the tile is whole (and, the first time, the queries)
 
+    // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
     __syncthreads();  // products are whole
 
+    // phase: softmax
     if (threadIdx.x < kRows) {
       float* own = scores + threadIdx.x * kScoreStride;
       factors[threadIdx.x] =
@@ -84,6 +87,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const float factor = factors[row];
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) o[i] *= factor;
+    // phase: output
 #pragma unroll 4
     for (int j = 0; j < kKeys; ++j) {  // padded keys add 0 · 0
       const float p = scores[row * kScoreStride + j];
@@ -98,6 +102,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     __syncthreads();  // nobody reads this tile, its weights or factors any more
   }
 
+  // phase: other
   if (threadIdx.x < kRows) factors[threadIdx.x] = state.normaliser();
   __syncthreads();
   if (row >= seq - first_row) return;
@@ -113,17 +118,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"fused_wmma_qk_kernel", query_grid(s, kRows), dim3(kThreads)});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], fused_wmma_qk_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {fused_wmma_qk_kernel, "fused_wmma_qk_kernel", kRows, kThreads};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

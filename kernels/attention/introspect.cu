@@ -5,8 +5,8 @@
 //   table  a tile whose element (r, c) is 16·r + c, loaded as an accumulator: every slot says what it holds
 //   owner  an accumulator whose slots are numbered 8·lane + slot, stored: every element says who held it
 //
-// From: FlashCore design 002, phase 1. It stores the float accumulator to a half*, which WMMA does not
-// allow (and which could not number 256 slots past 2,048 either); here the tile is fp32.
+// From: FlashCore design 002, phase 1, which asks the second question alone. It stores the float
+// accumulator to a half*, which WMMA does not allow; here the tile is fp32.
 
 #include <attention/wmma.cuh>
 #include <flashcore/problem.h>

@@ -16,8 +16,11 @@
 // From: FlashCore design 000 (XOR swizzle of the K/V staging) and 002 (its "step 2"; P in registers goes
 // beyond what it asks).
 
+#include <attention/forward.cuh>
 #include <attention/mma_stripe.cuh>
 #include <attention/shared_memory.cuh>
+
+#include <type_traits>
 
 #ifndef SWIZZLE
 #define SWIZZLE 0
@@ -30,19 +33,10 @@ namespace {
 
 using namespace attention;
 
-template <bool kSwizzle>
-struct Choice {
-  using Layout = Padded;
-};
-template <>
-struct Choice<true> {
-  using Layout = Swizzled;
-};
-
 static_assert(SWIZZLE == 0 || SWIZZLE == 1, "SWIZZLE: 0 or 1");
 static_assert(STAGES >= 2, "STAGES: at least 2: a single stage needs a second barrier");
 
-using Layout = Choice<SWIZZLE == 1>::Layout;
+using Layout = std::conditional_t<SWIZZLE == 1, Swizzled, Padded>;
 constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
@@ -83,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
     commit_copies();  // one group a tile, if only an empty one
   };
 
+  // phase: load
   load_tile_async<Layout, kRows, kThreads>(shared_at<half>(kQueriesAt), q + block, seq - first_row,
                                            threadIdx.x);  // in the group of tile 0
 #pragma unroll
@@ -103,17 +98,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
   for (int tile = 0;;) {
     fetch(tile + kStages - 1);  // into the last tile's stage
 
+    // phase: scores
     const int stage = tile % kStages * kTile;
     const int left = seq - tile * kKeys;
     ScoreTile<1, kKeys> s;
     multiply_keys<Layout, 1, kKeys>(s, a, keys + stage);
+    // phase: softmax
     if (left < kKeys) mask_scores<1, kKeys>(s, left);
     weigh(state, s[0], o[0], scale_log2e);
+    // phase: output
     multiply_values<Layout, 1, kKeys>(o, s, values + stage);
     if (++tile == tiles) break;
     arrive();
   }
 
+  // phase: other
   // The stripe's queries are not needed any more, and no other warp reads them.
   __syncwarp();
   store_output<Layout>(out + block + row * kHeadDim, o[0], state, queries, seq - first_row - row);
@@ -122,9 +121,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
 namespace {
 
 flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"mma_registers_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+  return plan_forward(s, "mma_registers_kernel", kRows, kThreads, kSharedBytes);
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,

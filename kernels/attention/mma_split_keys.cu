@@ -63,6 +63,7 @@ __device__ __forceinline__ int part_at(int row, int col) { return row * kHeadDim
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     mma_split_keys_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                       half* __restrict__ out, int seq, float scale_log2e, unsigned flip) {
+  // phase: load
   half* queries = shared_at<half>(kQueriesAt);
   float* maxima = shared_at<float>(kStatesAt);  // [warp][row]
   float* sums = maxima + kWarps * kRows;
@@ -105,20 +106,25 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (left <= 0) break;                         // nor are there any in a later pass
     wait_copies<1>();                             // K has landed, V may be on its way
     __syncwarp();
+    // phase: scores
     ScoreTile<kStripes, kKeys> s;
     multiply_keys<Layout, kStripes, kKeys>(s, a, keys);
     __syncwarp();  // K has been read
     fetch(keys, k, first + kPass);
+    // phase: softmax
     if (left < kKeys) mask_scores<kStripes, kKeys>(s, left);
 #pragma unroll
     for (int i = 0; i < kStripes; ++i) weigh(state[i], s[i], o[i], scale_log2e);
     wait_copies<1>();  // V has landed, the next K may be on its way
     __syncwarp();
+    // phase: output
     multiply_values<Layout, kStripes, kKeys>(o, s, values);
+    // phase: load
     __syncwarp();  // V has been read
     fetch(values, v, first + kPass);
   }
 
+  // phase: other
   // Nothing is under way into this warp's buffers: what was asked for last lay past the end.
   float* part = reinterpret_cast<float*>(keys);
   __syncwarp();

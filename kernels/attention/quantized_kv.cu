@@ -14,13 +14,13 @@
 //      2t + 1. Even bytes are the operand of one accumulator, odd bytes of another: accumulator 2J + e
 //      has columns 16J + 2n + e, and a lane four neighbouring columns of the output.
 //
-// Scales are exact in neither operand and need not be: K's is applied to the column of scores, V's to
-// the weight, in fp32, before it is rounded.
+// No scale goes into an operand, where it would be rounded: K's multiplies the column of scores, V's the
+// weight, both in fp32, the latter before the weight is rounded.
 //
 // From: FlashCore design 000, its 8-bit staging. It dequantises (and transposes K) into a second tile in
 // shared memory, which gives back what the codes saved.
 
-#include <attention/copy4_async.cuh>
+#include <attention/async_copy.cuh>
 #include <attention/mma_stripe.cuh>
 #include <attention/quantized.cuh>
 #include <attention/shared_memory.cuh>
@@ -128,6 +128,7 @@ __device__ __forceinline__ void load_query_row(QueryOperand<1>& a, int h, const 
 extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
     quantize_rows_kernel(const half* __restrict__ k, const half* __restrict__ v, Code* __restrict__ codes,
                          float* __restrict__ scales, long long rows) {
+  // phase: quantize
   const long long row = (static_cast<long long>(blockIdx.x) * kQuantizeThreads + threadIdx.x) / kLanesOfRow;
   const int col = threadIdx.x % kLanesOfRow * 8;
   const bool exists = row < rows;
@@ -177,6 +178,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     commit_copies();  // one group a tile, if only an empty one
   };
 
+  // phase: load
 #pragma unroll
   for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
 
@@ -195,17 +197,21 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
     fetch(tile + kStages - 1);   // into the last tile's stage
 
+    // phase: scores
     const int stage = tile % kStages;
     const int left = seq - tile * kKeys;
     ScoreTile<1, kKeys> s;
     multiply_key_codes(s, a, keys + stage * kTile);
     scale_columns(s, tile_scales + stage * 2 * kKeys);
+    // phase: softmax
     if (left < kKeys) mask_scores<1, kKeys>(s, left);
     weigh(state, s[0], o[0], scale_log2e);
     scale_columns(s, tile_scales + stage * 2 * kKeys + kKeys);
+    // phase: output
     multiply_value_codes(o, s, values + stage * kTile);
   }
 
+  // phase: other
   state.sum_lanes();
 #pragma unroll
   for (int h = 0; h < 2; ++h) {

@@ -13,10 +13,10 @@
 // From: FlashCore design 004, whose list of risks (71.5 KB of shared memory against 64) this mends
 // without giving up fp32, a buffer or tile size.
 
-#include <attention/async_copy.cuh>
-#include <attention/shared_memory.cuh>
-#include <attention/stripe.cuh>
+#include <attention/async_stages.cuh>
+#include <attention/forward.cuh>
 #include <attention/stripe_fragments.cuh>
+#include <attention/stripe_memory.cuh>
 
 #ifndef STAGES
 #define STAGES 2
@@ -31,16 +31,12 @@ constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kWarps = kRows / kMma;  // a stripe each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
 
 static_assert(kStages >= 2, "STAGES: at least 2: a single stage needs the second barrier");
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
-constexpr int kFactorsAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
+using Stages = AsyncStages<kKeys, kStages, kThreads>;
+using Memory = StripeMemory<kRows, kKeys, kStages>;
+constexpr int kFactorsAt = Memory::kEnd;
 constexpr int kSharedBytes = after(kFactorsAt, kRows * 4);
 
 }  // namespace
@@ -48,53 +44,42 @@ constexpr int kSharedBytes = after(kFactorsAt, kRows * 4);
 extern "C" __global__ void __launch_bounds__(kThreads)
     register_o_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                       half* __restrict__ out, int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-
   // This warp's stripe.
   const int row = threadIdx.x / kWarp * kMma;
-  half* queries = shared_at<half>(kQueriesAt) + row * kStride;
-  half* weights = shared_at<half>(kWeightsAt) + row * Stripe<kKeys>::kPitch;
+  half* queries = shared_at<half>(Memory::kQueriesAt) + row * kStride;
+  half* weights = shared_at<half>(Memory::kWeightsAt) + row * Stripe<kKeys>::kPitch;
   float* factors = shared_at<float>(kFactorsAt) + row;
 
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
-  const int tiles = (seq + kKeys - 1) / kKeys;
+  const Stages stages(shared_at<half>(Memory::kKeysAt), shared_at<half>(Memory::kValuesAt), k + head, v + head, seq);
 
-  const auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      const int first = tile * kKeys;
-      const int stage = tile % kStages * kTile;
-      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
-    }
-    commit_copies();  // one group a tile, if only an empty one
-  };
-
-  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim,
+  // phase: load
+  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
                                                       seq - first_row);  // in the group of tile 0
-  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+  for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
 
   RowState state;
   Accumulator o[kOutPieces];
-#pragma unroll
-  for (int j = 0; j < kOutPieces; ++j) nvcuda::wmma::fill_fragment(o[j], 0.0f);
+  clear_fragments(o);
 
-  for (int tile = 0; tile < tiles; ++tile) {
-    wait_copies<kStages - 2>();  // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
-    fetch(tile + kStages - 1);   // into the last tile's stage
+  for (int tile = 0; tile < stages.tiles; ++tile) {
+    wait_copies<kStages - 2>();        // of kStages - 1 tiles asked for, the oldest: this one has landed
+    __syncthreads();                   // everybody's copies have, and nobody reads the last tile any more
+    stages.fetch(tile + kStages - 1);  // into the last tile's stage
 
-    const int stage = tile % kStages * kTile;
+    // phase: scores
     Accumulator c[kKeys / kMma];
-    stripe_scores(c, queries, keys + stage, kStride);
+    stripe_scores(c, queries, stages.keys_of(tile), kStride);
+    // phase: softmax
     scale_fragments(o, factors, stripe_weights<kKeys>(state, weights, c, scale_log2e, seq - tile * kKeys));
-    stripe_values<kKeys>(o, weights, Stripe<kKeys>::kPitch, values + stage, kStride);
+    // phase: output
+    stripe_values<kKeys>(o, weights, Stripe<kKeys>::kPitch, stages.values_of(tile), kStride);
     __syncwarp();  // weights and factors have been read
   }
 
+  // phase: other
   scale_fragments(o, factors, stripe_normaliser(state));
   store_fragments<Stripe<kKeys>::kScorePitch>(out + block + row * kHeadDim, o, reinterpret_cast<float*>(weights),
                                               seq - first_row - row);
@@ -102,17 +87,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"register_o_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], register_o_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {register_o_kernel, "register_o_kernel", kRows, kThreads, kSharedBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -18,11 +18,11 @@
 //
 // From: FlashCore design 002.
 
-#include <attention/async_copy.cuh>
+#include <attention/async_stages.cuh>
+#include <attention/forward.cuh>
 #include <attention/fragment_softmax.cuh>
-#include <attention/shared_memory.cuh>
-#include <attention/stripe.cuh>
 #include <attention/stripe_fragments.cuh>
+#include <attention/stripe_memory.cuh>
 
 #ifndef USE_FUSED_SOFTMAX
 #define USE_FUSED_SOFTMAX 1
@@ -43,15 +43,11 @@ constexpr int kKeys = 64;
 constexpr int kStages = 2;
 constexpr int kWarps = kRows / kMma;  // a stripe each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
 constexpr int kPitch = Stripe<kKeys>::kPitch;
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
-constexpr int kFactorsAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
+using Stages = AsyncStages<kKeys, kStages, kThreads>;
+using Memory = StripeMemory<kRows, kKeys, kStages>;
+constexpr int kFactorsAt = Memory::kEnd;
 constexpr int kScratchAt = after(kFactorsAt, USE_FUSED_SOFTMAX ? 0 : kRows * 4);
 constexpr int kScratchPitch = kKeys + kPadFloat;  // the parent's scores, for STEPS
 constexpr int kSharedBytes = after(kScratchAt, STEPS && !USE_FUSED_SOFTMAX ? kRows * kScratchPitch * 4 : 0);
@@ -65,34 +61,21 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                             Steps all_steps,
 #endif
                             int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-
   // This warp's stripe.
   const int row = threadIdx.x / kWarp * kMma;
-  half* queries = shared_at<half>(kQueriesAt) + row * kStride;
-  half* weights = shared_at<half>(kWeightsAt) + row * kPitch;
+  half* queries = shared_at<half>(Memory::kQueriesAt) + row * kStride;
+  half* weights = shared_at<half>(Memory::kWeightsAt) + row * kPitch;
 
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
-  const int tiles = (seq + kKeys - 1) / kKeys;
+  const Stages stages(shared_at<half>(Memory::kKeysAt), shared_at<half>(Memory::kValuesAt), k + head, v + head, seq);
 
-  const auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      const int first = tile * kKeys;
-      const int stage = tile % kStages * kTile;
-      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
-      load_rows_async<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
-    }
-    commit_copies();  // one group a tile, if only an empty one
-  };
-
-  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim,
+  // phase: load
+  load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
                                                       seq - first_row);  // in the group of tile 0
 #pragma unroll
-  for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+  for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
 
 #if USE_FUSED_SOFTMAX
   FragmentState state;
@@ -101,22 +84,21 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   float* factors = shared_at<float>(kFactorsAt) + row;
 #endif
   Accumulator o[kOutPieces];
-#pragma unroll
-  for (int j = 0; j < kOutPieces; ++j) nvcuda::wmma::fill_fragment(o[j], 0.0f);
+  clear_fragments(o);
 
 #if STEPS
   const Steps steps = all_steps.of_head(seq);
   const int lane = threadIdx.x % kWarp;
 #endif
 
-  for (int tile = 0; tile < tiles; ++tile) {
-    wait_copies<kStages - 2>();  // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
-    fetch(tile + kStages - 1);   // into the last tile's stage
+  for (int tile = 0; tile < stages.tiles; ++tile) {
+    wait_copies<kStages - 2>();        // of kStages - 1 tiles asked for, the oldest: this one has landed
+    __syncthreads();                   // everybody's copies have, and nobody reads the last tile any more
+    stages.fetch(tile + kStages - 1);  // into the last tile's stage
 
-    const int stage = tile % kStages * kTile;
+    // phase: scores
     Accumulator c[kKeys / kMma];
-    stripe_scores(c, queries, keys + stage, kStride);
+    stripe_scores(c, queries, stages.keys_of(tile), kStride);
 
 #if STEPS && USE_FUSED_SOFTMAX
     for (int i = 0; i < kKeys / kMma * kSlots; ++i) {
@@ -127,16 +109,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       }
     }
 #elif STEPS
-    float* scratch = shared_at<float>(kScratchAt) + row * kScratchPitch;
-    for (int j = 0; j < kKeys / kMma; ++j) {
-      nvcuda::wmma::store_matrix_sync(scratch + j * kMma, c[j], kScratchPitch, nvcuda::wmma::mem_row_major);
-    }
-    __syncwarp();
-    write_tile<kKeys>(steps.scores, seq, first_row + row, tile * kKeys,
-                      [&](int r, int key) { return scratch[r * kScratchPitch + key] * scale_log2e; });
-    __syncwarp();
+    write_by_memory<kScratchPitch>(steps, seq, first_row + row, tile * kKeys, c, scale_log2e,
+                                   shared_at<float>(kScratchAt) + row * kScratchPitch);
 #endif
 
+    // phase: softmax
 #if USE_FUSED_SOFTMAX
     float factor[2];
     fragment_weights<kKeys>(state, factor, weights, c, scale_log2e, seq - tile * kKeys);
@@ -149,10 +126,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     write_tile<kKeys>(steps.weights, seq, first_row + row, tile * kKeys,
                       [&](int r, int key) { return weights[r * kPitch + key]; });
 #endif
-    stripe_values<kKeys>(o, weights, kPitch, values + stage, kStride);
+    // phase: output
+    stripe_values<kKeys>(o, weights, kPitch, stages.values_of(tile), kStride);
     __syncwarp();  // weights (and factors) have been read
   }
 
+  // phase: other
 #if USE_FUSED_SOFTMAX
   float factor[2];
   fragment_normaliser(state, factor);
@@ -161,20 +140,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   scale_fragments(o, factors, stripe_normaliser(state));
 #endif
 
-#if STEPS && USE_FUSED_SOFTMAX
-  for (int h = 0; h < 2; ++h) {
-    const int r = first_row + row + lane / 4 + h * 8;
-    if (lane % 4 == 0 && r < seq) {
-      steps.m[r] = state.row[h].m;
-      steps.l[r] = state.row[h].l;
-    }
-  }
-#elif STEPS
-  const float sum = state.l + __shfl_xor_sync(kAllLanes, state.l, kMma);
-  if (lane < kMma && first_row + row + lane < seq) {
-    steps.m[first_row + row + lane] = state.m;
-    steps.l[first_row + row + lane] = sum;
-  }
+#if STEPS
+  write_states(steps, seq, lane, first_row + row, state);
 #endif
 
   store_fragments<Stripe<kKeys>::kScorePitch>(out + block + row * kHeadDim, o, reinterpret_cast<float*>(weights),
@@ -184,9 +151,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 namespace {
 
 flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"register_softmax_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+  return plan_forward(s, "register_softmax_kernel", kRows, kThreads, kSharedBytes);
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,

@@ -10,13 +10,14 @@
 //     copies are still ordinary loads and stores, for which every thread waits, so the stages cost
 //     shared memory and win nothing yet: cp_async changes that.
 //
-// BLOCK_M / 16 warps. The sweep of design 004's phase 3 (64 × 96, 96 × 64, 128 × 64) is this source.
+// A block has BLOCK_M / 16 warps: 4, where tile_64x64 has 8. The sweep of design 004's phase 3 (64 × 96,
+// 96 × 64, 128 × 64) is this source.
 //
 // From: FlashCore design 004, the blueprint, phases 2 and 3. Its 79.5 and 71.5 KB count scores of 4 and
 // of 2 bytes; here they are fp32 and take 2 bytes a key all the same, in two batches.
 
-#include <attention/shared_memory.cuh>
-#include <attention/stripe.cuh>
+#include <attention/forward.cuh>
+#include <attention/stripe_memory.cuh>
 #include <attention/tile.cuh>
 
 #ifndef BLOCK_M
@@ -38,32 +39,28 @@ constexpr int kKeys = BLOCK_N;
 constexpr int kStages = STAGES;
 constexpr int kWarps = kRows / kMma;  // a stripe each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
 constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
 
 static_assert(kRows % kMma == 0 && kThreads <= 1024, "BLOCK_M: a multiple of 16");
 static_assert(kStages >= 1, "STAGES: at least 1");
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
-constexpr int kOutputAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
-constexpr int kSharedBytes = after(kOutputAt, kRows * kOutPitch * 4);
+using Memory = StripeMemory<kRows, kKeys, kStages>;
+constexpr int kOutputAt = Memory::kEnd;
+constexpr int kSharedBytes = after(kOutputAt, kRows * kOutStride * 4);
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     row_stripe_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                       half* __restrict__ out, int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
+  half* keys = shared_at<half>(Memory::kKeysAt);
+  half* values = shared_at<half>(Memory::kValuesAt);
 
   // This warp's stripe.
   const int row = threadIdx.x / kWarp * kMma;
-  half* queries = shared_at<half>(kQueriesAt) + row * kStride;
-  half* weights = shared_at<half>(kWeightsAt) + row * Stripe<kKeys>::kPitch;
-  float* output = shared_at<float>(kOutputAt) + row * kOutPitch;
+  half* queries = shared_at<half>(Memory::kQueriesAt) + row * kStride;
+  half* weights = shared_at<half>(Memory::kWeightsAt) + row * Stripe<kKeys>::kPitch;
+  float* output = shared_at<float>(kOutputAt) + row * kOutStride;
 
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
@@ -79,7 +76,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
   };
 
-  load_rows<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim, seq - first_row);
+  // phase: load
+  load_rows<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
+                                                seq - first_row);
   for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
   clear_stripe(output);
 
@@ -89,32 +88,27 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     fetch(tile + kStages - 1);  // into the stage that was read in the last turn
     __syncthreads();            // this tile is whole (and, the first time, the queries)
 
+    // phase: scores
     const int stage = tile % kStages * kTile;
     Accumulator c[kKeys / kMma];
     stripe_scores(c, queries, keys + stage, kStride);
+    // phase: softmax
     rescale_stripe(output, stripe_weights<kKeys>(state, weights, c, scale_log2e, seq - tile * kKeys));
     __syncwarp();  // the output is rescaled
+    // phase: output
     accumulate_stripe<kKeys>(output, weights, values + stage, kStride);
     __syncthreads();  // nobody reads this tile any more
   }
 
-  store_stripe<kHeadDim>(out + block + row * kHeadDim, output, kOutPitch, stripe_normaliser(state),
+  // phase: other
+  store_stripe<kHeadDim>(out + block + row * kHeadDim, output, kOutStride, stripe_normaliser(state),
                          seq - first_row - row);
 }
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"row_stripe_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], row_stripe_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {row_stripe_kernel, "row_stripe_kernel", kRows, kThreads, kSharedBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -10,6 +10,7 @@
 //
 // From: FlashCore design 000, its baseline.
 
+#include <attention/forward.cuh>
 #include <attention/half8.cuh>
 #include <attention/head.cuh>
 #include <attention/reduce.cuh>
@@ -28,7 +29,6 @@ constexpr int kRows = BLOCK_M;   // query rows of a block
 constexpr int kRowsOfWarp = 4;   // one float4 of weights a key
 constexpr int kKeys = kWarp;     // of a tile: a lane scores one
 constexpr int kThreads = kRows / kRowsOfWarp * kWarp;
-constexpr int kStride = kHeadDim + kPad;
 static_assert(kRows % kRowsOfWarp == 0 && kThreads >= kWarp && kThreads <= 1024, "BLOCK_M: a multiple of 4 up to 128");
 static_assert(kHeadDim == 2 * kWarp, "a lane owns two columns of the output");
 
@@ -48,6 +48,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int first_row = blockIdx.x * kRows;
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
+  // phase: load
   // Rows past the end are zeros: they score 0 everywhere, stay finite and are not stored.
   for (int i = threadIdx.x; i < kRows * kHeadDim; i += kThreads) {
     queries[i] = i / kHeadDim < seq - first_row ? __half2float(q[block + i]) * scale_log2e : 0.0f;
@@ -65,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
     __syncthreads();  // the tile is whole (and, the first time, the queries)
 
+    // phase: scores
     float score[kRowsOfWarp] = {};
 #pragma unroll
     for (int d = 0; d < kHeadDim; d += 8) {
@@ -85,6 +87,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       }
     }
 
+    // phase: softmax
     float p[kRowsOfWarp];
 #pragma unroll
     for (int r = 0; r < kRowsOfWarp; ++r) {
@@ -98,6 +101,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     own_weights[lane] = make_float4(p[0], p[1], p[2], p[3]);
     __syncwarp();  // the warp's weights are whole; no other warp reads them
 
+    // phase: output
 #pragma unroll 8
     for (int j = 0; j < kKeys; ++j) {  // padded keys add 0 · 0
       const float4 w = own_weights[j];
@@ -110,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     __syncthreads();  // nobody reads this tile, or these weights, any more
   }
 
+  // phase: other
 #pragma unroll
   for (int r = 0; r < kRowsOfWarp; ++r) {
     const int row = warp * kRowsOfWarp + r;
@@ -121,18 +126,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"scalar_multiquery_kernel", query_grid(s, kRows), dim3(kThreads)});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], scalar_multiquery_kernel, stream, a.q, a.k, a.v, a.out, s.S,
-                        exp2_scale(a.scale));
-}
+constexpr Forward forward = {scalar_multiquery_kernel, "scalar_multiquery_kernel", kRows, kThreads};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

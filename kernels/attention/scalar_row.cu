@@ -1,6 +1,6 @@
 // scalar_row: one block per query row, scalar arithmetic, online softmax.
 //
-// The first rung: attention as its definition reads, with the one idea that every later rung keeps.
+// The first rung: attention as its definition reads, with the one idea that all but unfused_wmma keep.
 // The row of scores is never stored whole; keys come in tiles of 64, and a running maximum and sum
 // (softmax.cuh) let each tile be folded into the output and forgotten.
 //
@@ -11,6 +11,7 @@
 //
 // From: FlashCore design 003, phase 0.
 
+#include <attention/forward.cuh>
 #include <attention/head.cuh>
 #include <attention/softmax.cuh>
 
@@ -34,6 +35,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int t = threadIdx.x;
   const std::size_t head = head_offset(seq);
   const std::size_t row = head + static_cast<std::size_t>(blockIdx.x) * kHeadDim;
+  // phase: load
   query[t] = __half2float(q[row + t]) * scale_log2e;
   __syncthreads();
 
@@ -45,6 +47,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const half* keys = k + head + static_cast<std::size_t>(first) * kHeadDim;
     const half* values = v + head + static_cast<std::size_t>(first) * kHeadDim;
 
+    // phase: scores
     float score = kMasked;
     if (t < left) {
       score = 0.0f;
@@ -54,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     scores[t] = score;
     __syncthreads();  // scores are whole; and nobody reads the last tile's weights any more
 
+    // phase: softmax
     float tile_max = kMasked;
 #pragma unroll 8
     for (int j = 0; j < kKeys; ++j) tile_max = fmaxf(tile_max, scores[j]);
@@ -61,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     weights[t] = state.weight(score);
     __syncthreads();  // weights are whole; and nobody reads this tile's scores any more
 
+    // phase: output
     const int count = min(kKeys, left);
     float sum = 0.0f;
     for (int j = 0; j < count; ++j) {
@@ -70,22 +75,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
     state.add(sum);
   }
+  // phase: other
   out[row + t] = __float2half_rn(o * state.normaliser());
 }
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"scalar_row_kernel", query_grid(s, 1), dim3(kThreads)});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], scalar_row_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {scalar_row_kernel, "scalar_row_kernel", 1, kThreads};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -15,7 +15,8 @@
 // From: none of the documents; what is left when design 004's kernel is limited by the length of one
 // warp's work and by a grid that fills half of the chip.
 
-#include <attention/async_copy.cuh>
+#include <attention/async_stages.cuh>
+#include <attention/forward.cuh>
 #include <attention/shared_memory.cuh>
 #include <attention/stripe.cuh>
 #include <attention/stripe_fragments.cuh>
@@ -42,16 +43,15 @@ constexpr int kStages = 2;
 constexpr int kStripes = kRows / kMma;
 constexpr int kWarps = kStripes * kGroups;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kTile = kTurn * kStride;   // halves of one stage of K, or of V
-constexpr int kOutputs = kMma * kOutPitch;  // floats of one warp's output, at the end
+constexpr int kOutputs = kMma * kOutStride;  // floats of one warp's output, at the end
 
 static_assert(kRows % kMma == 0 && kThreads <= 1024, "BLOCK_M: a multiple of 16; BLOCK_M / 16 * GROUPS warps");
 
+using Stages = AsyncStages<kTurn, kStages, kThreads>;  // a tile is what all groups take in one turn
 constexpr int kQueriesAt = 0;
 constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
-constexpr int kWeightsAt = after(kValuesAt, kStages * kTile * 2);
+constexpr int kValuesAt = after(kKeysAt, Stages::kBytes);
+constexpr int kWeightsAt = after(kValuesAt, Stages::kBytes);
 constexpr int kFactorsAt = after(kWeightsAt, kWarps * Stripe<kKeys>::kElements * 2);
 constexpr int kStatesAt = after(kFactorsAt, kWarps * kMma * 4);
 constexpr int kSharedBytes = after(kStatesAt, kWarps * kMma * 8);
@@ -63,8 +63,6 @@ static_assert(kWarps * kOutputs * 4 <= kWeightsAt - kOutputsAt, "the outputs of 
 extern "C" __global__ void __launch_bounds__(kThreads)
     split_keys_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                       half* __restrict__ out, int seq, float scale_log2e) {
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
   float2* states = shared_at<float2>(kStatesAt);  // (m, l) of each group's rows
   float* outputs = shared_at<float>(kOutputsAt);
 
@@ -79,42 +77,35 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
-  const int turns = (seq + kTurn - 1) / kTurn;
+  const Stages stages(shared_at<half>(kKeysAt), shared_at<half>(kValuesAt), k + head, v + head, seq);
 
-  const auto fetch = [&](int turn) {
-    if (turn < turns) {
-      const int first = turn * kTurn;
-      const int stage = turn % kStages * kTile;
-      const std::size_t at = head + static_cast<std::size_t>(first) * kHeadDim;
-      load_rows_async<kTurn, kHeadDim, kStride, kThreads>(keys + stage, k + at, kHeadDim, seq - first);
-      load_rows_async<kTurn, kHeadDim, kStride, kThreads>(values + stage, v + at, kHeadDim, seq - first);
-    }
-    commit_copies();  // one group of copies a turn, if only an empty one
-  };
-
+  // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(kQueriesAt), q + block, kHeadDim,
                                                       seq - first_row);  // with those of turn 0
-  for (int turn = 0; turn < kStages - 1; ++turn) fetch(turn);
+  for (int turn = 0; turn < kStages - 1; ++turn) stages.fetch(turn);
 
   RowState state;
   Accumulator o[kOutPieces];
-#pragma unroll
-  for (int j = 0; j < kOutPieces; ++j) nvcuda::wmma::fill_fragment(o[j], 0.0f);
+  clear_fragments(o);
 
-  for (int turn = 0; turn < turns; ++turn) {
-    wait_copies<kStages - 2>();  // this turn's copies have landed
-    __syncthreads();             // everybody's have, and nobody reads the last turn's any more
-    fetch(turn + kStages - 1);   // into the last turn's stage
+  for (int turn = 0; turn < stages.tiles; ++turn) {
+    wait_copies<kStages - 2>();        // this turn's copies have landed
+    __syncthreads();                   // everybody's have, and nobody reads the last turn's any more
+    stages.fetch(turn + kStages - 1);  // into the last turn's stage
 
-    const int own = turn % kStages * kTile + group * kKeys * kStride;
+    // phase: scores
+    const int own = group * kKeys * kStride;
     Accumulator c[kKeys / kMma];
-    stripe_scores(c, queries, keys + own, kStride);
+    stripe_scores(c, queries, stages.keys_of(turn) + own, kStride);
+    // phase: softmax
     const int left = seq - turn * kTurn - group * kKeys;  // none or less: all are masked
     scale_fragments(o, factors, stripe_weights<kKeys>(state, weights, c, scale_log2e, left));
-    stripe_values<kKeys>(o, weights, Stripe<kKeys>::kPitch, values + own, kStride);
+    // phase: output
+    stripe_values<kKeys>(o, weights, Stripe<kKeys>::kPitch, stages.values_of(turn) + own, kStride);
     __syncwarp();  // weights and factors have been read
   }
 
+  // phase: combine
   // One maximum and one sum for all groups of a stripe.
   const int lane = threadIdx.x % kWarp;
   state.l += __shfl_xor_sync(kAllLanes, state.l, kMma);
@@ -131,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 #pragma unroll
   for (int j = 0; j < kOutPieces; ++j) {
-    nvcuda::wmma::store_matrix_sync(outputs + warp * kOutputs + j * kMma, o[j], kOutPitch,
+    nvcuda::wmma::store_matrix_sync(outputs + warp * kOutputs + j * kMma, o[j], kOutStride,
                                     nvcuda::wmma::mem_row_major);
   }
   __syncthreads();  // all groups' outputs are there
@@ -144,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     float sum[8] = {};
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const float* from = outputs + (g * kStripes + row / kMma) * kOutputs + row % kMma * kOutPitch + col;
+      const float* from = outputs + (g * kStripes + row / kMma) * kOutputs + row % kMma * kOutStride + col;
 #pragma unroll
       for (int c = 0; c < 8; c += 4) {
         const float4 x = *reinterpret_cast<const float4*>(from + c);
@@ -160,17 +151,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"split_keys_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], split_keys_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {split_keys_kernel, "split_keys_kernel", kRows, kThreads, kSharedBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

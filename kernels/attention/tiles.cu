@@ -1,7 +1,7 @@
 // tiles: the tile's size as a config, in dynamic shared memory. BLOCK_M × BLOCK_N, WARPS.
 //
 // Against vector_io: a larger tile reads K and V for more rows at once, and passes fewer barriers for
-// the same keys; from 64 × 64 on it no longer fits the 48 KiB that may be declared statically, so the
+// the same keys; 48 × 48 already takes more than the 48 KiB that may be declared statically, so the
 // block asks for its shared memory at the launch. Score and output pieces are dealt out to however many
 // warps there are: 48 × 48 has 9 and 12 of them for 8 warps, so that in both products half of the warps
 // or more wait for the others. The softmax takes BLOCK_M / WARPS rows a warp; 48 keys fill one and a
@@ -9,10 +9,11 @@
 //
 // From: FlashCore design 000, its small, medium and large design; designs 002 and 003 (32 × 64).
 
+#include <attention/forward.cuh>
 #include <attention/head.cuh>
 #include <attention/output_piece.cuh>
-#include <attention/shared_memory.cuh>
 #include <attention/tile.cuh>
+#include <attention/tile_memory.cuh>
 #include <attention/warp_softmax.cuh>
 #include <attention/wmma.cuh>
 
@@ -37,35 +38,26 @@ constexpr int kThreads = kWarps * kWarp;
 constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
 constexpr int kOutAcross = kHeadDim / kMma;
 constexpr int kPieces = kRows / kMma * kOutAcross;  // of the output
-constexpr int kStride = kHeadDim + kPad;
-constexpr int kScoreStride = kKeys + kPadFloat;
-constexpr int kWeightStride = kKeys + kPad;
-constexpr int kOutStride = kHeadDim + kPadFloat;
 
 static_assert(kRows % kMma == 0 && kKeys % kMma == 0, "BLOCK_M and BLOCK_N: multiples of 16");
 static_assert(kThreads <= 1024 && kRows % kWarps == 0, "WARPS: at most 32, a divisor of BLOCK_M");
 
-constexpr int kQueriesAt = 0;
-constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
-constexpr int kValuesAt = after(kKeysAt, kKeys * kStride * 2);
-constexpr int kScoresAt = after(kValuesAt, kKeys * kStride * 2);
-constexpr int kWeightsAt = after(kScoresAt, kRows * kScoreStride * 4);
-constexpr int kOutputAt = after(kWeightsAt, kRows * kWeightStride * 2);
-constexpr int kFactorsAt = after(kOutputAt, kRows * kOutStride * 4);
-constexpr int kSharedBytes = after(kFactorsAt, kRows * 4);
+using Memory = TileMemory<kRows, kKeys>;
+constexpr int kScoreStride = Memory::kScoreStride;    // floats
+constexpr int kWeightStride = Memory::kWeightStride;  // halves
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     tiles_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                  half* __restrict__ out, int seq, float scale_log2e) {
-  half* queries = shared_at<half>(kQueriesAt);
-  half* keys = shared_at<half>(kKeysAt);
-  half* values = shared_at<half>(kValuesAt);
-  float* scores = shared_at<float>(kScoresAt);
-  half* weights = shared_at<half>(kWeightsAt);
-  float* output = shared_at<float>(kOutputAt);
-  float* factors = shared_at<float>(kFactorsAt);  // what each row of the output is multiplied by
+  half* queries = shared_at<half>(Memory::kQueriesAt);
+  half* keys = shared_at<half>(Memory::kKeysAt);
+  half* values = shared_at<half>(Memory::kValuesAt);
+  float* scores = shared_at<float>(Memory::kScoresAt);
+  half* weights = shared_at<half>(Memory::kWeightsAt);
+  float* output = shared_at<float>(Memory::kOutputAt);
+  float* factors = shared_at<float>(Memory::kFactorsAt);  // what each row of the output is multiplied by
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
@@ -73,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
+  // phase: load
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
   for (int p = warp; p < kPieces; p += kWarps) {
     clear_piece(output + p / kOutAcross * kMma * kOutStride + p % kOutAcross * kMma, kOutStride);
@@ -87,18 +80,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
     __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
 
+    // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
     __syncthreads();  // products are whole
 
-#pragma unroll
-    for (int r = 0; r < kRowsOfWarp; ++r) {
-      const int row = warp * kRowsOfWarp + r;
-      half* own = weights + row * kWeightStride;
-      const float factor =
-          warp_softmax_step<kKeys>(state[r], scores + row * kScoreStride, scale_log2e, left,
-                                   [own](int j, float p) { own[j] = __float2half_rn(p); });
-      if (lane == 0) factors[row] = factor;
-    }
+    // phase: softmax
+    warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
     __syncthreads();  // weights and factors are whole
 
     for (int p = warp; p < kPieces; p += kWarps) {
@@ -107,14 +94,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       float* piece = output + row * kOutStride + col;
       rescale_piece(piece, kOutStride, factors + row);
       __syncwarp();
-      Accumulator o;
-      nvcuda::wmma::load_matrix_sync(o, piece, kOutStride, nvcuda::wmma::mem_row_major);
-      multiply<kKeys>(o, weights + row * kWeightStride, kWeightStride, values + col, kStride);
-      nvcuda::wmma::store_matrix_sync(piece, o, kOutStride, nvcuda::wmma::mem_row_major);
+      // phase: output
+      accumulate_piece<kKeys>(piece, kOutStride, weights + row * kWeightStride, kWeightStride, values + col, kStride);
     }
     __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
   }
 
+  // phase: other
 #pragma unroll
   for (int r = 0; r < kRowsOfWarp; ++r) {
     if (lane == 0) factors[warp * kRowsOfWarp + r] = state[r].normaliser();
@@ -126,17 +112,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"tiles_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], tiles_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {tiles_kernel, "tiles_kernel", kRows, kThreads, Memory::kBytes};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

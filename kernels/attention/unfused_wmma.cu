@@ -28,10 +28,8 @@ namespace {
 using namespace attention;
 
 constexpr int kTile = 32;  // rows and keys
-constexpr int kStride = kHeadDim + kPad;
 constexpr int kWeightStride = kTile + kPad;
 constexpr int kScoreStride = kTile + kPadFloat;
-constexpr int kOutStride = kHeadDim + kPadFloat;
 
 constexpr int kScoreWarps = (kTile / kMma) * (kTile / kMma);
 constexpr int kSoftmaxWarps = 4;
@@ -59,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(kScoreWarps* kWarp)
   __shared__ alignas(128) half keys[kTile * kStride];
   __shared__ alignas(128) float products[kTile * kScoreStride];
 
+  // phase: scores
   const int side = static_cast<int>(padded(seq));
   const int tiles = side / kTile;
   const int row = static_cast<int>(blockIdx.x / tiles) * kTile;
@@ -80,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(kScoreWarps* kWarp)
 // One warp per row, three passes: maximum, sum, weights. A lane reads back only what it alone writes.
 extern "C" __global__ void __launch_bounds__(kSoftmaxWarps* kWarp)
     unfused_wmma_softmax_kernel(half* scores, int seq) {
+  // phase: softmax
   const int row = blockIdx.x * kSoftmaxWarps + threadIdx.x / kWarp;
   if (row >= seq) return;  // the whole warp
   const int lane = threadIdx.x % kWarp;
@@ -122,6 +122,7 @@ extern "C" __global__ void __launch_bounds__(kOutWarps* kWarp)
   __shared__ alignas(128) half v_tile[kTile * kStride];
   __shared__ alignas(128) float o_tile[kTile * kOutStride];
 
+  // phase: output
   const int side = static_cast<int>(padded(seq));
   const int first_row = blockIdx.x * kTile;
   const std::size_t head = head_offset(seq);

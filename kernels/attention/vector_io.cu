@@ -12,6 +12,7 @@
 //
 // From: FlashCore design 001, phase 1.5; design 004, phase 4.
 
+#include <attention/forward.cuh>
 #include <attention/head.cuh>
 #include <attention/output_piece.cuh>
 #include <attention/tile.cuh>
@@ -36,10 +37,8 @@ constexpr int kOutAcross = kHeadDim / kMma;
 constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
-constexpr int kStride = kHeadDim + kPad;
 constexpr int kScoreStride = kKeys + kPadFloat;
 constexpr int kWeightStride = kKeys + kPad;
-constexpr int kOutStride = kHeadDim + kPadFloat;
 
 template <int kTileRows>
 __device__ __forceinline__ void fetch(half* tile, const half* source, int valid) {
@@ -54,9 +53,7 @@ __device__ __forceinline__ void rescale(float* piece, const float* factors) {
   if constexpr (kVector) {
     rescale_piece(piece, kOutStride, factors);
   } else {
-    for (int i = threadIdx.x % kWarp; i < kMma * kMma; i += kWarp) {
-      piece[i / kMma * kOutStride + i % kMma] *= factors[i / kMma];
-    }
+    rescale_elements(piece, kOutStride, factors);
   }
 }
 
@@ -82,6 +79,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
+  // phase: load
   fetch<kRows>(queries, q + block, seq - first_row);
   clear_piece(piece, kOutStride);
 
@@ -94,29 +92,23 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     fetch<kKeys>(values, v + tile, left);
     __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
 
+    // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
     __syncthreads();  // products are whole
 
-#pragma unroll
-    for (int r = 0; r < kRowsOfWarp; ++r) {
-      const int row = warp * kRowsOfWarp + r;
-      half* own = weights + row * kWeightStride;
-      const float factor =
-          warp_softmax_step<kKeys>(state[r], scores + row * kScoreStride, scale_log2e, left,
-                                   [own](int j, float p) { own[j] = __float2half_rn(p); });
-      if (lane == 0) factors[row] = factor;
-    }
+    // phase: softmax
+    warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
     __syncthreads();  // weights and factors are whole
 
     rescale(piece, factors + piece_row);
     __syncwarp();
-    Accumulator o;
-    nvcuda::wmma::load_matrix_sync(o, piece, kOutStride, nvcuda::wmma::mem_row_major);
-    multiply<kKeys>(o, weights + piece_row * kWeightStride, kWeightStride, values + piece_col, kStride);
-    nvcuda::wmma::store_matrix_sync(piece, o, kOutStride, nvcuda::wmma::mem_row_major);
+    // phase: output
+    accumulate_piece<kKeys>(piece, kOutStride, weights + piece_row * kWeightStride, kWeightStride, values + piece_col,
+                            kStride);
     __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
   }
 
+  // phase: other
 #pragma unroll
   for (int r = 0; r < kRowsOfWarp; ++r) {
     if (lane == 0) factors[warp * kRowsOfWarp + r] = state[r].normaliser();
@@ -132,17 +124,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"vector_io_kernel", query_grid(s, kRows), dim3(kThreads)});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], vector_io_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {vector_io_kernel, "vector_io_kernel", kRows, kThreads};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -2,12 +2,16 @@
 //
 // Against fused_wmma: a warp takes a row of scores, a lane one of its 32 keys, and the maximum and the
 // sum are butterfly shuffles. Each of the 8 warps has 4 rows, so all 256 threads work where 32 did; a
-// row's state is kept by its warp, the same numbers in all lanes. Nothing else is changed.
+// row's state is kept by its warp, the same numbers in all lanes. Nothing else is changed, but that the
+// compiler no longer has to be told how many blocks to make room for.
 //
 // From: FlashCore design 001, phase 1.3, which puts the scalar softmax at 45 % of the kernel's time.
 
+#include <attention/forward.cuh>
 #include <attention/head.cuh>
+#include <attention/output_piece.cuh>
 #include <attention/tile.cuh>
+#include <attention/tile_elements.cuh>
 #include <attention/warp_softmax.cuh>
 #include <attention/wmma.cuh>
 
@@ -28,10 +32,8 @@ constexpr int kOutAcross = kHeadDim / kMma;
 constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
-constexpr int kStride = kHeadDim + kPad;
 constexpr int kScoreStride = kKeys + kPadFloat;
 constexpr int kWeightStride = kKeys + kPad;
-constexpr int kOutStride = kHeadDim + kPadFloat;
 
 static_assert(kRows % kMma == 0 && kKeys % kMma == 0, "BLOCK_M and BLOCK_N: multiples of 16");
 static_assert(kThreads <= 1024, "BLOCK_M: at most 128, 8 warps for each 32 rows");
@@ -62,6 +64,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
+  // phase: load
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
   for (int i = lane; i < kMma * kMma; i += kWarp) piece[i / kMma * kOutStride + i % kMma] = 0.0f;
 
@@ -74,31 +77,23 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
     __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
 
+    // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
     __syncthreads();  // products are whole
 
-#pragma unroll
-    for (int r = 0; r < kRowsOfWarp; ++r) {
-      const int row = warp * kRowsOfWarp + r;
-      half* own = weights + row * kWeightStride;
-      const float factor =
-          warp_softmax_step<kKeys>(state[r], scores + row * kScoreStride, scale_log2e, left,
-                                   [own](int j, float p) { own[j] = __float2half_rn(p); });
-      if (lane == 0) factors[row] = factor;
-    }
+    // phase: softmax
+    warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
     __syncthreads();  // weights and factors are whole
 
-    for (int i = lane; i < kMma * kMma; i += kWarp) {
-      piece[i / kMma * kOutStride + i % kMma] *= factors[piece_row + i / kMma];
-    }
+    rescale_elements(piece, kOutStride, factors + piece_row);
     __syncwarp();
-    Accumulator o;
-    nvcuda::wmma::load_matrix_sync(o, piece, kOutStride, nvcuda::wmma::mem_row_major);
-    multiply<kKeys>(o, weights + piece_row * kWeightStride, kWeightStride, values + piece_col, kStride);
-    nvcuda::wmma::store_matrix_sync(piece, o, kOutStride, nvcuda::wmma::mem_row_major);
+    // phase: output
+    accumulate_piece<kKeys>(piece, kOutStride, weights + piece_row * kWeightStride, kWeightStride, values + piece_col,
+                            kStride);
     __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
   }
 
+  // phase: other
 #pragma unroll
   for (int r = 0; r < kRowsOfWarp; ++r) {
     if (lane == 0) factors[warp * kRowsOfWarp + r] = state[r].normaliser();
@@ -110,17 +105,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 namespace {
 
-flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"warp_softmax_kernel", query_grid(s, kRows), dim3(kThreads)});
-}
-
-cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
-                   cudaStream_t stream) {
-  return flashcore::run(p.launches[0], warp_softmax_kernel, stream, a.q, a.k, a.v, a.out, s.S, exp2_scale(a.scale));
-}
+constexpr Forward forward = {warp_softmax_kernel, "warp_softmax_kernel", kRows, kThreads};
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT(forward.plan, forward.launch)

@@ -17,6 +17,7 @@
 // flag says nothing about when cp.async's data is there.
 
 #include <attention/barrier.cuh>
+#include <attention/forward.cuh>
 #include <attention/mma_stripe.cuh>
 #include <attention/shared_memory.cuh>
 
@@ -94,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();  // the only one
 
+  // phase: load
   if (warp == kConsumers) {
     fetch_all(key_ring, k + head, seq, tiles);
     return;
@@ -124,15 +126,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const int left = seq - t * kKeys;
     ScoreTile<1, kKeys> s;
     key_ring.wait_full(t);
+    // phase: scores
     multiply_keys<Layout, 1, kKeys>(s, a, key_ring.tile(t));
     key_ring.release(t);
+    // phase: softmax
     if (left < kKeys) mask_scores<1, kKeys>(s, left);
     weigh(state, s[0], o[0], scale_log2e);
+    // phase: load
     value_ring.wait_full(t);
+    // phase: output
     multiply_values<Layout, 1, kKeys>(o, s, value_ring.tile(t));
     value_ring.release(t);
   }
 
+  // phase: other
   __syncwarp();
   store_output<Layout>(any ? out + stripe : out, o[0], state, queries, seq - first_row);
 }
@@ -140,9 +147,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 namespace {
 
 flashcore::Plan plan(const flashcore::Shape& s) {
-  flashcore::Plan p;
-  if ((p.error = refusal(s))) return p;
-  return p.add({"warp_specialized_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+  return plan_forward(s, "warp_specialized_kernel", kRows, kThreads, kSharedBytes);
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,

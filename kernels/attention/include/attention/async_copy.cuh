@@ -9,6 +9,7 @@
 // the same constant: its last tile is computed on before it has arrived.)
 #pragma once
 
+#include <attention/shared_memory.cuh>
 #include <cuda_fp16.h>
 
 #include <cstddef>
@@ -18,9 +19,16 @@ namespace attention {
 // 16 bytes through L2 only (.cg); both addresses 16-byte aligned. Without `exists` nothing is read and
 // the target is filled with zeros; the source must be a valid address all the same.
 __device__ __forceinline__ void copy16_async(half* target, const half* source, bool exists) {
-  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(target));
   const int bytes = exists ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes)
+               : "memory");
+}
+
+// The same for 4 bytes that are not aligned to 16: through L1 too (.ca), the only way of that size.
+__device__ __forceinline__ void copy4_async(float* target, const float* source, bool exists) {
+  const int bytes = exists ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes)
+               : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -34,8 +42,8 @@ __device__ __forceinline__ void wait_copies() {
 // load_rows of tile.cuh as asynchronous copies: rows [valid, kRows) are filled with zeros.
 //
 // A thread keeps its column and steps down the tile, so that both addresses move by constants; and only
-// a tile that is cut short asks of each row whether it exists. Both keep instructions off the way of a
-// warp that is waited for.
+// a tile that is cut short asks of each row whether it exists. Both keep instructions out of the way of a
+// warp that others wait for.
 template <int kRows, int kCols, int kStride, int kThreads>
 __device__ __forceinline__ void load_rows_async(half* tile, const half* source, std::size_t source_stride, int valid) {
   static_assert(kCols % 8 == 0 && kStride % 8 == 0 && kStride >= kCols, "rows are moved 8 halves at a time");

@@ -6,7 +6,7 @@
 // releases what the thread has done before, waiting acquires it.
 #pragma once
 
-#include <attention/ldmatrix.cuh>
+#include <attention/shared_memory.cuh>
 
 #include <cstdint>
 

@@ -24,6 +24,10 @@ constexpr int kPad = 8;
 // The same for a float tile: 4 floats are 16 bytes too.
 constexpr int kPadFloat = 4;
 
+// From one row of a padded tile to the next: halves of Q, K or V, floats of the output.
+constexpr int kStride = kHeadDim + kPad;
+constexpr int kOutStride = kHeadDim + kPadFloat;
+
 // First element of this block's head.
 __device__ __forceinline__ std::size_t head_offset(int seq) {
   return static_cast<std::size_t>(blockIdx.y) * seq * kHeadDim;

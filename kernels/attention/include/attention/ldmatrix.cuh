@@ -8,13 +8,9 @@
 // eight different 16-byte columns of the banks. Padding or swizzling sees to that (see swizzle.cuh).
 #pragma once
 
-#include <cuda_fp16.h>
+#include <attention/shared_memory.cuh>
 
 namespace attention {
-
-__device__ __forceinline__ unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
 
 __device__ __forceinline__ void load_matrices(unsigned (&r)[4], unsigned row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -65,6 +65,19 @@ __device__ __forceinline__ void load_queries(QueryOperand<kStripes>& a, const ha
   }
 }
 
+// What load_queries() does with `flip`, for those that seldom have to.
+template <int kStripes>
+__device__ __forceinline__ void flip_queries(QueryOperand<kStripes>& a, unsigned flip) {
+#pragma unroll
+  for (int i = 0; i < kStripes; ++i) {
+#pragma unroll
+    for (int k = 0; k < kDepthSteps; ++k) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) a[i][k][r] ^= flip;
+    }
+  }
+}
+
 // s = Q · Kᵀ, raw. K lies as [key][d], which is the right operand column by column: no transposition.
 template <typename Layout, int kStripes, int kKeys>
 __device__ __forceinline__ void multiply_keys(ScoreTile<kStripes, kKeys>& s, const QueryOperand<kStripes>& a,

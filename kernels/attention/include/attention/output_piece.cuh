@@ -1,4 +1,5 @@
-// A 16 × 16 piece of the fp32 output in shared memory, owned by one warp, in 16-byte accesses.
+// A 16 × 16 piece of the fp32 output in shared memory, owned by one warp: cleared and rescaled in 16-byte
+// accesses, multiplied into in a fragment.
 #pragma once
 
 #include <attention/head.cuh>
@@ -17,6 +18,16 @@ __device__ __forceinline__ void rescale_piece(float* piece, int stride, const fl
     const float4 x = *at;
     *at = make_float4(x.x * f, x.y * f, x.z * f, x.w * f);
   }
+}
+
+// piece = piece + P · V for 16 rows of weights and kKeys keys: fetched into a fragment and put back.
+template <int kKeys>
+__device__ __forceinline__ void accumulate_piece(float* piece, int stride, const half* weights, int weight_stride,
+                                                 const half* values, int value_stride) {
+  Accumulator o;
+  nvcuda::wmma::load_matrix_sync(o, piece, stride, nvcuda::wmma::mem_row_major);
+  multiply<kKeys>(o, weights, weight_stride, values, value_stride);
+  nvcuda::wmma::store_matrix_sync(piece, o, stride, nvcuda::wmma::mem_row_major);
 }
 
 // Fills the piece with zeros.

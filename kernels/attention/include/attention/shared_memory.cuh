@@ -1,4 +1,4 @@
-// Dynamic shared memory, cut into parts at compile time.
+// Shared memory: the dynamic kind, cut into parts at compile time, and its addresses.
 //
 // More than 48 KiB a block cannot be declared statically: the launcher asks for it (see run() in
 // launch.h), and the kernel cuts one array up. Offsets are bytes; parts start at multiples of 128, so
@@ -17,6 +17,11 @@ constexpr int after(int offset, int bytes) { return (offset + bytes + 127) / 128
 template <typename T>
 __device__ __forceinline__ T* shared_at(int offset) {
   return reinterpret_cast<T*>(dynamic_shared + offset);
+}
+
+// The address that instructions on shared memory take.
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
 }  // namespace attention

@@ -3,6 +3,7 @@
 // Compiled into the variants of the problem `softmax_steps` alone; nothing here is meant to be fast.
 #pragma once
 
+#include <attention/fragment_softmax.cuh>
 #include <attention/stripe.cuh>
 
 namespace attention {
@@ -27,6 +28,41 @@ __device__ __forceinline__ void write_tile(T* target, int seq, int first_row, in
     const int row = first_row + i / kKeys;
     const int key = first_key + i % kKeys;
     if (row < seq && key < seq) target[static_cast<std::size_t>(row) * seq + key] = value(i / kKeys, i % kKeys);
+  }
+}
+
+// A tile of scores in accumulators, by way of 16 rows of kPitch floats in shared memory.
+template <int kPitch, int kPieces>
+__device__ __forceinline__ void write_by_memory(const Steps& steps, int seq, int first_row, int first_key,
+                                                const Accumulator (&c)[kPieces], float scale_log2e, float* buffer) {
+  for (int j = 0; j < kPieces; ++j) {
+    nvcuda::wmma::store_matrix_sync(buffer + j * kMma, c[j], kPitch, nvcuda::wmma::mem_row_major);
+  }
+  __syncwarp();  // the tile is whole
+  write_tile<kPieces * kMma>(steps.scores, seq, first_row, first_key,
+                             [&](int row, int key) { return buffer[row * kPitch + key] * scale_log2e; });
+  __syncwarp();  // it has been read
+}
+
+// m and l of a stripe. Of a FragmentState, after fragment_normaliser(): its sums are whole then; those
+// of a RowState are the sums of one side, and are added up here.
+__device__ __forceinline__ void write_states(const Steps& steps, int seq, int lane, int first_row,
+                                             const FragmentState& state) {
+  for (int h = 0; h < 2; ++h) {
+    const int row = first_row + lane / 4 + h * 8;
+    if (lane % 4 == 0 && row < seq) {
+      steps.m[row] = state.row[h].m;
+      steps.l[row] = state.row[h].l;
+    }
+  }
+}
+
+__device__ __forceinline__ void write_states(const Steps& steps, int seq, int lane, int first_row,
+                                             const RowState& state) {
+  const float sum = state.l + __shfl_xor_sync(kAllLanes, state.l, kMma);
+  if (lane < kMma && first_row + lane < seq) {
+    steps.m[first_row + lane] = state.m;
+    steps.l[first_row + lane] = sum;
   }
 }
 

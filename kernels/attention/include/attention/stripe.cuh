@@ -70,9 +70,9 @@ __device__ __forceinline__ void stripe_values(Output (&o)[kOutPieces], const hal
   }
 }
 
-// Takes a lane's scores (kCount of one row, in groups of kGroup neighbouring keys) into the state and
-// hands weights, 8 neighbouring keys at a time, to store(first key, Half8). key(i) is the key of score
-// i. Returns the factor of the row's output. state.l is the sum over this lane's own keys only:
+// Takes a lane's scores (kCount of one row, any 8 of them that start at a multiple of 8 being neighbouring
+// keys) into the state and hands weights, 8 keys at a time, to store(first key, Half8). key(i) is the key
+// of score i. Returns the factor of the row's output. state.l is the sum over this lane's own keys only:
 // stripe_normaliser() adds the two sides up.
 template <int kCount, typename Key, typename Store>
 __device__ __forceinline__ float stripe_softmax(RowState& state, float (&score)[kCount], int tile_keys, int keys_left,
@@ -150,12 +150,10 @@ __device__ __forceinline__ float stripe_normaliser(RowState state) {
 
 // --- the output stripe in shared memory, 16 rows of fp32 ------------------------------------------
 
-constexpr int kOutPitch = kHeadDim + kPadFloat;  // floats
-
 // Lane l multiplies its half of row l % 16 by its own factor.
 __device__ __forceinline__ void rescale_stripe(float* output, float factor) {
   const int lane = threadIdx.x % kWarp;
-  float4* own = reinterpret_cast<float4*>(output + lane % kMma * kOutPitch + lane / kMma * (kHeadDim / 2));
+  float4* own = reinterpret_cast<float4*>(output + lane % kMma * kOutStride + lane / kMma * (kHeadDim / 2));
 #pragma unroll
   for (int i = 0; i < kHeadDim / 8; ++i) {
     const float4 x = own[i];
@@ -165,7 +163,7 @@ __device__ __forceinline__ void rescale_stripe(float* output, float factor) {
 
 __device__ __forceinline__ void clear_stripe(float* output) {
   const int lane = threadIdx.x % kWarp;
-  float4* own = reinterpret_cast<float4*>(output + lane % kMma * kOutPitch + lane / kMma * (kHeadDim / 2));
+  float4* own = reinterpret_cast<float4*>(output + lane % kMma * kOutStride + lane / kMma * (kHeadDim / 2));
 #pragma unroll
   for (int i = 0; i < kHeadDim / 8; ++i) own[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
@@ -176,12 +174,12 @@ __device__ __forceinline__ void accumulate_stripe(float* output, const half* wei
   Accumulator o[kOutPieces];
 #pragma unroll
   for (int j = 0; j < kOutPieces; ++j) {
-    nvcuda::wmma::load_matrix_sync(o[j], output + j * kMma, kOutPitch, nvcuda::wmma::mem_row_major);
+    nvcuda::wmma::load_matrix_sync(o[j], output + j * kMma, kOutStride, nvcuda::wmma::mem_row_major);
   }
   stripe_values<kKeys>(o, weights, Stripe<kKeys>::kPitch, values, stride);
 #pragma unroll
   for (int j = 0; j < kOutPieces; ++j) {
-    nvcuda::wmma::store_matrix_sync(output + j * kMma, o[j], kOutPitch, nvcuda::wmma::mem_row_major);
+    nvcuda::wmma::store_matrix_sync(output + j * kMma, o[j], kOutStride, nvcuda::wmma::mem_row_major);
   }
 }
 

@@ -9,6 +9,11 @@
 
 namespace attention {
 
+__device__ __forceinline__ void clear_fragments(Accumulator (&o)[kOutPieces]) {
+#pragma unroll
+  for (int j = 0; j < kOutPieces; ++j) nvcuda::wmma::fill_fragment(o[j], 0.0f);
+}
+
 // Multiplies each row of the stripe by its factor, given by lane l for row l % 16. `factors` are 16
 // floats of this warp in shared memory, 32-byte aligned; the caller synchronises the warp before they
 // are written again.

@@ -3,10 +3,10 @@
 // ldmatrix reads one column of pieces in eight rows at once. Rows of 64 halves are 128 bytes, all banks
 // once, so unmended a column of pieces lies in the same four banks in every row: 8-way conflicts.
 //
-//   Padded    rows are 144 bytes: each starts four banks further on. An eighth of the memory is unused.
+//   Padded    rows are 144 bytes: each starts four banks further on. It takes an eighth more memory.
 //   Swizzled  rows are 128 bytes; piece p of row r lies in place p XOR (r mod 8). In eight rows a column
 //             of pieces takes eight different places. Nothing is unused; WMMA's loads, which need a
-//             constant leading dimension, cannot read it, ldmatrix can, each lane giving an address.
+//             constant leading dimension, cannot read it; ldmatrix can, as each lane gives an address.
 //
 // Design 000 writes d ^ ((n & 1) * 8), which tells only even from odd rows: 4-way conflicts remain.
 #pragma once
@@ -20,7 +20,7 @@ constexpr int kPiece = 8;                         // halves in 16 bytes
 constexpr int kPiecesOfRow = kHeadDim / kPiece;   // 8
 
 struct Padded {
-  static constexpr int kPitch = kHeadDim + kPad;  // halves from one row to the next
+  static constexpr int kPitch = kStride;  // halves from one row to the next
   static __device__ __forceinline__ int at(int row, int piece) { return row * kPitch + piece * kPiece; }
 };
 

@@ -1,10 +1,12 @@
-// tile.cuh's copies, one element at a time: what they were before anybody vectorised them.
+// The work of tile.cuh and output_piece.cuh, one element at a time: what it was before anybody
+// vectorised it.
 //
-// Consecutive threads still move consecutive elements, so a warp's accesses are coalesced: the same
-// sectors are read, by eight times as many instructions. Here for comparison alone.
+// Consecutive threads still move consecutive elements, so a warp's accesses to global memory are
+// coalesced: the same sectors are read, by eight times as many instructions.
 #pragma once
 
-#include <cuda_fp16.h>
+#include <attention/head.cuh>
+#include <attention/wmma.cuh>
 
 #include <cstddef>
 
@@ -31,6 +33,13 @@ __device__ __forceinline__ void store_elements(half* __restrict__ target, std::s
     const int row = i / kCols;
     const int col = i % kCols;
     if (row < valid) target[row * target_stride + col] = __float2half_rn(tile[row * kStride + col] * factor(row));
+  }
+}
+
+// As rescale_piece of output_piece.cuh, the 16 × 16 piece of one warp: row r multiplied by factors[r].
+__device__ __forceinline__ void rescale_elements(float* piece, int stride, const float* factors) {
+  for (int i = threadIdx.x % kWarp; i < kMma * kMma; i += kWarp) {
+    piece[i / kMma * stride + i % kMma] *= factors[i / kMma];
   }
 }
 

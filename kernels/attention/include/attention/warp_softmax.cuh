@@ -39,4 +39,23 @@ __device__ __forceinline__ float warp_softmax_step(RowState& state, const float*
   return factor;
 }
 
+// The step for a block's tile of scores, each warp taking kRowsOfWarp neighbouring rows: their weights
+// as halves, and the factor of each row of the output. The block synchronises before and after.
+template <int kKeys, int kRowsOfWarp>
+__device__ __forceinline__ void warp_softmax_rows(RowState (&state)[kRowsOfWarp], half* weights, int weight_stride,
+                                                  float* factors, const float* scores, int score_stride,
+                                                  float scale_log2e, int keys_left) {
+  const int lane = threadIdx.x % kWarp;
+  const int warp = threadIdx.x / kWarp;
+#pragma unroll
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    const int row = warp * kRowsOfWarp + r;
+    half* own = weights + row * weight_stride;
+    const float factor =
+        warp_softmax_step<kKeys>(state[r], scores + row * score_stride, scale_log2e, keys_left,
+                                 [own](int j, float p) { own[j] = __float2half_rn(p); });
+    if (lane == 0) factors[row] = factor;
+  }
+}
+
 }  // namespace attention
