@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import pipeline, turns
+from harness import compiling, pipeline, turns
 from harness.against_command import copied
 from harness.errors import CapabilityError, FlashcoreError
 from harness.line import Line, Settings
@@ -65,7 +65,7 @@ def compiled(settings: Settings, device: str, say: Say) -> Line:
             raise CapabilityError(line.cannot_measure, "run it on a machine with a GPU")
         assert line.gpu_arch is not None
         line.options = replace(line.options, archs=(line.gpu_arch,))
-    pipeline.compile_all(line)
+    compiling.compile_all(line)
     return line
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import bench, pipeline, toolchain
+from harness import bench, compiling, pipeline, toolchain
 from harness.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from harness.line import Settings, printer
 from harness.measure import child_cases
@@ -85,7 +85,7 @@ def compare(options: argparse.Namespace) -> int:
         )
     # Nothing else is compiled.
     line.variants = [v for v in line.variants if any(v.name == chosen.name for chosen, _ in pairs)]
-    pipeline.compile_all(line)
+    compiling.compile_all(line)
     built = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
     for variant, _ in pairs:
         if not variant.is_peer and (variant.name not in built or built[variant.name].library is None):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness import ncu, ncu_facts, pipeline, profile, toolchain
+from harness import compiling, ncu, ncu_facts, pipeline, profile, toolchain
 from harness.errors import CapabilityError, FlashcoreError
 from harness.line import Settings, printer
 from harness.measure import child_cases
@@ -57,7 +57,7 @@ def measure(options: argparse.Namespace) -> None:
     if line.gpu is None or line.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     program = ncu.find_ncu()
-    pipeline.compile_all(line)
+    compiling.compile_all(line)
     built = {a.variant for a in line.artifacts if a.arch == line.gpu_arch and a.library is not None}
     plans = {f"{p.variant}/{p.shape}": p for p in line.plans}
     refused = {name for name, plan in plans.items() if plan.error}

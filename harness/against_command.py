@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import against, against_table, check, pipeline, revisions, turns
+from harness import against, against_table, check, compiling, pipeline, revisions, turns
 from harness.against_table import Comparison, Row
 from harness.errors import Exit, ManifestError, UsageError
 from harness.line import Line, Settings
@@ -84,7 +84,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Exi
     with revisions.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
         before = _built(root, after, options.revision)
-        pipeline.compile_all(after)
+        compiling.compile_all(after)
         rows, pairs = pair(before, after, options.revision)
         obstacle = after.cannot_measure if pairs and options.device == "cuda" else ""
         if obstacle:
@@ -119,7 +119,7 @@ def _built(root: Path, after: Line, revision: str) -> Line:
     folder = str(Path(after.settings.build) / revisions.BUILD)
     try:
         before = counterpart(root, after, folder, lambda text: after.say(f"{revision}: {text}"))
-        pipeline.compile_all(before)
+        compiling.compile_all(before)
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
     return before

@@ -11,14 +11,12 @@ As a program (``python -m harness.check TASKFILE JOURNAL``) this module is the c
 from __future__ import annotations
 
 import math
-import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import journal, toolchain, worker
+from harness import journal, worker
 from harness.compare import Errors, differing, errors, judge, over_class, soundness
 from harness.errors import UsageError
 from harness.metrics import FACTS
@@ -41,11 +39,8 @@ if TYPE_CHECKING:
 #: Cases a process. The journal keeps what was answered, so a fault costs no more in a long batch than in a short
 #: one; a fresh process costs seconds.
 _BATCH = 1024
-#: Processes side by side on a GPU. One spends its time in Python and in launches of tiny kernels, not on the GPU.
-_PROCESSES = 3
-#: How much longer a case takes that also goes through opcheck, about.
-_OPCHECK_WEIGHT = 4
-_OUT_OF_MEMORY = re.compile("out of memory", re.IGNORECASE)
+#: Bytes of device memory that may be kept from one case to the next.
+_MOST_KEPT = 8 << 30
 #: Calls whose answers must be equal bit by bit.
 REPEATS = 20
 
@@ -68,19 +63,14 @@ def run(
     device: str = "cuda",
     repeats: int = REPEATS,
     opcheck: bool = True,
-    processes: int | None = None,
 ) -> StageResult:
     """Checks every case in child processes; resumable in ``folder``.
-
-    Some processes run side by side, each with shapes of its own. A case that finds no memory beside the others
-    is checked once more, alone.
 
     Args:
         time_limit: seconds for each seed and kind of a case, before it counts as hung.
         kinds: the kinds of input to use; all that the problem knows unless given.
         repeats: calls of each case that must agree bit by bit.
         opcheck: whether each operator goes through ``torch.library.opcheck``, on its first shape.
-        processes: at most so many side by side; unless given, what suits the device.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -101,33 +91,21 @@ def run(
         }
         tasks.append(worker.Task(case.name, payload))
 
-    if processes is None:
-        processes = 1 if device == "cpu" else _processes(toolchain.find_gpu())
-    lanes = _lanes(tasks, processes)
-
     def tell(result: worker.Result) -> None:
         complaints = _complaints(result)
         progress(f"{result.name}: " + (complaints[0] if complaints else "right"))
 
-    def perform(some: Sequence[worker.Task], where: Path) -> dict[str, worker.Result]:
-        results = worker.supervise(
-            some,
-            where,
-            lambda task_file, journal_file: [
-                sys.executable, "-m", "harness.check", str(task_file), str(journal_file)
-            ],
-            time_limit=time_limit,
-            batch=_BATCH,
-            on_progress=tell,
-            lane=lambda task: lanes[task.name],
-        )  # fmt: skip
-        return {r.name: r for r in results}
-
-    by_name = perform(tasks, folder)
-    crowded = [t for t in tasks if processes > 1 and _OUT_OF_MEMORY.search(by_name[t.name].reason)]
-    if crowded:
-        lanes = dict.fromkeys(lanes, 0)
-        by_name |= perform(crowded, folder / "alone")
+    results = worker.supervise(
+        tasks,
+        folder,
+        lambda task_file, journal_file: [
+            sys.executable, "-m", "harness.check", str(task_file), str(journal_file)
+        ],
+        time_limit=time_limit,
+        batch=_BATCH,
+        on_progress=tell,
+    )  # fmt: skip
+    by_name = {r.name: r for r in results}
     facts: list[Fact] = []
     outcomes = []
     for case in cases:
@@ -145,25 +123,6 @@ def run(
         )
         facts.extend(_facts(case, result))
     return StageResult(tuple(facts), tuple(outcomes))
-
-
-def _processes(gpu: toolchain.Gpu | None) -> int:
-    return 1 if gpu is None or gpu.exclusive else min(_PROCESSES, os.cpu_count() or 1)
-
-
-def _lanes(tasks: Sequence[worker.Task], processes: int) -> dict[str, int]:
-    """Task → lane. A shape stays in one lane, whose process keeps its answers; the heaviest shapes are placed
-    first, each where there is the least to do so far."""
-    weights: dict[str, int] = {}
-    for task in tasks:
-        shape = task.payload["case"]["shape"]
-        weights[shape] = weights.get(shape, 0) + (_OPCHECK_WEIGHT if task.payload["opcheck"] else 1)
-    loads = [0] * processes
-    lane_of: dict[str, int] = {}
-    for shape in sorted(weights, key=lambda s: -weights[s]):
-        lane_of[shape] = loads.index(min(loads))
-        loads[lane_of[shape]] += weights[shape]
-    return {t.name: lane_of[t.payload["case"]["shape"]] for t in tasks}
 
 
 def _complaints(result: worker.Result) -> list[str]:
@@ -265,8 +224,8 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
         if payload["opcheck"]:
             log.step(task.name, "opcheck")
             complaints += _opcheck(caller, inputs)
-    if device != "cpu":
-        torch.cuda.empty_cache()
+    if device != "cpu" and torch.cuda.memory_reserved() > _MOST_KEPT:
+        torch.cuda.empty_cache()  # which takes longer than to check a small case
     return {"complaints": complaints, "worst": worst}
 
 

@@ -202,11 +202,11 @@ def _settings(arguments: argparse.Namespace, upto: str | None) -> Settings:
 
 
 def _build(arguments: argparse.Namespace) -> int:
-    from harness import pipeline, tables
+    from harness import compiling, pipeline, tables
     from harness.line import printer
 
     line = pipeline.start(_settings(arguments, None), printer())
-    pipeline.compile_all(line)
+    compiling.compile_all(line)
     print(tables.static(line.suite, line.artifacts, line.facts))
     return Exit.FAILED if any(note.status == "failed" for note in line.notes) else Exit.OK
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import introspect, pipeline, store
+from harness import compiling, introspect, pipeline, store
 from harness.errors import Exit, FlashcoreError, UsageError
 from harness.line import Settings
 from harness.measure import child_cases
@@ -34,7 +34,7 @@ def run(settings: Settings, say: Callable[[str], None], *, check: bool) -> Exit:
         )
     pipeline.require_gpu(settings)
     assert line.gpu is not None
-    pipeline.compile_all(line)
+    compiling.compile_all(line)
     for artifact in line.artifacts:
         if artifact.arch == line.gpu_arch and artifact.status != "ok":
             raise FlashcoreError(f"{artifact.variant}: expected it to build for {artifact.arch}:\n{artifact.message}")

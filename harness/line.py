@@ -64,15 +64,18 @@ class Line:
     notes: list[StageNote] = field(default_factory=list)
 
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
-        """The chosen cases that use this stage, shape by shape."""
+        """The chosen cases that use this stage, shape by shape. A shape that the user names uses every stage.
+
+        Peers are profiled on the first shape alone: they are there for comparison, and some launch many kernels.
+        """
+        shapes = [s for s in self.shapes if stage in s.stages or s.name in self.settings.shapes]
         return [
             (v, s)
-            for s in self.shapes
-            if stage in s.stages or (stage == "sanitize" and s.name in self.settings.shapes)
+            for s in shapes
             for v in self.variants
             if runs_on(v, s)
             and not (stage in ("profile", "sanitize") and v.name in self.companions)
-            and not (stage == "sanitize" and v.is_peer)
+            and not (v.is_peer and (stage == "sanitize" or (stage == "profile" and s is not shapes[0])))
         ]
 
     @property

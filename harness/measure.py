@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from harness.operators import Case
 
 
-def measure(line: Line, folder: Path) -> None:
-    """The GPU stages up to the one asked for. A case that fails one is not taken to the next."""
+def measure(line: Line, folder: Path, before_timing: Callable[[], None] = lambda: None) -> None:
+    """The GPU stages up to the one asked for. A case that fails one is not taken to the next.
+
+    Args:
+        before_timing: called when all is checked: whatever else this machine was doing is to be over.
+    """
     upto = line.settings.upto
     wanted = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
     wanted = (*wanted, "sanitize") if line.settings.sanitize else wanted
@@ -34,6 +38,8 @@ def measure(line: Line, folder: Path) -> None:
         line.notes += [StageNote(stage, "skipped", 0.0, reason) for stage in wanted]
         return
     for stage in wanted:
+        if stage != "check":
+            before_timing()
         started = time.monotonic()
         pairs = line.cases(stage)
         failed = {o.case: o.reason for o in line.outcomes if o.status != "ok"}

@@ -7,18 +7,17 @@ GPU is left out on a machine without one, and joined from a recorded run where t
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import build, launch_plan, store, toolchain
-from harness import static as static_stage
+from harness import build, store, toolchain
+from harness.compiling import Compiling
 from harness.errors import CapabilityError, UsageError
 from harness.line import Line, Settings
 from harness.metrics import CHIPS, FACTS
-from harness.model import Fact, Record, Roof, Source, StageNote, Subject
+from harness.model import Fact, Record, Roof, Source, Subject
 from harness.suite import load, runs_on, select
 from harness.suite_model import Shape, Suite, Variant
 
@@ -73,49 +72,6 @@ def _fitted(suite: Suite, shape: Shape, gpu: toolchain.Gpu | None) -> Shape:
     return dataclasses.replace(shape, params=problem.fit(dict(shape.params), gpu.sms, gpu.l2_bytes))
 
 
-def compile_all(line: Line) -> None:
-    """Build, plans and static facts, for the variants chosen (in every shape that they support)."""
-    started = time.monotonic()
-    count = sum(not v.is_peer for v in line.variants)
-    archs = line.options.archs or line.suite.archs
-    line.say(f"build: {count} variants for {', '.join(archs)}")
-    line.nvcc = toolchain.find_nvcc(Path(line.settings.build)).version
-    line.artifacts = build.build(
-        line.suite,
-        Path(line.settings.build),
-        line.options,
-        variants=line.variants,
-        gpu_arch=line.gpu_arch,
-        say=lambda text: line.say(f"build: {text}"),
-    )
-    failed = [a for a in line.artifacts if a.status == "failed"]
-    for artifact in failed:
-        line.say(f"build: {artifact.variant} for {artifact.arch} FAILED\n{artifact.message}")
-    line.plans = launch_plan.plans(line.suite, line.artifacts, list(line.suite.shapes.values()))
-    crashed = [p for p in line.plans if p.crashed]
-    for plan in crashed:
-        line.say(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}")
-    for i, artifact in enumerate(line.artifacts):
-        found, code = static_stage.facts(artifact, Path(line.suite.root))
-        line.artifacts[i] = dataclasses.replace(artifact, code=code)
-        line.facts += found
-        own: dict[Subject, dict[str, Fact]] = {}
-        for fact in found:
-            own.setdefault(fact.subject, {})[fact.name] = fact
-        sms = line.gpu.sms if line.gpu and artifact.arch == line.gpu_arch else None
-        for plan in line.plans:
-            if plan.variant == artifact.variant and artifact.status == "ok":
-                line.facts += static_stage.plan_facts(artifact, plan, own, sms)
-    cached = sum(a.cached for a in line.artifacts)
-    compiled = sum(a.status == "ok" for a in line.artifacts) - cached
-    seconds = time.monotonic() - started
-    line.say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
-    reasons = [f"{len(failed)} of {len(line.artifacts)} did not compile"] if failed else []
-    reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
-    status = "failed" if reasons else "ok"
-    line.notes.append(StageNote("build", status, round(seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]
-
-
 def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]) -> list[Fact]:
     """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
     from harness.operators import load_problem
@@ -163,7 +119,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         folder, settings = recording.unfinished(settings)
         run_id = folder.name.removesuffix(store.PARTIAL)
         say(f"resume: {run_id}, begun as: {settings.command}")
-    line = _prepared(settings, say)
+    line, compiling = _prepared(settings, say, ahead=settings.upto is not None)
     if not resume:
         run_id = store.new_id()
         folder = store.begin(Path(settings.profiles), run_id)
@@ -173,7 +129,8 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
             recording.require_same(folder, closures)
         else:
             recording.remember(folder, settings, closures)
-        measure(line, folder)
+        measure(line, folder, compiling.finish)
+        compiling.finish()
         record = recording.record_of(line, run_id, before=run_id, roofs=_drawn_against(line))
         recording.keep_raw(line, folder)
         store.write(record, folder)
@@ -183,8 +140,8 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     return Run(record, final, settings)
 
 
-def _prepared(settings: Settings, say: Callable[[str], None]) -> Line:
-    """All that can be known of the chosen variants without a GPU.
+def _prepared(settings: Settings, say: Callable[[str], None], *, ahead: bool) -> tuple[Line, Compiling]:
+    """All that can be known of the chosen variants without a GPU, or what is compiling it.
 
     Raises:
         UsageError: the build is one for a debugger.
@@ -195,16 +152,16 @@ def _prepared(settings: Settings, say: Callable[[str], None]) -> Line:
             "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
             "  to mend: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
         )
-    compile_all(line)
+    compiling = Compiling(line, ahead=ahead)
     line.facts += _formulas(line.suite, line.variants, line.shapes)
-    return line
+    return line, compiling
 
 
 def present(settings: Settings, say: Callable[[str], None]) -> Record:
     """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
     from harness import recording
 
-    line = _prepared(settings, say)
+    line, _ = _prepared(settings, say, ahead=False)
     return recording.record_of(line, store.new_id(), before=None)
 
 

@@ -95,8 +95,8 @@ def run(
 ) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
-    Of more than :data:`FEW` cases, those of the first shape alone are measured in depth: what takes ncu many passes,
-    and where the warps are (see :func:`by_depth`).
+    Of more than :data:`FEW` cases, the suite's own of the first shape alone are measured in depth: what takes ncu
+    many passes, and where the warps are (see :func:`by_depth`).
 
     Args:
         ncu: Nsight Compute, see :func:`find_ncu`.
@@ -153,11 +153,13 @@ def run(
 
 
 def by_depth(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-    """The cases to measure in depth, and those to leave what is dear out of. Each gets ncu processes of its own."""
+    """The cases to measure in depth, and those to leave what is dear out of: peers, and all but the first shape.
+    Each gets ncu processes of its own."""
     if len(cases) <= FEW:
         return list(cases), []
     first = cases[0].shape
-    return [c for c in cases if c.shape == first], [c for c in cases if c.shape != first]
+    deep = [c for c in cases if c.shape == first and not c.is_peer]
+    return deep, [c for c in cases if c not in deep]
 
 
 def shallow(metrics: Iterable[str], chip: str) -> list[str]:

@@ -213,7 +213,6 @@ class Gpu:
     l2_bytes: int
     max_sm_clock_mhz: float
     driver: str
-    exclusive: bool = False  # for one process at a time
 
     def arch_of(self, archs: Sequence[str]) -> str | None:
         """The suite's arch whose machine code runs here: its own first, else an older one of the same
@@ -229,8 +228,7 @@ class Gpu:
 
 
 # Numbers of CUdevice_attribute (cuda.h).
-_SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2, _COMPUTE_MODE = 16, 13, 75, 76, 38, 20
-_EXCLUSIVE_PROCESS = 3  # of CUcomputemode
+_SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
 
 
 @functools.cache
@@ -263,7 +261,6 @@ def find_gpu() -> Gpu | None:
         l2_bytes=attribute(_L2),
         max_sm_clock_mhz=attribute(_CLOCK_KHZ) / 1000,
         driver=_driver_version(),
-        exclusive=attribute(_COMPUTE_MODE) == _EXCLUSIVE_PROCESS,
     )
 
 

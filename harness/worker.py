@@ -18,7 +18,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,6 @@ _LACKS = (
 
 _POLL = 0.02  # seconds between two looks at the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
-_OVER = object()  # what a lane that has nothing left to do gives
 
 
 def lacking(text: str) -> CapabilityError | None:
@@ -80,7 +79,6 @@ def supervise(
     poison: re.Pattern[str] = POISON,
     finish_limit: float = 20.0,
     environment: Mapping[str, str] | None = None,
-    lane: Callable[[Task], int] = lambda _: 0,
 ) -> list[Result]:
     """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks.
 
@@ -93,7 +91,6 @@ def supervise(
         poison: failures after which the process is given up and a fresh one started.
         finish_limit: seconds that a process (a profiler writing its report) has once its work is over.
         environment: variables added to the child's environment.
-        lane: which of the lanes that run side by side takes a task. In a lane, one process follows the other.
 
     Raises:
         CapabilityError: the child said that the machine lacks something, or cannot be started at all.
@@ -113,49 +110,33 @@ def supervise(
     try:
         known = answers(folder)
         report = on_progress or (lambda _: None)
+        bad_starts = 0
 
         def fail(name: str, reason: str, seconds: float = 0.0, step: str = "") -> None:
             known[name] = Result(name, "failed", reason, None, seconds, step)
             own.fail(name, reason, step=step, seconds=seconds)
             report(known[name])
 
-        def attend(own_tasks: Sequence[Task]) -> Generator[None]:
-            """Sees one lane through; yields between two looks at its process."""
+        while pending := [t for t in tasks if t.name not in known]:
+            process = _Process(folder, pending[: max(1, batch)], command, environment or {})
+            try:
+                process.start()
+                for result in process.watch(time_limit, startup_limit, finish_limit, poison):
+                    known[result.name] = result
+                    report(result)
+            finally:
+                process.kill()
+            why = process.reason
+            process.raise_if_hopeless()
+            if process.current is not None:
+                fail(process.current, why, round(process.busy, 3), process.step)
+            elif not process.answered:
+                bad_starts += 1
+                # One bad start may be the first task's own doing; a second one is not.
+                for task in pending[:1] if bad_starts == 1 else pending:
+                    fail(task.name, f"the process never began a task: {why}")
+                continue
             bad_starts = 0
-            while pending := [t for t in own_tasks if t.name not in known]:
-                process = _Process(folder, pending[: max(1, batch)], command, environment or {})
-                try:
-                    process.start()
-                    for result in process.watch(time_limit, startup_limit, finish_limit, poison):
-                        if result is None:
-                            yield
-                        else:
-                            known[result.name] = result
-                            report(result)
-                finally:
-                    process.kill()
-                why = process.reason
-                process.raise_if_hopeless()
-                if process.current is not None:
-                    fail(process.current, why, round(process.busy, 3), process.step)
-                elif not process.answered:
-                    bad_starts += 1
-                    # One bad start may be the first task's own doing; a second one is not.
-                    for task in pending[:1] if bad_starts == 1 else pending:
-                        fail(task.name, f"the process never began a task: {why}")
-                    continue
-                bad_starts = 0
-
-        lanes: dict[int, list[Task]] = {}
-        for task in tasks:
-            lanes.setdefault(lane(task), []).append(task)
-        running = [attend(own_tasks) for own_tasks in lanes.values()]
-        try:
-            while running := [one for one in running if next(one, _OVER) is not _OVER]:
-                time.sleep(_POLL)
-        finally:
-            for one in running:
-                one.close()  # ends its process
         return [known[name] for name in names]
     finally:
         own.close()
@@ -213,9 +194,8 @@ class _Process:
 
     def watch(
         self, time_limit: float, startup_limit: float, finish_limit: float, poison: re.Pattern[str]
-    ) -> Iterator[Result | None]:
-        """Yields answers as they come, and ``None`` where it is time to wait, until the process is over; then
-        ``reason`` says why."""
+    ) -> Iterator[Result]:
+        """Yields answers as they come, until the process is over; then ``reason`` says why."""
         mark = began = time.monotonic()
         finishing = False
         wanted = {t.name for t in self.tasks}
@@ -258,7 +238,7 @@ class _Process:
                 self.reason = f"no task begun within {startup_limit:g} s{self._tail()}"
                 self._end(finish_limit)
                 return
-            yield None
+            time.sleep(_POLL)
 
     def raise_if_hopeless(self) -> None:
         """Raises when no other process would fare better."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from harness import check, toolchain
+from harness import check
 from harness.compare import Errors, differing, errors, judge, over_class, ulp
 from harness.errors import UsageError
 from harness.model import CaseOutcome, Facts, StageResult, Subject
@@ -109,50 +106,6 @@ def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> Non
     found, lines = result
     assert len(lines) == len(found.outcomes)
     assert "right/small: right" in lines
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_who_found_no_memory_beside_others_is_checked_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
-) -> None:
-    monkeypatch.setenv("CROWDED", str(tmp_path / "crowded"))
-    cases = [case("crowded"), case("right"), case("right", "wide", columns=300), case("far_off", "wide", columns=300)]
-    lines: list[str] = []
-    for _ in range(2):  # the second time everything is answered
-        found = check.run(
-            cases, tmp_path / "check", device="cpu", opcheck=False, processes=processes, progress=lines.append
-        )
-        alone, *others, wrong = found.outcomes
-        assert [o.status for o in others] == ["ok", "ok"]
-        assert "beyond the problem's fence" in wrong.reason
-        assert (alone.status == "ok") == (processes > 1)
-        assert "CUDA out of memory" in (lines[0] if processes > 1 else alone.reason)
-    assert len(list((tmp_path / "check").rglob("journal-*.jsonl"))) == (3 if processes > 1 else 1)
-
-
-def test_a_gpu_for_one_process_at_a_time_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
-    gpu = toolchain.Gpu("one", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
-    assert check._processes(gpu) == 3
-    assert check._processes(replace(gpu, exclusive=True)) == 1
-    assert check._processes(None) == 1
-
-
-@given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12), st.integers(1, 4))
-def test_lanes_keep_shapes_together_and_are_loaded_alike(shapes: list[tuple[int, bool]], processes: int) -> None:
-    tasks = [
-        Task(f"{shape} {n}", {"case": {"shape": shape}, "opcheck": opcheck})
-        for shape, (count, opcheck) in enumerate(shapes)
-        for n in range(count)
-    ]
-    lanes = check._lanes(tasks, processes)
-    assert set(lanes) == {t.name for t in tasks}
-    assert all(0 <= lane < processes for lane in lanes.values())
-    lane_of = {(t.payload["case"]["shape"], lanes[t.name]) for t in tasks}
-    assert len(lane_of) == len(shapes)
-    weights = [count * (4 if opcheck else 1) for count, opcheck in shapes]
-    loads = [sum(weights[shape] for shape, lane in lane_of if lane == one) for one in range(processes)]
-    assert max(loads) - min(loads) <= max(weights, default=0)
 
 
 def test_unknown_kind(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ LAYERS: dict[int, str] = {
     "predictions promises regressions roofline roofs",
     5: "report",
     6: "against_command against_table doctor gate_command introspect_command line measure new_suite "
-    "pairing pipeline recording revisions tables",
+    "compiling pairing pipeline recording revisions tables",
     7: "cli __main__",
 }
 #: In these layers modules may import each other, in no circle. The stages (3) may not.

@@ -167,43 +167,6 @@ def test_a_child_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     assert all("no task begun within 0.3 s" in r.reason for r in results)
 
 
-def test_lanes_are_at_work_side_by_side(tmp_path: Path) -> None:
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
-    tasks = [does(n, "meet", at=str(meeting), count=3) for n in ("a", "b", "c")] + [does("d")]
-    results = supervise(tmp_path / "stage", tasks, lane=lambda task: "abcd".index(task.name) % 3)
-    assert [r.status for r in results] == ["ok"] * 4
-    a, b, c, d = (r.data["pid"] for r in results if r.data)
-    assert len({a, b, c}) == 3
-    assert d == a, "a process takes all tasks of its lane"
-
-
-def test_a_fault_in_a_lane_is_mended_there(tmp_path: Path) -> None:
-    tasks = [does("bad", "exit"), does("fine"), does("after"), does("loop", "loop"), does("last")]
-    results = supervise(tmp_path, tasks, time_limit=1.0, lane=lambda task: task.name == "fine")
-    assert [r.status for r in results] == ["failed", "ok", "ok", "failed", "ok"]
-    assert "exit code 3" in results[0].reason
-    assert "hang?" in results[3].reason
-    assert supervise(tmp_path, tasks) == results, "whatever lane answered"
-    assert len(list(tmp_path.glob("journal-*.jsonl"))) == 4
-
-
-def test_what_ends_the_stage_ends_all_lanes(tmp_path: Path) -> None:
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
-    tasks = [does("a", "meet", at=str(meeting), count=2), does("b", "meet", at=str(meeting), count=3)]
-
-    def interrupted(_: Result) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        supervise(tmp_path / "stage", tasks, on_progress=interrupted, lane=lambda task: task.name == "a")
-    pids = [next(read_journal(path))["pid"] for path in (tmp_path / "stage").glob("journal-*.jsonl")]
-    assert len(pids) == 2
-    assert all(gone(pid) for pid in pids)
-    assert set(worker.answers(tmp_path / "stage")) == {"a"}
-
-
 def test_missing_permission_is_a_lack_of_the_machine(tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="NVreg_RestrictProfilingToAdminUsers"):
         supervise(tmp_path, [does("a")], "no permission")

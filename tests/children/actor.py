@@ -69,11 +69,6 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
         return {"pid": sleeper.pid}
     if what == "sleep":
         time.sleep(task.payload["seconds"])
-    if what == "meet":  # waits until as many as there are at work at once
-        meeting = Path(task.payload["at"])
-        (meeting / task.name).touch()
-        while len(list(meeting.iterdir())) < task.payload["count"]:
-            time.sleep(0.01)
     if what == "journal full":
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, journal._file)
