@@ -30,6 +30,7 @@ class Compiling:
     def __init__(self, line: Line, *, ahead: bool = False) -> None:
         self._line = line
         self._started = time.monotonic()
+        self._seconds = 0.0
         self._rest: Future[list[Artifact]] | None = None
         archs = line.options.archs or line.suite.archs
         count = sum(not v.is_peer for v in line.variants)
@@ -39,7 +40,7 @@ class Compiling:
         line.artifacts = self._build((own,) if own else archs)
         line.plans = self._plans()
         if own and len(archs) > 1:
-            line.say(f"build: {own} in {time.monotonic() - self._started:.1f} s; the others meanwhile")
+            line.say(f"build: {own} in {self._seconds:.1f} s; the others meanwhile")
             pool = ThreadPoolExecutor(max_workers=1)
             self._rest = pool.submit(self._build, archs)
             pool.shutdown(wait=False)
@@ -59,7 +60,7 @@ class Compiling:
 
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
         line = self._line
-        return build.build(
+        artifacts = build.build(
             line.suite,
             Path(line.settings.build),
             dataclasses.replace(line.options, archs=archs),
@@ -67,6 +68,8 @@ class Compiling:
             gpu_arch=line.gpu_arch,
             say=lambda text: line.say(f"build: {text}"),
         )
+        self._seconds = time.monotonic() - self._started  # not counting who waits for it
+        return artifacts
 
     def _plans(self) -> list[Plan]:
         line = self._line
@@ -94,9 +97,8 @@ class Compiling:
                     line.facts += static.plan_facts(artifact, plan, own, sms)
         cached = sum(a.cached for a in line.artifacts)
         compiled = sum(a.status == "ok" for a in line.artifacts) - cached
-        seconds = time.monotonic() - self._started
-        line.say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
+        line.say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {self._seconds:.1f} s")
         reasons = [f"{len(failed)} of {len(line.artifacts)} did not compile"] if failed else []
         reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
         status = "failed" if reasons else "ok"
-        line.notes.append(StageNote("build", status, round(seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]
+        line.notes.append(StageNote("build", status, round(self._seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ NO_NVCC = "import harness.toolchain as t; t._nvcc_candidates = lambda: iter(())"
 #: Python that hides the GPU, so that these tests mean the same everywhere.
 NO_GPU = "import harness.toolchain as t; t.find_gpu = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
-NO_PAGES = f"{NO_GPU}\nimport harness.cli as c; c._render = lambda *_: ['no pages']"
+NO_PAGES = f"{NO_GPU}\nimport harness.commands as c; c._render = lambda *_: ['no pages']"
 
 
 class Workplace:

@@ -25,7 +25,7 @@ LAYERS: dict[int, str] = {
     5: "report",
     6: "against_command against_table doctor gate_command introspect_command line measure new_suite "
     "compiling pairing pipeline recording revisions tables",
-    7: "cli __main__",
+    7: "cli commands __main__",
 }
 #: In these layers modules may import each other, in no circle. The stages (3) may not.
 PEERS = {1, 2, 4, 5, 6, 7}
