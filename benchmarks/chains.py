@@ -145,6 +145,10 @@ def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
         (times,) = found.times[own.name]
         low, high = statistics.median(times.before + times.again), statistics.median(times.after)
         step = (high - low) / (long - short)
+        if step <= 0:
+            raise FlashcoreError(
+                f"{name_of(grid, 0)}: expected a longer chain to take longer, found {low:.3f} and {high:.3f} us"
+            )
         lengths[grid] = Length(low - step * short, step)
         say(f"{name_of(grid, 0)}: {lengths[grid].start:.3f} us and {1000 * step:.3f} ns a step")
     return lengths
@@ -152,8 +156,14 @@ def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
 
 def planted(lengths: Mapping[Grid, Length], scratch: Path, device: str, say: Say) -> list[Contest]:
     """Every grid and duration against itself made longer, as ``planted_<duration>_<slowdown>_<grid>``. A duration that
-    is mostly a grid's start is left out: of so few steps the time does not follow."""
-    wanted = [(g, us, s) for us in DURATIONS for g in GRIDS for s in SLOWDOWNS if lengths[g].start < us / 2]
+    is mostly a grid's start is left out: of so few steps the time does not follow. So is what no step makes longer."""
+    wanted = [
+        (g, us, s)
+        for us in DURATIONS
+        for g in GRIDS
+        for s in SLOWDOWNS
+        if lengths[g].start < us / 2 and lengths[g].loops(us * (1.0 + s)) > lengths[g].loops(us)
+    ]
     chains = [(g, lengths[g].loops(us * factor)) for g, us, s in wanted for factor in (1.0, 1.0 + s)]
     cases = chains_of(chains, scratch, device, say)
     contests = []

@@ -18,10 +18,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness import compiling, ncu, ncu_facts, pipeline, profile, toolchain
+from harness import compiling, ncu, ncu_facts, phases, pipeline, profile, toolchain
 from harness.errors import CapabilityError, FlashcoreError
 from harness.line import Settings, printer
-from harness.measure import child_cases
+from harness.measure import child_cases, phases_of
 from harness.model import Plan
 from harness.operators import Case
 
@@ -69,6 +69,7 @@ def measure(options: argparse.Namespace) -> None:
     total = len(pairs)
     cases = sorted(child_cases(line, pairs[: options.limit]), key=lambda case: case.is_peer)  # the stage's order
     chip = profile.chip_of(line.gpu.capability)
+    codes = phases_of(line)
     print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, ncu {ncu.version(program)}, "
           f"torch {toolchain.version_of('torch')}")  # fmt: skip
     print(f"cases:   {len(cases)} of {total} of suite {line.suite.name}, {options.rounds} rounds in turns\n")
@@ -83,9 +84,9 @@ def measure(options: argparse.Namespace) -> None:
             for what, series in todo if number % 2 == 0 else reversed(todo):
                 started = time.perf_counter()
                 if what == "stage":
-                    _stage(cases, folder / "stage", program, chip, plans)
+                    _stage(cases, folder / "stage", program, chip, plans, codes)
                 else:
-                    _bare(cases, folder, program, chip)
+                    _bare(cases, folder, program, chip, sampled=bool(codes))
                 series.append(time.perf_counter() - started)
                 line.say(f"round {number}: {what} {series[-1]:.2f} s")
     print(f"{'':24}{'median':>10}{'least':>10}{'most':>10}")
@@ -95,14 +96,17 @@ def measure(options: argparse.Namespace) -> None:
     print(f"{'ratio of the medians':24}{statistics.median(stage) / statistics.median(bare):>8.3f} ×")
 
 
-def _stage(cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan]) -> None:
-    result = profile.run(cases, folder, ncu=program, chip=chip, plans=plans)
+def _stage(
+    cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan],
+    codes: Mapping[str, phases.Code],
+) -> None:  # fmt: skip
+    result = profile.run(cases, folder, ncu=program, chip=chip, plans=plans, codes=codes)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be profiled, found: {bad[0].reason}")
 
 
-def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str) -> None:
-    metrics = ncu_facts.metrics_to_ask(chip)
+def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str, *, sampled: bool) -> None:
+    metrics = ncu_facts.metrics_to_ask(chip, sampled=sampled)
     deep, rest = profile.by_depth(cases)
     _ncu(deep, folder / "deep", program, metrics)
     if rest:

@@ -204,7 +204,7 @@ def _wrong(
         if reason := reasons.get(c.after.name):
             rows[c.name] = Row(c.name, "failed", f"wrong: {reason}")
         elif reason := reasons.get(c.before.name):
-            rows[c.name] = Row(c.name, "nothing to compare with", f"{options.revision} is wrong: {reason}")
+            rows[c.name] = Row(c.name, "undecided", f"{options.revision} is wrong: {reason}")
     return rows
 
 

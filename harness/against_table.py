@@ -18,8 +18,8 @@ from harness.gate_formats import Format, parse
 JSON_VERSION = 1
 FORMATS: tuple[Format, ...] = ("table", "json")
 
-#: What can become of a case besides a decision: its machine code did not change, the revision has no working build
-#: of it, this GPU does not run it, or the present build does not compile or is wrong.
+#: What can become of a case besides a decision: its machine code did not change, the revision does not have it, this
+#: GPU does not run it, or the present build does not compile or is wrong.
 Fate = Outcome | Literal["same code", "nothing to compare with", "unsupported", "failed"]
 
 _EXIT_OF: dict[Fate, Exit] = {"slower": Exit.FAILED, "failed": Exit.FAILED, "undecided": Exit.UNMEASURED}

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from harness import build, launch_plan, static, toolchain
+from harness.errors import FlashcoreError
 from harness.line import Line
 from harness.model import Artifact, Fact, Plan, StageNote, Subject
 
@@ -31,6 +32,7 @@ class Compiling:
         self._line = line
         self._started = time.monotonic()
         self._seconds = 0.0
+        self._stopped = False
         self._rest: Future[list[Artifact]] | None = None
         archs = line.options.archs or line.suite.archs
         count = sum(not v.is_peer for v in line.variants)
@@ -58,6 +60,10 @@ class Compiling:
         self._line.plans = self._plans()
         self._describe()
 
+    def stop(self) -> None:
+        """Ends what is still being compiled: nobody waits for it any more."""
+        self._stopped = True
+
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
         line = self._line
         artifacts = build.build(
@@ -66,10 +72,15 @@ class Compiling:
             dataclasses.replace(line.options, archs=archs),
             variants=line.variants,
             gpu_arch=line.gpu_arch,
-            say=lambda text: line.say(f"build: {text}"),
+            say=self._say,
         )
         self._seconds = time.monotonic() - self._started  # not counting who waits for it
         return artifacts
+
+    def _say(self, text: str) -> None:
+        if self._stopped:
+            raise FlashcoreError("the build was stopped")  # which ends ninja and its compilers
+        self._line.say(f"build: {text}")
 
     def _plans(self) -> list[Plan]:
         line = self._line
@@ -101,4 +112,4 @@ class Compiling:
         reasons = [f"{len(failed)} of {len(line.artifacts)} did not compile"] if failed else []
         reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
         status = "failed" if reasons else "ok"
-        line.notes.append(StageNote("build", status, round(self._seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]
+        line.notes.insert(0, StageNote("build", status, round(self._seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]

@@ -66,16 +66,17 @@ class Line:
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
         """The chosen cases that use this stage, shape by shape. A shape that the user names uses every stage.
 
-        Peers are profiled on the first shape alone: they are there for comparison, and some launch many kernels.
+        Peers are profiled on their first shape alone: they are there for comparison, and some launch many kernels.
         """
         shapes = [s for s in self.shapes if stage in s.stages or s.name in self.settings.shapes]
+        first = {v.name: next((s for s in shapes if runs_on(v, s)), None) for v in self.variants}
         return [
             (v, s)
             for s in shapes
             for v in self.variants
             if runs_on(v, s)
             and not (stage in ("profile", "sanitize") and v.name in self.companions)
-            and not (v.is_peer and (stage == "sanitize" or (stage == "profile" and s is not shapes[0])))
+            and not (v.is_peer and (stage == "sanitize" or (stage == "profile" and s is not first[v.name])))
         ]
 
     @property

@@ -40,7 +40,7 @@ class FactSpec:
         ncu: ncu's metric name; ``chips`` overrides it per chip (``None``: the chip has none).
         weight: for a ratio, the ncu metric of its denominator.
         opcode: the SASS opcodes whose executed count it is, read from the per-opcode instances.
-        dear: it takes ncu so many passes that runs of many cases measure it on their first shape alone.
+        dear: it takes ncu so many passes that runs of many cases measure it on a variant's first shape alone.
     """
 
     name: str

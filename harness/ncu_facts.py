@@ -34,7 +34,7 @@ MEASURED: dict[str, FactSpec] = {
 #: How often a warp was found at an instruction, by address, whether it issued or was held.
 SAMPLES = "smsp__pcsamp_sample_count"
 #: Why a metric that takes many passes may be missing.
-LEFT_OUT = "it takes many passes; a run of many cases asks for it on its first shape alone"
+LEFT_OUT = "it takes many passes; a run of many cases asks for it on a variant's first shape alone"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are whole: parts that differ from their total by one are not its parts

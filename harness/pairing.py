@@ -78,7 +78,10 @@ def _pair(before: Line, after: Line, variant: Variant, shape: Shape, revision: s
     elif not runs_on(old, shape):
         reason = f"{revision} does not have it on this shape"
     elif trouble := _trouble(before, old, shape):
-        reason = f"{revision}: {trouble[1]}"
+        failed, why = trouble
+        if failed:  # it is there, and nobody knows how fast it was
+            return Row(case, "undecided", f"{revision}: {why}")
+        reason = f"{revision}: {why}"
     if old is None or reason:
         return Row(case, "nothing to compare with", reason)
     if _same_code(before, after, old, variant, shape):

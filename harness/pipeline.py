@@ -129,7 +129,11 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
             recording.require_same(folder, closures)
         else:
             recording.remember(folder, settings, closures)
-        measure(line, folder, compiling.finish)
+        try:
+            measure(line, folder, compiling.finish)
+        except BaseException:
+            compiling.stop()
+            raise
         compiling.finish()
         record = recording.record_of(line, run_id, before=run_id, roofs=_drawn_against(line))
         recording.keep_raw(line, folder)

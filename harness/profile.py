@@ -95,8 +95,8 @@ def run(
 ) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
-    Of more than :data:`FEW` cases, the suite's own of the first shape alone are measured in depth: what takes ncu
-    many passes, and where the warps are (see :func:`by_depth`).
+    Of more than :data:`FEW` cases, each variant's first one alone is measured in depth: what takes ncu many passes,
+    and where the warps are (see :func:`by_depth`).
 
     Args:
         ncu: Nsight Compute, see :func:`find_ncu`.
@@ -153,13 +153,15 @@ def run(
 
 
 def by_depth(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-    """The cases to measure in depth, and those to leave what is dear out of: peers, and all but the first shape.
-    Each gets ncu processes of its own."""
+    """The cases to measure in depth, and those to leave what is dear out of: of more than :data:`FEW`, peers and all
+    but each variant's first case. Each group gets ncu processes of its own."""
     if len(cases) <= FEW:
         return list(cases), []
-    first = cases[0].shape
-    deep = [c for c in cases if c.shape == first and not c.is_peer]
-    return deep, [c for c in cases if c not in deep]
+    first: dict[str, Case] = {}
+    for case in cases:
+        first.setdefault(case.variant, case)
+    deep = [case for case in first.values() if not case.is_peer]
+    return deep, [case for case in cases if case not in deep]
 
 
 def shallow(metrics: Iterable[str], chip: str) -> list[str]:

@@ -113,7 +113,15 @@ def require_same(folder: Path, closures: Mapping[str, str]) -> None:
     Raises:
         UsageError: they are others now.
     """
-    if json.loads((folder / _SETTINGS).read_bytes())["closures"] != closures:
+    began: dict[str, str] = json.loads((folder / _SETTINGS).read_bytes())["closures"]
+    if began.keys() != closures.keys():
+        raise UsageError(
+            f"{folder}: expected the variants and archs that the run began with "
+            f"({', '.join(sorted({name.split()[1] for name in began}))}), found others "
+            f"({', '.join(sorted({name.split()[1] for name in closures}))})\n"
+            "  to mend: resume on the machine where it began, or record a new run (without --resume)"
+        )
+    if began != closures:
         raise UsageError(
             f"{folder}: expected the sources that the run began with, found others\n"
             "  to mend: record a new run (without --resume); the old folder can be deleted"

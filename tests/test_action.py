@@ -149,7 +149,7 @@ def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
         "import sys\n"
         "class No:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('torch', 'pandas', 'plotly', 'jinja2', 'numpy', 'nvtx'):\n"
+        "        if name.split('.')[0] in ('torch', 'plotly', 'jinja2', 'numpy', 'nvtx'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, No())\n"
         "import harness.toolchain as t; t.torch_root = lambda: None\n"

@@ -186,7 +186,7 @@ def test_a_package_that_only_other_commands_need_is_named(here: Workplace) -> No
 
 
 def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> None:
-    watch = "import atexit; atexit.register(lambda: print('torch' in sys.modules, 'pandas' in sys.modules))"
+    watch = "import atexit; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules))"
     done = here.run("build", start=f"{NO_GPU}\n{watch}")
     assert done.returncode == 0, done.stderr
     assert "0 compiled, 5 unchanged, 0 failed" in done.stderr
@@ -304,6 +304,14 @@ def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
     done = here.run("profile", "--resume")
     assert done.returncode == Exit.USAGE
     assert "expected the sources that the run began with, found others" in done.stderr
+
+
+def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> None:
+    stop = f"{NO_GPU}\nimport harness.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
+    done = here.run("profile", "--resume", start=f"import os; os.environ['CUDA_ARCH'] = '8.0'\n{NO_GPU}")
+    assert done.returncode == Exit.USAGE
+    assert "that the run began with (sm_80, sm_90a), found others (sm_80)" in done.stderr
 
 
 def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> None:

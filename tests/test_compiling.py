@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from harness import build, compiling, pipeline, toolchain
 from harness import measure as stages
 from harness.compiling import Compiling
+from harness.errors import FlashcoreError
 from harness.line import Line, Settings
 from harness.measure import measure
 from harness.model import Artifact, StageResult
@@ -73,6 +76,25 @@ def test_what_fails_in_the_background_is_told(
     monkeypatch.setattr(build, "build", once)
     under_way = Compiling(started(tmp_path / "build"), ahead=True)
     with pytest.raises(OSError, match="disk full"):
+        under_way.finish()
+
+
+def test_a_stopped_build_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc) -> None:
+    real = build.build
+
+    def once(*given: Any, **named: Any) -> list[Artifact]:
+        monkeypatch.setattr(build, "build", endless)
+        return real(*given, **named)
+
+    def endless(*_: Any, say: Callable[[str], None], **__: Any) -> list[Artifact]:
+        while True:
+            say("still compiling")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(build, "build", once)
+    under_way = Compiling(started(tmp_path / "build"), ahead=True)
+    under_way.stop()
+    with pytest.raises(FlashcoreError, match="stopped"):
         under_way.finish()
 
 

@@ -34,7 +34,7 @@ PURE = {"model", "suite_model", "errors", "gate_policy", "metrics", "devices", "
 
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 FILES = sorted(p for p in (ROOT / "harness").rglob("*.py"))
-HEAVY = ("torch", "pandas", "plotly", "jinja2", "numpy", "nvtx")
+HEAVY = ("torch", "plotly", "jinja2", "numpy", "nvtx")
 
 
 def module_of(path: Path) -> str:

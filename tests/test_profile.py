@@ -126,22 +126,25 @@ def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> Non
     assert defaults[defaults.index("--export") + 1] == "/a%%b/r"
 
 
-@pytest.mark.parametrize(("few", "deep"), [(5, 5), (4, 2)])
-def test_of_many_cases_the_first_shape_is_measured_in_depth(
-    run: Run, calls: Callable[[], list[list[str]]], monkeypatch: pytest.MonkeyPatch, few: int, deep: int
+@pytest.mark.parametrize(("few", "shallow"), [(5, ()), (4, ("v0/long", "v1/long"))])
+def test_of_many_cases_each_variants_first_is_measured_in_depth(
+    run: Run,
+    calls: Callable[[], list[list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+    shallow: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(profile, "FEW", few)
     monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
-    shapes = ["mission", "mission", "long", "long", "long"]
-    names = [f"{name.split('/')[0]}/{shape}" for name, shape in zip(NAMES, shapes, strict=True)]
-    result = run(names=names, codes={name.split("/")[0]: CODES["v0"] for name in names}, batch=16)
+    names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
+    result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_ask("gh100", sampled=True)
     dear = {FACTS["sm_throughput"].ncu, SAMPLES}
-    assert [m for m in everything if m in dear] and told[0] == everything
-    assert told[1:] == ([] if deep == 5 else [[m for m in everything if m not in dear]])
-    with_phases = {f.subject.variant for f in result.facts if f.name.startswith("phase_share_")}
-    assert with_phases == {name.split("/")[0] for name in names[:deep]}
+    assert len(dear & set(everything)) == 2 and told[0] == everything
+    assert told[1:] == [[m for m in everything if m not in dear]] * bool(shallow)
+    with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}
+    assert with_phases == set(names) - set(shallow)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
 
 

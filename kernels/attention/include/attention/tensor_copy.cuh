@@ -1,7 +1,7 @@
 // Bulk tensor copies: one thread asks for a whole tile, and a barrier tells when it has come (sm_90).
 //
 // The host describes a [heads, S, 64] tensor once a launch (a tensor map, a kernel parameter); the copy
-// engine does the addresses, the swizzle that wgmma.cuh wants, and zeros for rows past a head's end. The
+// engine does the addresses, the swizzle of swizzle.cuh (Swizzled), and zeros for rows past a head's end. The
 // zeros count as bytes that have come: a tile always is as many bytes.
 #pragma once
 
