@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 #: Cases a process. The journal keeps what was answered, so a fault costs no more in a long batch than in a short
 #: one; a fresh process costs seconds.
 _BATCH = 1024
-#: Bytes of device memory that may be kept from one case to the next.
-_MOST_KEPT = 8 << 30
 #: Calls whose answers must be equal bit by bit.
 REPEATS = 20
 
@@ -224,8 +222,8 @@ def _perform(task: worker.Task, log: worker.Journal) -> dict[str, Any]:
         if payload["opcheck"]:
             log.step(task.name, "opcheck")
             complaints += _opcheck(caller, inputs)
-    if device != "cpu" and torch.cuda.memory_reserved() > _MOST_KEPT:
-        torch.cuda.empty_cache()  # which takes longer than to check a small case
+    if device != "cpu":
+        torch.cuda.empty_cache()
     return {"complaints": complaints, "worst": worst}
 
 
@@ -308,25 +306,20 @@ def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -
 
 def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str]:
     """Complains unless every call gives the very same bits, whatever lay in the outputs before."""
-    import torch
-
     first = _fresh(caller, inputs)
     names = [a.name for a in caller.case.arguments if a.mutable]
     # One other poison for all further calls, in one allocation: memory stays the same from call to call.
     again = caller.outputs(_OTHER_POISON)
-    counts = []
-    for _ in range(repeats - 1):
+    for count in range(2, repeats + 1):
         again.poison()
         caller.call(inputs, again)
-        # Looked at in the end: waiting for each would take longer than the call.
-        counts.append(torch.stack([differing(first[name], again[name]).sum() for name in names]))
-    different = torch.stack(counts).tolist() if counts else []
-    for count, call in enumerate(different, 2):
-        for name, elements in zip(names, call, strict=True):
-            if elements:
+        synchronize(caller.device)
+        for name in names:
+            mask = differing(first[name], again[name])
+            if mask.any():
                 return [
-                    f"{name}: call {count} of {repeats} differs from the first in {elements} of "
-                    f"{first[name].numel()} elements: a race, or an element that is not written"
+                    f"{name}: call {count} of {repeats} differs from the first in {int(mask.sum())} of "
+                    f"{mask.numel()} elements: a race, or an element that is not written"
                 ]
     return []
 

@@ -9,6 +9,7 @@ import dataclasses
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from harness import build, launch_plan, static, toolchain
 from harness.errors import FlashcoreError
@@ -23,6 +24,7 @@ def compile_all(line: Line) -> None:
 
 class Compiling:
     """A build under way. What checking on this GPU needs is in the line at once, the rest after :meth:`finish`.
+    As a context it ends, with what it compiles in the background, where an exception leaves it.
 
     Args:
         ahead: compile for this machine's GPU first, and go on in the background.
@@ -60,9 +62,11 @@ class Compiling:
         self._line.plans = self._plans()
         self._describe()
 
-    def stop(self) -> None:
-        """Ends what is still being compiled: nobody waits for it any more."""
-        self._stopped = True
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stopped = kind is not None  # nobody waits for it any more
 
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
         line = self._line
@@ -79,7 +83,7 @@ class Compiling:
 
     def _say(self, text: str) -> None:
         if self._stopped:
-            raise FlashcoreError("the build was stopped")  # which ends ninja and its compilers
+            raise FlashcoreError("the build was stopped")  # at ninja's next word; ends it and its compilers
         self._line.say(f"build: {text}")
 
     def _plans(self) -> list[Plan]:

@@ -120,26 +120,23 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         run_id = folder.name.removesuffix(store.PARTIAL)
         say(f"resume: {run_id}, begun as: {settings.command}")
     line, compiling = _prepared(settings, say, ahead=settings.upto is not None)
-    if not resume:
-        run_id = store.new_id()
-        folder = store.begin(Path(settings.profiles), run_id)
-    closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
-    with store.claimed(folder):
-        if resume:
-            recording.require_same(folder, closures)
-        else:
-            recording.remember(folder, settings, closures)
-        try:
+    with compiling:
+        if not resume:
+            run_id = store.new_id()
+            folder = store.begin(Path(settings.profiles), run_id)
+        closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
+        with store.claimed(folder):
+            if resume:
+                recording.require_same(folder, closures)
+            else:
+                recording.remember(folder, settings, closures)
             measure(line, folder, compiling.finish)
-        except BaseException:
-            compiling.stop()
-            raise
-        compiling.finish()
-        record = recording.record_of(line, run_id, before=run_id, roofs=_drawn_against(line))
-        recording.keep_raw(line, folder)
-        store.write(record, folder)
-        recording.forget(folder)
-        final = store.complete(folder)
+            compiling.finish()
+            record = recording.record_of(line, run_id, before=run_id, roofs=_drawn_against(line))
+            recording.keep_raw(line, folder)
+            store.write(record, folder)
+            recording.forget(folder)
+            final = store.complete(folder)
     say(f"record: {final}")
     return Run(record, final, settings)
 
@@ -156,9 +153,8 @@ def _prepared(settings: Settings, say: Callable[[str], None], *, ahead: bool) ->
             "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
             "  to mend: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
         )
-    compiling = Compiling(line, ahead=ahead)
     line.facts += _formulas(line.suite, line.variants, line.shapes)
-    return line, compiling
+    return line, Compiling(line, ahead=ahead)
 
 
 def present(settings: Settings, say: Callable[[str], None]) -> Record:

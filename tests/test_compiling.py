@@ -79,7 +79,9 @@ def test_what_fails_in_the_background_is_told(
         under_way.finish()
 
 
-def test_a_stopped_build_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc) -> None:
+def test_the_build_ends_with_what_it_was_begun_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
+) -> None:
     real = build.build
 
     def once(*given: Any, **named: Any) -> list[Artifact]:
@@ -93,7 +95,8 @@ def test_a_stopped_build_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
     monkeypatch.setattr(build, "build", once)
     under_way = Compiling(started(tmp_path / "build"), ahead=True)
-    under_way.stop()
+    with pytest.raises(KeyboardInterrupt), under_way:
+        raise KeyboardInterrupt
     with pytest.raises(FlashcoreError, match="stopped"):
         under_way.finish()
 

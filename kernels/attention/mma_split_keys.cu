@@ -23,6 +23,7 @@
 // From: none of the documents; the step beyond them that a grid of 64 blocks asks for.
 
 #include <attention/mma_stripe.cuh>
+#include <attention/part.cuh>
 #include <attention/shared_memory.cuh>
 
 #ifndef KEYS_OF_WARP
@@ -53,10 +54,6 @@ constexpr int kQueriesAt = 0;
 constexpr int kStatesAt = after(kQueriesAt, kRows * kHeadDim * 2);
 constexpr int kTilesAt = after(kStatesAt, 2 * kWarps * kRows * 4);
 constexpr int kSharedBytes = after(kTilesAt, kWarps * kWarpBytes);
-
-// Where column `col` of a part's row lies: groups of 8 floats are XORed with the row, so that the 8-byte
-// writes of accumulators (4 rows in a phase) and the 16-byte reads of the merge both touch each bank once.
-__device__ __forceinline__ int part_at(int row, int col) { return row * kHeadDim + (col ^ (row % 8 * 8)); }
 
 }  // namespace
 
@@ -134,11 +131,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = i * kMmaRows + h * 8 + lane / 4;
-#pragma unroll
-      for (int j = 0; j < kOutCols; ++j) {
-        *reinterpret_cast<float2*>(part + part_at(row, j * kMmaCols + lane % 4 * 2)) =
-            make_float2(o[i][j][2 * h], o[i][j][2 * h + 1]);
-      }
+      store_part_row(part, row, o[i], h);
       if (lane % 4 == 0) {
         maxima[warp * kRows + row] = state[i].m[h];
         sums[warp * kRows + row] = state[i].l[h];
