@@ -29,13 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import chains
-from harness import toolchain, turns
-from harness.against import ALPHA, EFFECT, PROCESSES, Process, binomial_upper, decide
-from harness.against_command import copied
-from harness.errors import FlashcoreError, UsageError
-from harness.line import Settings, printer
-from harness.operators import Case
-from harness.turns import Contest, Times
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.machine import toolchain
+from flashcore.pipeline.state import Settings, printer
+from flashcore.revisions import time_pairs
+from flashcore.revisions.against import copied
+from flashcore.revisions.decide import ALPHA, EFFECT, PROCESSES, Process, binomial_upper, decide
+from flashcore.revisions.time_pairs import Contest, Times
+from flashcore.worker.kernel_call import Case
 
 #: The shapes on which a call is short.
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")
@@ -93,7 +94,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         planted = chains.planted(lengths, scratch / "planted", options.device, say)
         say(f"{len(same)} cases compared with themselves, {len(planted)} with a planted slowdown")
         pace = Pace(started + options.limit)
-        found = turns.run(
+        found = time_pairs.run(
             [*same, *planted],
             scratch / "turns",
             processes=options.processes,

@@ -25,11 +25,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness import binding, build, toolchain
-from harness.errors import FlashcoreError
-from harness.ninja_graph import HARNESS_INCLUDE
-from harness.suite import load, select
-from harness.suite_model import Argument, Suite, Variant
+from flashcore.build import binding, build
+from flashcore.build.ninja_graph import HARNESS_INCLUDE
+from flashcore.errors import FlashcoreError
+from flashcore.machine import toolchain
+from flashcore.manifest.load import load, select
+from flashcore.model.suite import Argument, Suite, Variant
 
 _LOAD = """
 import os, sys, warnings
@@ -105,7 +106,7 @@ def _clean(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path) -
 def _unchanged(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path, rounds: int) -> tuple[float, float]:
     """Median seconds of a build with nothing to do and of Python alone, run in turns."""
     code = (
-        "import sys; from pathlib import Path; from harness import build; from harness.suite import load\n"
+        "import sys; from pathlib import Path; from harness import build; from flashcore.manifest.load import load\n"
         "suite = load(sys.argv[1], Path(sys.argv[2]))\n"
         "made = build.build(suite, Path(sys.argv[2]), build.Options(archs=(sys.argv[3],)), "
         "variants=[suite.variants[n] for n in sys.argv[4:]])\n"

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import compiling, pipeline, turns
-from harness.against_command import copied
-from harness.errors import CapabilityError, FlashcoreError
-from harness.line import Line, Settings
-from harness.measure import child_cases
-from harness.operators import Case
-from harness.turns import Contest
+from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.pipeline import compile_ahead, run
+from flashcore.pipeline.gpu_stages import child_cases
+from flashcore.pipeline.state import Line, Settings
+from flashcore.revisions import time_pairs
+from flashcore.revisions.against import copied
+from flashcore.revisions.time_pairs import Contest
+from flashcore.worker.kernel_call import Case
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.
@@ -59,13 +60,13 @@ def compiled(settings: Settings, device: str, say: Say) -> Line:
     Raises:
         CapabilityError: there is none.
     """
-    line = pipeline.start(replace(settings, upto=None), say)
+    line = run.start(replace(settings, upto=None), say)
     if device == "cuda":
         if line.cannot_measure:
             raise CapabilityError(line.cannot_measure, "run it on a machine with a GPU")
         assert line.gpu_arch is not None
         line.options = replace(line.options, archs=(line.gpu_arch,))
-    compiling.compile_all(line)
+    compile_ahead.compile_all(line)
     return line
 
 
@@ -137,7 +138,7 @@ def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
     short, long = CALIBRATION
     cases = chains_of([(g, n) for g in GRIDS for n in CALIBRATION], scratch, device, say)
     contests = {g: contest(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
-    found = turns.run([*contests.values()], scratch / "turns", processes=1, rounds=50, device=device)
+    found = time_pairs.run([*contests.values()], scratch / "turns", processes=1, rounds=50, device=device)
     for name, lost in found.lost.items():
         raise FlashcoreError(f"{name}: expected to be timed, found: {lost.reason}")
     lengths = {}

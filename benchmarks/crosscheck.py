@@ -24,12 +24,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import bench, compiling, pipeline, toolchain
-from harness.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from harness.line import Settings, printer
-from harness.measure import child_cases
-from harness.operators import Caller, Case, load_problem, require_device
-from harness.suite import runs_on
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from flashcore.machine import toolchain
+from flashcore.pipeline import compile_ahead, run
+from flashcore.pipeline.gpu_stages import child_cases
+from flashcore.pipeline.state import Settings, printer
+from flashcore.stages.bench import bench
+from flashcore.worker.kernel_call import Caller, Case, load_problem, require_device
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
 #: How far apart the medians may be, and the time (us) from which on events are fine enough for that.
@@ -74,10 +75,10 @@ def compare(options: argparse.Namespace) -> int:
         raise UsageError(f"--rounds: expected at least 1, found {options.rounds}")
     version = _nvbench_version()
     names = tuple(options.case) or CASES
-    line = pipeline.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"), printer())
+    line = run.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"), printer())
     if line.gpu is None or line.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
-    pairs = [(v, s) for s in line.shapes for v in line.variants if f"{v.name}/{s.name}" in names and runs_on(v, s)]
+    pairs = [(v, s) for s in line.shapes for v in line.variants if f"{v.name}/{s.name}" in names and v.runs_on(s)]
     if missing := set(names) - {f"{v.name}/{s.name}" for v, s in pairs}:
         raise UsageError(
             f"--case: expected cases of suite {line.suite.name}, found {', '.join(sorted(missing))}\n"
@@ -85,7 +86,7 @@ def compare(options: argparse.Namespace) -> int:
         )
     # Nothing else is compiled.
     line.variants = [v for v in line.variants if any(v.name == chosen.name for chosen, _ in pairs)]
-    compiling.compile_all(line)
+    compile_ahead.compile_all(line)
     built = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
     for variant, _ in pairs:
         if not variant.is_peer and (variant.name not in built or built[variant.name].library is None):

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import store
-from harness import suite as suite_module
+from flashcore.manifest import load as suite_module
+from flashcore.runs import store
 
 ROOT = Path(__file__).parent.parent
 ARCHS = 4
@@ -54,7 +54,7 @@ def timed(command: Sequence[str], folder: Path) -> Timed:
     with (folder / "said").open("w+b") as said:
         started = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness", *command], cwd=folder, env=environment, stdout=said, stderr=said
+            [sys.executable, "-m", "flashcore", *command], cwd=folder, env=environment, stdout=said, stderr=said
         )
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started

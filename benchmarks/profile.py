@@ -18,12 +18,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness import compiling, ncu, ncu_facts, phases, pipeline, profile, toolchain
-from harness.errors import CapabilityError, FlashcoreError
-from harness.line import Settings, printer
-from harness.measure import child_cases, phases_of
-from harness.model import Plan
-from harness.operators import Case
+from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.machine import ncu, toolchain
+from flashcore.model.record import Plan
+from flashcore.pipeline import compile_ahead, run
+from flashcore.pipeline.gpu_stages import child_cases, phases_of
+from flashcore.pipeline.state import Settings, printer
+from flashcore.stages.profile import ncu_facts, profile
+from flashcore.static import phases
+from flashcore.worker.kernel_call import Case
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,11 +56,11 @@ def measure(options: argparse.Namespace) -> None:
     settings = Settings(
         suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
     )
-    line = pipeline.start(settings, printer())
+    line = run.start(settings, printer())
     if line.gpu is None or line.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     program = ncu.find_ncu()
-    compiling.compile_all(line)
+    compile_ahead.compile_all(line)
     built = {a.variant for a in line.artifacts if a.arch == line.gpu_arch and a.library is not None}
     plans = {f"{p.variant}/{p.shape}": p for p in line.plans}
     refused = {name for name, plan in plans.items() if plan.error}

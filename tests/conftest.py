@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from harness import build, suite, toolchain
-from harness.errors import FlashcoreError
-from harness.model import Artifact
-from harness.suite_model import Suite
+from flashcore.build import build
+from flashcore.errors import FlashcoreError
+from flashcore.machine import toolchain
+from flashcore.manifest import load
+from flashcore.model.record import Artifact
+from flashcore.model.suite import Suite
 
-ROOT = Path(__file__).parent.parent
-TOY = Path(__file__).parent / "suites" / "toy"
-FAULTS = Path(__file__).parent / "suites" / "faults"
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+TOY = TESTS / "suites" / "toy"
+FAULTS = TESTS / "suites" / "faults"
 
 #: The variants of the faults suite whose launch plans fail without a GPU.
 HOST_FAULTS = ("plan_refuses", "plan_null", "plan_hangs", "plan_prints")
@@ -70,7 +73,7 @@ class Built:
 @pytest.fixture(scope="session")
 def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The toy suite, built once. Tests that change anything take a copy."""
-    loaded = suite.load(TOY)
+    loaded = load.load(TOY)
     folder = tmp_path_factory.mktemp("toy") / "build"
     return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=loaded.variants.values()))
 
@@ -79,7 +82,7 @@ def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> B
 def faulty(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The variants that fail on the host, and a good one beside them."""
     folder = tmp_path_factory.mktemp("faults") / "build"
-    loaded = suite.load(FAULTS)
+    loaded = load.load(FAULTS)
     chosen = [loaded.variants[n] for n in ("good", "does_not_compile", "no_variant", *HOST_FAULTS)]
     return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=chosen))
 
@@ -96,8 +99,8 @@ def copy(tmp_path: Path) -> Callable[[], Path]:
 
 def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a") -> Built:
     """Builds the variants of a suite that match, for one arch and without the torch operator."""
-    loaded = suite.load(folder)
-    variants, _ = suite.select(loaded, glob)
+    loaded = load.load(folder)
+    variants, _ = load.select(loaded, glob)
     options = build.Options(archs=(arch,))
     artifacts = build.build(loaded, into, options, variants=variants, with_operator=False)
     return Built(loaded, into, artifacts)
@@ -107,8 +110,13 @@ def flashcore(
     *words: str, cwd: Path, env: dict[str, str] | None = None, start: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command line in a process of its own. ``start`` is Python that runs before it."""
-    code = f"import sys\n{start}\nfrom harness.cli import main\nsys.exit(main())"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+    code = f"import sys\n{start}\nfrom flashcore.cli.main import main\nsys.exit(main())"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "harness"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **(env or {}),
+    }
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=cwd,

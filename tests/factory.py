@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.metrics import FACTS, STALL_REASONS
-from harness.model import (
+from flashcore.model.catalogue import FACTS, STALL_REASONS
+from flashcore.model.record import (
     Artifact,
     CaseKey,
     CaseOutcome,
@@ -36,7 +36,7 @@ from harness.model import (
     Subject,
     Value,
 )
-from harness.suite_model import Argument, Budget, Problem, Shape, Stage, Suite, Variant, Waiver, Where
+from flashcore.model.suite import Argument, Budget, Problem, Shape, Stage, Suite, Variant, Waiver, Where
 
 ARCHS = ("sm_80", "sm_89", "sm_90a")
 STAGES: tuple[Stage, ...] = ("check", "bench", "profile")

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.errors import CapabilityError
-from harness.worker import Journal, Task, child
+from flashcore.errors import CapabilityError
+from flashcore.worker.supervisor import Journal, Task, child
 
 HOW = sys.argv[3] if len(sys.argv) > 3 else ""
 

@@ -6,12 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-from harness import worker
+from flashcore.worker import supervisor
 
-tasks = [worker.Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
+tasks = [supervisor.Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
 actor = str(Path(__file__).with_name("actor.py"))
 try:
-    worker.supervise(tasks, Path(sys.argv[1]), lambda t, j: [sys.executable, actor, str(t), str(j)], time_limit=600)
+    supervisor.supervise(tasks, Path(sys.argv[1]), lambda t, j: [sys.executable, actor, str(t), str(j)], time_limit=600)
 except KeyboardInterrupt:
     print("interrupted")
     sys.exit(130)

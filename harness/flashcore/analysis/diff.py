@@ -1,0 +1,217 @@
+"""What changed between two records.
+
+Static facts differ or they do not: that is exact. Times of different runs are shown with the interval
+of their ratio and never judged, since machines and days differ; within one run they may be.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flashcore.model.catalogue import FACTS, OWN_STAGE
+from flashcore.model.record import Fact, Record, Subject, Value
+from flashcore.model.suite import Tier
+
+Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
+MODES = ("warm", "cold", "eager")
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One fact that differs. ``before`` or ``after`` is ``None`` where it was not measured."""
+
+    subject: Subject
+    fact: str
+    unit: str
+    before: Value | None
+    after: Value | None
+    direction: Direction
+
+
+def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[Change]:
+    """The facts of these tiers whose values differ from ``a`` to ``b``, in the order of ``b``.
+
+    Static facts compare within one nvcc release only; see :func:`remarks`.
+    """
+    before, after = _facts(a, tiers), _facts(b, tiers)
+    found = []
+    for key in {**after, **before}:
+        old, new = before.get(key), after.get(key)
+        was, now = old.value if old else None, new.value if new else None
+        if was == now:
+            continue
+        fact = new or old
+        assert fact is not None
+        found.append(Change(fact.subject, fact.name, fact.unit, was, now, _direction(fact.name, was, now)))
+    return found
+
+
+def _facts(record: Record, tiers: Sequence[Tier]) -> dict[tuple[str, Subject], Fact]:
+    return {
+        (f.name, f.subject): f
+        for f in record.facts
+        if (spec := FACTS.get(f.name)) is not None
+        and (spec.tier in tiers or (spec.group == "static" and "static" in tiers))
+        and f.name != "local_memory_site"  # a line number moves with every comment above it
+    }
+
+
+def _direction(name: str, was: Value | None, now: Value | None) -> Direction:
+    if was is None or now is None:
+        return "appeared" if was is None else "vanished"
+    better = FACTS[name].better
+    if not better or isinstance(was, str) or isinstance(now, str):
+        return "changed"
+    return "better" if (now < was) == (better == "lower") else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChange:
+    """The ratio of two median times, with its 95 % interval.
+
+    Args:
+        ratio: before over after: above 1 is faster.
+        judged: whether both were timed in the same run; else the ratio is only shown.
+        same_code: both ran the same machine code, so that any difference is noise.
+    """
+
+    subject: Subject
+    mode: str
+    before_us: float
+    after_us: float
+    ratio: float
+    low: float
+    high: float
+    judged: bool
+    same_code: bool
+
+    @property
+    def text(self) -> str:
+        """``1.95× faster [1.93, 1.98]``, or that there is no telling."""
+        interval = f"[{self.low:.3f}, {self.high:.3f}]"
+        if self.low <= 1 <= self.high:
+            return f"no difference to be seen, ratio {self.ratio:.3f} {interval}"
+        if self.ratio >= 1:
+            return f"{self.ratio:.3f}× faster {interval}"
+        return f"{1 / self.ratio:.3f}× slower [{1 / self.high:.3f}, {1 / self.low:.3f}]"
+
+
+def ratio_interval(before: Sequence[float], after: Sequence[float], seed: int = 0) -> tuple[float, float]:
+    """The 95 % bootstrap interval of median(before) / median(after), the same for the same samples.
+
+    A resample's median is the order statistic of a rank that is beta-distributed, so it is drawn
+    directly instead of resampling and sorting.
+
+    Raises:
+        ValueError: a series is empty.
+    """
+    if not before or not after:
+        raise ValueError("expected samples on both sides, found an empty series")
+    b, a = sorted(before), sorted(after)
+    ratios = sorted(b[i] / a[j] for i, j in _medians(len(b), len(a), seed))
+    return ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES) - 1]
+
+
+@functools.lru_cache(maxsize=64)
+def _medians(before: int, after: int, seed: int) -> list[tuple[int, int]]:
+    """Where the medians of each pair of resamples lie in series so long: a report asks this of hundreds."""
+    source = random.Random(seed)
+
+    def median(count: int) -> int:
+        half = (count + 1) / 2
+        return min(int(source.betavariate(half, half) * count), count - 1)
+
+    return [(median(before), median(after)) for _ in range(RESAMPLES)]
+
+
+def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChange]:
+    """Every case that both records timed at the same shape, by mode."""
+    found = []
+    for key, after in b.samples.items():
+        case, _, mode = key.rpartition("/")
+        variant, _, shape = case.partition("/")
+        before = a.samples.get(key)
+        if mode not in modes or not before or not after or not same_shape(a, b, shape):
+            continue
+        subject = Subject(variant, shape=shape)
+        found.append(time_change(subject, mode, before, after, a.id == b.id, same_code(a, b, case)))
+    return found
+
+
+def time_change(
+    subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
+) -> TimeChange:
+    was, now = statistics.median(before), statistics.median(after)
+    low, high = ratio_interval(before, after)
+    return TimeChange(subject, mode, was, now, was / now, low, high, judged, same_code)
+
+
+def same_shape(a: Record, b: Record, shape: str) -> bool:
+    one, other = a.suite.shapes.get(shape), b.suite.shapes.get(shape)
+    return one is not None and other is not None and one.params == other.params
+
+
+def same_code(a: Record, b: Record, case: str) -> bool:
+    one, other = a.keys.get(case), b.keys.get(case)
+    if one is None or other is None or one.peer or other.peer:
+        return False
+    return (one.code, one.nvcc) == (other.code, other.nvcc)
+
+
+def comparable(a: Record, b: Record) -> str:
+    """Why the times of two records are not even to be shown side by side; empty if they are."""
+    if a.suite.name != b.suite.name:
+        return f"of suite {a.suite.name}, not {b.suite.name}"
+    if a.gpu is None or b.gpu is None:
+        return "no GPU was measured"
+    return "" if a.gpu == b.gpu else f"measured on {a.gpu}, not {b.gpu}"
+
+
+def remarks(a: Record, b: Record) -> list[str]:
+    """What keeps two records from being compared like for like."""
+    found = []
+    one, other = a.environment, b.environment
+    for what, was, now in (
+        ("nvcc", one.nvcc, other.nvcc),
+        ("ncu", one.ncu, other.ncu),
+        ("driver", one.driver, other.driver),
+    ):
+        if was != now:
+            found.append(f"{what} {was or 'none'} before, {now or 'none'} after: differences may be its own")
+    reason = comparable(a, b)
+    return [*found, f"times are not comparable: {reason}"] if reason else found
+
+
+def same_builds(a: Record, b: Record) -> tuple[int, int]:
+    """How many (variant, arch) have the same machine code on both sides, of how many that both have."""
+    code = {(x.variant, x.arch): x.code for x in a.artifacts if x.code}
+    both = [x.code == code[x.variant, x.arch] for x in b.artifacts if x.code and (x.variant, x.arch) in code]
+    return sum(both), len(both)
+
+
+MOVED = 0.05  # a counter's share of change that is worth a line
+MOST_MOVED = 5
+
+
+def moved(a: Record, b: Record, subject: Subject) -> list[Change]:
+    """The counters of a case that differ the most, where both sides have them: what a time may have moved with."""
+    found: list[tuple[float, Change]] = []
+    for fact in b.facts.of(subject.variant):
+        spec = FACTS.get(fact.name)
+        was = a.facts.number(fact.name, subject)
+        now = fact.number
+        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in OWN_STAGE:
+            continue
+        if was is None or now is None or max(abs(was), abs(now)) == 0:
+            continue
+        share = abs(now - was) / max(abs(was), abs(now))
+        if share > MOVED:
+            direction = _direction(fact.name, was, now)
+            found.append((share, Change(subject, fact.name, fact.unit, was, now, direction)))
+    return [change for _, change in sorted(found, key=lambda x: (-x[0], x[1].fact))[:MOST_MOVED]]

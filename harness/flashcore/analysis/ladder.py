@@ -1,0 +1,317 @@
+"""The ladder's story: for each step from a parent to its variant, what was predicted and what came.
+
+A pure function of a record. Findings are made of the facts, never written by hand: a step whose time moved
+says by how much of what was predicted, one whose time stood still names what held it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import log
+
+from flashcore.analysis import roofline
+from flashcore.analysis.diff import ratio_interval
+from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress, said
+from flashcore.hardware import devices
+from flashcore.model.catalogue import FACTS, PHASE_SHARE, STALL_REASONS
+from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.suite import Shape, Variant
+
+TIME = "warm_p50"
+#: What a technique may move: shown for every step, in this order, with the words for a sentence.
+COUNTERS: Mapping[str, str] = {
+    "barriers_per_block": "barriers",
+    "bank_conflicts": "bank conflicts",
+    "shared_wavefronts": "shared-memory passes",
+    "tensor_active": "tensor pipe active",
+    "l2_bytes": "L2 bytes",
+    "instructions": "instructions",
+    "registers": "registers",
+    "spill_instructions": "spill instructions",
+    "smem": "shared memory",
+    "theoretical_occupancy": "occupancy in theory",
+    "achieved_occupancy": "occupancy achieved",
+    "memory_stalls": "memory stalls",
+}
+#: Of these, the ones that can be a cause: shares of stalls only mirror the rest.
+_CAUSES = tuple(n for n in COUNTERS if n not in ("memory_stalls", "tensor_active", "achieved_occupancy"))
+_MOST_CAUSES = 2
+_WORTH = log(1.15)  # a counter that moved by less explains nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One counter of a step, of the parent and of the variant."""
+
+    fact: str
+    before: Reading
+    after: Reading
+
+    @property
+    def ratio(self) -> float | None:
+        """After over before; ``None`` unless both are measured and not 0."""
+        return self.after.value / self.before.value if self.before.value and self.after.value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A variant as a step from its parent, at one shape.
+
+    Args:
+        ratio: its warm time over its parent's, with the 95 % interval where the samples are there.
+        outcome: what became of the first prediction of time; without one, of the step itself.
+        limiter: what held the variant most, by the counters; empty if unmeasured.
+        chosen: whether it lies on the way from the baseline to the best.
+    """
+
+    variant: Variant
+    parent: str | None
+    before: Reading
+    after: Reading
+    ratio: float | None
+    low: float | None
+    high: float | None
+    judged: tuple[Judged, ...]
+    moved: tuple[Moved, ...]
+    limiter: str
+    outcome: Outcome
+    finding: str
+    chosen: bool
+
+    @property
+    def still(self) -> bool:
+        """Whether the times of parent and variant are the same as far as can be seen."""
+        return _still(self.ratio, self.low, self.high)
+
+    @property
+    def predicted(self) -> Judged | None:
+        """The first prediction of its time that can be compared with the parent's."""
+        return next((j for j in self.judged if j.prediction.fact == TIME and j.scale == "ratio"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """All steps at one shape, parents before what was made from them.
+
+    Args:
+        way: the variants from the baseline (or the first of its line) to the best; empty without times.
+        floor: the bound of the best variant's warm time.
+        peer: the fastest peer and its time in us.
+    """
+
+    shape: Shape
+    steps: tuple[Step, ...]
+    way: tuple[Step, ...]
+    floor: roofline.Gap | None
+    peer: tuple[str, float] | None
+
+    @property
+    def best(self) -> Step | None:
+        return self.way[-1] if self.way else None
+
+    def counts(self) -> dict[Outcome, int]:
+        """How many predictions (of any fact) came to what."""
+        found: dict[Outcome, int] = {}
+        for step in self.steps:
+            for j in step.judged:
+                found[j.outcome] = found.get(j.outcome, 0) + 1
+        return found
+
+
+Bounds = Mapping[Subject, roofline.CaseBounds]
+
+
+def ladder(record: Record, shape: Shape, readings: Readings | None = None, bounds: Bounds | None = None) -> Ladder:
+    """The ladder of a shape. ``readings`` and ``bounds`` (by case) spare making them anew for every shape."""
+    known = readings or Readings(record)
+    if bounds is None:
+        bounds = {b.subject: b for b in roofline.case_bounds(record)}
+    own = [v for v in record.suite.variants.values() if v.runs_on(shape)]
+    variants = list(_in_order([v for v in own if not v.is_peer]))
+    times = {v.name: t for v in own if (t := known.of(TIME, v.name, shape.name).value) is not None and t > 0}
+    timed = [v for v in variants if v.name in times]
+    best = min(timed, key=lambda v: times[v.name], default=None)
+    names = _way(record, best, {v.name for v in timed}) if best else []
+    steps = tuple(_step(known, v, shape.name, v.name in names) for v in variants)
+    by_name = {s.variant.name: s for s in steps}
+    peers = [(times[v.name], v.name) for v in own if v.is_peer and v.name in times]
+    return Ladder(
+        shape,
+        steps,
+        tuple(by_name[n] for n in names),
+        _floor(bounds, best.name, shape.name) if best else None,
+        min(peers)[::-1] if peers else None,
+    )
+
+
+def _in_order(variants: list[Variant]) -> Iterator[Variant]:
+    """Parents first, each followed by what was made from it; otherwise as the manifest has them."""
+    names = {v.name for v in variants}
+    children: dict[str | None, list[Variant]] = {}
+    for v in variants:
+        children.setdefault(v.parent if v.parent in names else None, []).append(v)
+    stack = children.get(None, [])[::-1]
+    while stack:
+        variant = stack.pop()
+        yield variant
+        stack += children.get(variant.name, [])[::-1]
+
+
+def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
+    """Names from the baseline to the best, along its parents; what was not timed is stepped over."""
+    found, at = [best.name], best
+    while at.name != record.suite.baseline and (parent := record.suite.variants.get(at.parent or "")):
+        if parent.name in found:
+            break
+        at = parent
+        found.append(at.name)
+    return [n for n in reversed(found) if n in timed]
+
+
+def _floor(bounds: Bounds, variant: str, shape: str) -> roofline.Gap | None:
+    own = bounds.get(Subject(variant, shape=shape))
+    return next((g for g in own.gaps if g.time == TIME), None) if own else None
+
+
+def _still(ratio: float | None, low: float | None, high: float | None) -> bool:
+    if ratio is None:
+        return False
+    return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
+
+
+def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
+    before, after = known.of(TIME, variant.parent, shape), known.of(TIME, variant.name, shape)
+    ratio = after.value / before.value if before.value and after.value else None
+    low = high = None
+    samples = known.record.samples
+    ours, theirs = samples.get(f"{variant.name}/{shape}/warm"), samples.get(f"{variant.parent}/{shape}/warm")
+    if ratio is not None and ours and theirs:
+        low, high = ratio_interval(ours, theirs)
+    moved = tuple(
+        Moved(name, known.of(name, variant.parent, shape), known.of(name, variant.name, shape)) for name in COUNTERS
+    )
+    bare = Step(
+        variant, variant.parent, before, after, ratio, low, high, tuple(judge(known, variant, shape)), moved,
+        limiter(known, variant.name, shape), "unmeasured", "", chosen,
+    )  # fmt: skip
+    outcome, finding = _finding(bare, limiter(known, variant.parent, shape))
+    return Step(
+        variant, variant.parent, before, after, ratio, low, high, bare.judged, moved,
+        bare.limiter, outcome, finding, chosen,
+    )  # fmt: skip
+
+
+def limiter(known: Readings, variant: str | None, shape: str) -> str:
+    """What holds a case the most: the largest share of stalls, the phase that takes the most of its warps' time,
+    and SMs that the grid leaves idle."""
+    if variant is None:
+        return ""
+    parts = []
+    shares = {
+        r: share
+        for r in STALL_REASONS
+        if r not in ("selected", "not_selected")
+        and (share := known.of(f"stall_share_{r}", variant, shape).value) is not None
+    }
+    if shares:
+        worst = max(shares, key=lambda r: shares[r])
+        parts.append(f"{worst.replace('_', ' ').removesuffix(' stall')} stalls {shares[worst]:.0f} %")
+    phases = {p: s for p, f in phase_shares(known.record, Subject(variant, shape=shape)).items() if (s := f.number)}
+    if phases:
+        longest = max(phases, key=lambda p: phases[p])
+        parts.append(f"{longest} {phases[longest]:.0f} % of the warps' time")
+    blocks, sms = known.of("blocks", variant, shape).value, _sms(known.record)
+    if blocks is not None and sms is not None and blocks < sms:
+        parts.append(f"{blocks:.0f} blocks on {sms} SMs")
+    return "; ".join(parts)
+
+
+def phase_shares(record: Record, subject: Subject) -> dict[str, Fact]:
+    """Phase → its share of the warps' time, in the order of the sources; empty where they mark none."""
+    return {
+        f.name.removeprefix(PHASE_SHARE): f
+        for f in record.facts.of(subject.variant)
+        if f.name.startswith(PHASE_SHARE) and f.subject == subject
+    }
+
+
+def _sms(record: Record) -> int | None:
+    device = devices.find(record.gpu)
+    return record.environment.gpu_sms or (device.sms if device else None)
+
+
+# --- one line for a step --------------------------------------------------------------------------
+
+
+def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
+    if step.after.value is None:
+        return "unmeasured", f"unmeasured: {step.after.why}"
+    if step.parent is None:
+        return "open", "the first step: nothing to compare with"
+    if step.ratio is None:
+        return "unmeasured", f"unmeasured: no time of its parent {step.parent}: {step.before.why}"
+    predicted = step.predicted
+    wanted = predicted.predicted if predicted else None
+    if step.still:
+        return _stood_still(step, wanted, held_before)
+    way = "slower" if step.ratio > 1 else "faster"
+    moved = _with(step, "worse" if step.ratio > 1 else "better")
+    if wanted is None:
+        return "open", f"{way}: {step.ratio:.2f}× the time, none was predicted{moved}"
+    outcome = progress(log(step.ratio), log(wanted), False)
+    if outcome == "none" and (step.ratio > 1) != (wanted > 1):
+        outcome = "against"  # little, but not noise
+    share = f"{step.ratio:.2f}× the time, {wanted:.2f}× predicted{_also(step)}"
+    lead = {
+        "held": "prediction held",
+        "more": "more than predicted",
+        "partly": "went the right way" if wanted < 1 else "slower, as predicted",
+        "against": way,
+    }.get(outcome, "hardly any effect")
+    if outcome in ("held", "more"):
+        return outcome, f"{lead}: {share}"
+    held = f"; held by {step.limiter}" if step.limiter else ""
+    return outcome, f"{lead}: {share}" + ((moved or held) if outcome == "against" else held)
+
+
+def _also(step: Step) -> str:
+    """What else was predicted of the step's time: documents differ."""
+    times = [j.predicted for j in step.judged if j.prediction.fact == TIME and j.scale == "ratio" and j.predicted]
+    more = [f"{t:.2f}×" for t in times[1:]]
+    return f" (elsewhere {', '.join(more)})" if more else ""
+
+
+def _stood_still(step: Step, wanted: float | None, held_before: str) -> tuple[Outcome, str]:
+    assert step.ratio is not None
+    if wanted is not None and abs(wanted - 1) < NOISE:
+        return "held", f"prediction held: {step.ratio:.2f}× the time, {wanted:.2f}× predicted"
+    done = [
+        f"{COUNTERS.get(j.prediction.fact, j.prediction.fact.replace('_', ' '))} "
+        f"{said(j.before.value, j.prediction.unit)} → {said(j.after.value, j.prediction.unit)}"
+        for j in step.judged
+        if j.outcome in ("held", "more", "partly") and j.before.value is not None and j.after.value is not None
+        and j.before.value != j.after.value
+    ]  # fmt: skip
+    though = f" though {', '.join(done[:_MOST_CAUSES])}" if done else ""
+    where = f": the limiter was elsewhere ({held_before})" if held_before else ""
+    said_of = "" if wanted is None else f"; {wanted:.2f}× the time was predicted"
+    return "none", f"no effect{though}{where}{said_of}"
+
+
+def _with(step: Step, direction: str) -> str:
+    """The counters that moved the most in that direction."""
+    found: list[tuple[float, str]] = []
+    for m in step.moved:
+        if m.fact not in _CAUSES or m.before.value is None or m.after.value is None:
+            continue
+        rose = m.after.value > m.before.value
+        if (rose != (FACTS[m.fact].better == "higher")) != (direction == "worse"):
+            continue
+        size = abs(log(m.ratio)) if m.ratio else float("inf") if m.before.value != m.after.value else 0.0
+        if size > max(_WORTH, SAME):
+            unit = FACTS[m.fact].unit
+            small = m.ratio is None or unit in ("pct",) or max(m.before.value, m.after.value) < 1000
+            text = f"{said(m.before.value, unit)} → {said(m.after.value, unit)}" if small else f"{m.ratio:.2f}×"
+            found.append((-size, f"{COUNTERS[m.fact]} {text}"))
+    return "; with it " + ", ".join(t for _, t in sorted(found)[:_MOST_CAUSES]) if found else ""

@@ -1,0 +1,238 @@
+"""Predictions against measurements: did a technique do what was said of it, and how much of it.
+
+Pure functions of a record. What is compared depends on what was said: a time is a matter of its device, so
+two times are compared as their ratio; counts and bytes as their difference; a value without a start as a
+level. A prediction that names times of another device alone says nothing of this one, and is not judged; a
+speed-up, a ratio by itself, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log
+from typing import Literal
+
+from flashcore.hardware import devices
+from flashcore.model.catalogue import FACTS, PHASE_SHARE
+from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.suite import Prediction, Variant
+from flashcore.model.text import same
+
+#: ``elsewhere``: said of another device in a way that says nothing of this one; ``open``: nothing was said.
+Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
+Scale = Literal["ratio", "difference", "level"]
+
+HELD = 0.8  # of the predicted change: enough to say that it came
+MORE = 1.25
+HARDLY = 0.05  # less of it than this is none
+NOISE = 0.02  # two times that differ by less are the same
+SAME = 0.01  # two counters that differ by less are the same
+CLOSE = 0.1  # how near a level must be where neither side of it is better
+#: Below this many percentage points a share that was to be zero is.
+ZERO_PCT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A measured number, or why there is none."""
+
+    value: float | None
+    why: str = ""
+
+
+class Readings:
+    """The numbers of a record by fact, variant and shape.
+
+    Static ones are of the arch that was measured (else of the suite's last): the largest of a variant's
+    kernels, of what is better high the smallest.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        own, archs = record.gpu_arch, record.suite.archs
+        self.arch = next((a for a in archs if own and same(a, own)), own) if own else archs[-1] if archs else None
+        self._static: dict[tuple[str, str], list[Fact]] = {}
+        for fact in record.facts:
+            if self.arch is not None and fact.subject.arch == self.arch:
+                self._static.setdefault((fact.subject.variant, fact.name), []).append(fact)
+
+    def of(self, name: str, variant: str | None, shape: str) -> Reading:
+        """The reading of one fact about a case (static ones: about its variant)."""
+        if variant is None:
+            return Reading(None, "it has no parent")
+        if variant not in self.record.suite.variants:
+            return Reading(None, f"no variant {variant}")
+        spec = FACTS.get(name)
+        if spec is not None and spec.group == "static":
+            return self._of_code(name, variant, shape)
+        subject = Subject(variant, shape=shape)
+        fact = self.record.facts.get(name, subject)
+        if fact is None or fact.number is None:
+            stale = self.record.stale.get(subject.case)
+            return Reading(None, f"stale: {stale}" if stale else (fact.note if fact else "") or "not recorded")
+        return Reading(fact.number)
+
+    def _of_code(self, name: str, variant: str, shape: str) -> Reading:
+        every = self._static.get((variant, name), [])
+        found = list({f.subject: f for f in every if f.subject.shape in (None, shape)}.values())
+        numbers = [f.number for f in found if f.number is not None]
+        if not numbers or len(numbers) < len(found):
+            note = next((f.note for f in found if f.number is None), "")
+            return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
+        return Reading(min(numbers) if FACTS[name].better == "higher" else max(numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A prediction beside what was measured.
+
+    Args:
+        scale: how it is compared; ``predicted`` and ``measured`` are ratios, differences or levels.
+        before, after: of the parent and of the variant itself.
+        finding: what came of it, in words made of the numbers.
+        note: what a reader must know of the comparison.
+    """
+
+    prediction: Prediction
+    scale: Scale
+    predicted: float | None
+    measured: float | None
+    before: Reading
+    after: Reading
+    outcome: Outcome
+    finding: str
+    note: str = ""
+
+
+def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[Judged]:
+    """The variant's predictions that speak of this shape, or of none."""
+    for prediction in variant.predictions:
+        if prediction.shape in (None, shape):
+            yield judge_one(readings, prediction, variant, shape)
+
+
+def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> Judged:
+    """One prediction of a variant, held against what was measured at that shape."""
+    before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
+    gpu = readings.record.gpu
+    foreign = p.device is not None and not _is(gpu, p.device)
+    scale, predicted = _scale(p)
+    note = ""
+    if foreign:
+        note = f"said of the {p.device}; compared as a {scale}" + (f" on {gpu}" if gpu else "")
+
+    def judged(measured: float | None, outcome: Outcome, finding: str) -> Judged:
+        return Judged(p, scale, predicted, measured, before, after, outcome, finding, note)
+
+    if predicted is None:
+        return judged(None, "unmeasured", "unmeasured: the prediction names no value to come to")
+    if scale == "level" and foreign and _is_time(p.fact) and not p.fact.startswith("speedup_"):
+        own = "" if after.value is None else f"; here {said(after.value, p.unit)}"
+        return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{own}")
+    if after.value is None or (before.value is None and scale != "level"):
+        why = after.why if after.value is None else f"of its parent, {before.why}"
+        return judged(None, "unmeasured", f"unmeasured: {why}")
+    if scale == "level":
+        # A share of a phase describes one kernel: that its parent's was nearer or farther says nothing.
+        start = None if p.fact.startswith(PHASE_SHARE) else before.value
+        return judged(after.value, *_level(p, predicted, start, after.value))
+    assert before.value is not None
+    if scale == "ratio":
+        if before.value <= 0 or after.value <= 0:
+            return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
+        ratio = after.value / before.value
+        outcome = progress(log(ratio), log(predicted), abs(ratio - 1) < NOISE)
+        return judged(ratio, outcome, f"{_WORDS[outcome]}: {ratio:.2f}×, predicted {predicted:.2f}×")
+    change = after.value - before.value
+    still = abs(change) <= SAME * max(abs(after.value), abs(before.value))
+    outcome = progress(change, predicted, still)
+    from_to = f"{said(before.value, p.unit)} → {said(after.value, p.unit)}"
+    text = f"{_WORDS[outcome]}: {from_to}, predicted {said(predicted, p.unit, sign=True)}"
+    return judged(change, outcome, text)
+
+
+_WORDS: dict[Outcome, str] = {
+    "held": "prediction held",
+    "more": "more than predicted",
+    "partly": "went the predicted way",
+    "none": "no effect",
+    "against": "went the other way",
+    "missed": "missed",
+}
+
+
+def _is_time(name: str) -> bool:
+    spec = FACTS.get(name)
+    return spec is not None and (spec.group == "timing" or spec.unit in ("us", "ns"))
+
+
+def _scale(p: Prediction) -> tuple[Scale, float | None]:
+    if p.after is None:
+        return "level", None
+    if p.before is None:
+        return "level", p.after
+    if _is_time(p.fact):
+        return ("ratio", p.after / p.before) if p.before > 0 and p.after > 0 else ("level", p.after)
+    return "difference", p.after - p.before
+
+
+def progress(measured: float, predicted: float, still: bool) -> Outcome:
+    """What a change is, held against the one that was predicted.
+
+    Args:
+        still: whether the measured change is too small to be one.
+    """
+    if abs(predicted) < 1e-9:
+        return "held" if still else "against"
+    if still:
+        return "none"
+    share = measured / predicted
+    if share >= HELD:
+        return "more" if share > MORE else "held"
+    if share >= HARDLY:
+        return "partly"
+    return "none" if share > -HARDLY else "against"
+
+
+def _level(p: Prediction, wanted: float, before: float | None, after: float) -> tuple[Outcome, str]:
+    spec = FACTS.get(p.fact)
+    better = spec.better if spec else ""
+    if wanted == 0:
+        reached = after == 0 or (p.unit == "pct" and abs(after) < ZERO_PCT)
+    elif better:
+        reached = after <= wanted * (1 + SAME) if better == "lower" else after >= wanted * (1 - SAME)
+    else:
+        reached = abs(after - wanted) <= CLOSE * abs(wanted)
+    side = {"lower": "at most ", "higher": "at least "}.get(better, "") if wanted != 0 else ""
+    values = f"{said(after, p.unit)}, predicted {side}{said(wanted, p.unit)}"
+    if reached:
+        return "held", f"prediction held: {values}"
+    if before is None or before == wanted:
+        return "missed", f"missed: {values}"
+    still = abs(after - before) <= SAME * max(abs(after), abs(before))
+    outcome = progress(after - before, wanted - before, still)
+    if outcome in ("held", "more"):
+        outcome = "partly"
+    return outcome, f"{_WORDS[outcome]}: {values}, the parent's {said(before, p.unit)}"
+
+
+def _is(gpu: str | None, device: str) -> bool:
+    """Whether the GPU is that device, as a budget's ``device`` names it."""
+    if gpu is None:
+        return False
+    known, own = devices.find(device), devices.find(gpu)
+    if known is not None and own is not None:
+        return known == own
+    return f" {device.lower()} " in f" {gpu.replace('-', ' ').lower()} "
+
+
+def said(value: float, unit: str, *, sign: bool = False) -> str:
+    """A value for a sentence: ``0.41 µs``, ``+9 KiB``, ``−12.5 points``."""
+    if unit == "B" and abs(value) >= 1024:
+        value, unit = value / 1024, "KiB"
+    size = abs(value)
+    digits = f"{size:,.0f}" if size >= 1000 or float(size).is_integer() else f"{size:.3g}"
+    lead = "−" if value < 0 else "+" if sign and value > 0 else ""
+    shown = {"1": "", "us": " µs", "pct": " points" if sign else " %"}.get(unit, f" {unit}")
+    return f"{lead}{digits}{shown}"

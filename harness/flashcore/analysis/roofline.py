@@ -1,0 +1,384 @@
+"""Rooflines and time bounds: where a kernel stands, and the least time each resource allows.
+
+Pure functions of a record (or, for bounds alone, of a problem's formulas and a device). Two rules
+keep the picture honest. The time and the bytes of one point come from one regime, which the point
+names: bytes fetched from a cold cache over the time of a warm one would lift a kernel above its roof.
+And each roof says where it comes from: the datasheet, the datasheet at the clock seen, or a
+measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from flashcore.hardware import devices
+from flashcore.hardware.devices import Device
+from flashcore.model.record import Record, Roof, RoofOrigin, Subject
+from flashcore.model.suite import Variant
+
+Level = Literal["dram", "l2", "l1"]
+LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
+
+
+def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
+    """All ceilings known of a device: its datasheet's, those at the clock seen, the measured ones.
+
+    An unknown GPU (``None``) has the measured ones alone.
+    """
+    found: list[Roof] = []
+    if device is not None:
+        for dtype, rate in device.rates.items():
+            found.append(Roof(dtype, rate.tflops, "TFLOP/s", "datasheet", device.title, rate.clock_mhz, device.source))
+        found.append(Roof("dram", device.dram_gbps, "GB/s", "datasheet", device.title, None, device.source))
+        found += _clocked(device, device.clock_mhz, "datasheet")
+        if clock_mhz is not None:
+            for dtype in device.rates:
+                tflops = devices.peak(device, dtype, clock_mhz)
+                assert tflops is not None
+                found.append(Roof(dtype, tflops, "TFLOP/s", "at clock seen", device.title, clock_mhz))
+            found += _clocked(device, clock_mhz, "at clock seen")
+    return (*found, *measured)
+
+
+def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[Roof]:
+    """What an SM does in a clock, times SMs and clock."""
+    for resource, per_clock, unit, what in (
+        ("shared", device.smem_per_clock, "GB/s", "bytes of shared memory"),
+        ("l1", device.smem_per_clock, "GB/s", "bytes of L1"),
+        ("exp", device.mufu_per_clock, "Gop/s", "special functions"),
+    ):
+        note = f"{device.sms} SMs × {per_clock} {what} a clock"
+        yield Roof(resource, device.sms * per_clock * clock_mhz / 1e3, unit, origin, device.title, clock_mhz, note)
+
+
+def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -> Roof | None:
+    """The roof of that resource whose origin comes first in ``order``."""
+    for origin in order:
+        for roof in ceilings:
+            if roof.resource == resource and roof.origin == origin:
+                return roof
+    return None
+
+
+#: What the hardware cannot pass, and what is believed to be within reach.
+THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
+REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
+
+
+# --- points -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The roofs above one point; ``tflops`` is the lower of those that are known."""
+
+    compute: Roof | None
+    bandwidth: Roof | None
+    tflops: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A case, or one kernel of it, on a roofline.
+
+    Args:
+        subject: (variant, shape), with ``kernel`` for one kernel of a case.
+        level: where the bytes were counted.
+        counted: who counted the FLOPs: the hardware, or the problem's formula.
+        regime: which caches and which stopwatch both time and bytes come from.
+        roof: the variant's own compute roof, from the manifest.
+        theory: the ceiling by the datasheet, at the clock seen where that is known.
+        measured: the ceiling by measured roofs, where there are any.
+        faults: why the point cannot be right, each with its likely cause; empty if it may be.
+    """
+
+    subject: Subject
+    level: Level
+    counted: Literal["hardware", "formula"]
+    regime: str
+    flop: float
+    bytes: float
+    time_us: float
+    roof: str
+    theory: Ceiling
+    measured: Ceiling
+    faults: tuple[str, ...] = ()
+
+    @property
+    def intensity(self) -> float:
+        """FLOP per byte."""
+        return self.flop / self.bytes
+
+    @property
+    def tflops(self) -> float:
+        return self.flop / self.time_us / 1e6
+
+    @property
+    def gbps(self) -> float:
+        return self.bytes / self.time_us / 1e3
+
+    @property
+    def share(self) -> float | None:
+        """Achieved over the theoretical ceiling; ``None`` if no roof is known."""
+        return self.tflops / self.theory.tflops if self.theory.tflops else None
+
+    @property
+    def share_of_measured(self) -> float | None:
+        """Achieved over the measured ceiling; ``None`` if none was measured."""
+        return self.tflops / self.measured.tflops if self.measured.tflops else None
+
+
+def points(record: Record) -> list[Point]:
+    """The points of every case and of its kernels, at each level that was measured."""
+    return [p for p in _walk(record) if isinstance(p, Point)]
+
+
+def missing(record: Record) -> list[tuple[Subject, str]]:
+    """The cases and levels without a point, and why."""
+    return [p for p in _walk(record) if not isinstance(p, Point)]
+
+
+def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
+    device = devices.find(record.gpu)
+    kernels: dict[tuple[str, str], dict[Subject, None]] = {}
+    cases: dict[Subject, None] = {}
+    for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
+        s = fact.subject
+        if s.shape is None or s.launch is not None or s.variant not in record.suite.variants:
+            continue
+        cases[Subject(s.variant, shape=s.shape)] = None
+        if s.kernel is not None:
+            kernels.setdefault((s.variant, s.shape), {})[s] = None
+    for case in cases:
+        variant = record.suite.variants[case.variant]
+        stale = record.stale.get(case.case)
+        if stale is not None:
+            yield case, stale
+            continue
+        yield from _points_of(record, variant, case, device)
+        for kernel in kernels.get((case.variant, case.shape or ""), ()):
+            yield from _points_of(record, variant, kernel, device)
+
+
+def regime(record: Record, subject: Subject) -> str:
+    """Which caches ncu's time and bytes saw: cold, since it flushes them, unless the fact says not."""
+    fact = record.facts.get("ncu_duration", subject)
+    kept = fact is not None and "cache-control none" in fact.note
+    return "warm, ncu (caches kept)" if kept else "cold, ncu (caches flushed)"
+
+
+def _points_of(
+    record: Record, variant: Variant, subject: Subject, device: Device | None
+) -> Iterator[Point | tuple[Subject, str]]:
+    def number(name: str) -> float | None:
+        return record.facts.number(name, subject)
+
+    duration = number("ncu_duration")
+    if not duration or duration <= 0:
+        yield subject, _why(record, subject, "ncu_duration")
+        return
+    tensor, cores = number("tensor_flop"), number("cuda_core_flop")
+    flops: dict[Literal["hardware", "formula"], float] = {}
+    if tensor is None or cores is None:
+        yield subject, _why(record, subject, "tensor_flop" if tensor is None else "cuda_core_flop")
+    elif tensor + cores > 0:
+        flops["hardware"] = tensor + cores
+    formula = number("formula_flop")
+    if formula:
+        flops["formula"] = formula
+    hertz = number("sm_clock")
+    ceilings = roofs(device, hertz / 1e6 if hertz else None, record.roofs)
+    for level in LEVELS:
+        amount = number(f"{level}_bytes")
+        if not amount or amount <= 0:
+            yield subject, _why(record, subject, f"{level}_bytes")
+            continue
+        for counted, flop in flops.items():
+            bare = Point(
+                subject=subject,
+                level=level,
+                counted=counted,
+                regime=regime(record, subject),
+                flop=flop,
+                bytes=amount,
+                time_us=duration / 1e3,
+                roof=variant.roof,
+                theory=_ceiling(ceilings, variant.roof, level, flop / amount, THEORY),
+                measured=_ceiling(ceilings, variant.roof, level, flop / amount, ("measured",)),
+            )
+            yield replace(bare, faults=tuple(_faults(record, bare)))
+
+
+def _why(record: Record, subject: Subject, name: str) -> str:
+    fact = record.facts.get(name, subject)
+    if fact is None:
+        return f"{name} is unmeasured"
+    return f"{name} is unmeasured: {fact.note}" if fact.value is None else f"{name} reads {fact.value}"
+
+
+def _ceiling(
+    ceilings: Sequence[Roof], dtype: str, level: Level, intensity: float, order: Sequence[RoofOrigin]
+) -> Ceiling:
+    compute, bandwidth = pick(ceilings, dtype, order), pick(ceilings, level, order)
+    known = [compute.value] if compute else []
+    known += [bandwidth.value * intensity / 1e3] if bandwidth else []
+    return Ceiling(compute, bandwidth, min(known, default=None))
+
+
+def _faults(record: Record, point: Point) -> Iterator[str]:
+    """What lies above a roof cannot be: says by how much and what is likely wrong."""
+    for ceiling in (point.theory, point.measured):
+        compute, bandwidth = ceiling.compute, ceiling.bandwidth
+        if compute is not None and point.tflops > compute.value:
+            share = f"{100 * point.tflops / compute.value:.0f} % of the roof {compute.name}"
+            yield f"{share}: {_cause_of_flops(record, point, compute)}"
+        if bandwidth is not None and point.gbps > bandwidth.value:
+            share = f"{100 * point.gbps / bandwidth.value:.0f} % of the roof {bandwidth.name}"
+            cause = "its bytes and its time are not of one regime"
+            if point.level == "dram":
+                cause += " (data that stays in L2 against the DRAM roof?)"
+            yield f"{share}: {_soft(bandwidth, cause)}"
+
+
+def _soft(roof: Roof, cause: str) -> str:
+    return "the measured roof is too low" if roof.origin == "measured" else cause
+
+
+def _cause_of_flops(record: Record, point: Point, roof: Roof) -> str:
+    facts, subject = record.facts, point.subject
+    tensor = facts.number("tensor_flop", subject) or 0.0
+    counted = tensor + (facts.number("cuda_core_flop", subject) or 0.0)
+    if point.counted == "formula" and 0 < counted < 0.99 * point.flop:
+        share = 100 * counted / point.flop
+        return f"the hardware did {share:.0f} % of the formula's FLOPs (work left out, or the formula too high)"
+    if tensor > 0 and not point.roof.endswith("_tensor"):
+        return f"wrong dtype: tensor cores did {100 * tensor / counted:.0f} % of its FLOPs"
+    for dtype in ("fp8", "bf16", "fp16"):
+        if tensor > 0 and facts.number(f"tensor_flop_{dtype}", subject) == tensor and dtype not in point.roof:
+            return f"wrong dtype: its tensor FLOPs are {dtype}"
+    if roof.origin == "datasheet":
+        return f"the clock is unknown and may have been above {roof.clock_mhz:,.0f} MHz"
+    return _soft(roof, "its FLOPs and its time are not of the same launches, or the clock rose meanwhile")
+
+
+# --- bounds -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least time one resource allows.
+
+    ``us`` is ``None`` where the amount or the roof is not known; ``note`` then says which.
+    """
+
+    resource: str
+    amount: float | None
+    unit: str
+    roof: Roof | None
+    us: float | None
+    note: str = ""
+
+
+#: What a problem's ``work(params)`` may hold; each is a fact ``formula_<name>`` of the case.
+WORK = ("flop", "bytes", "tensor_flop", "fp32_flop", "exp", "shared_bytes", "l2_bytes")
+
+
+def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, launches: int = 1) -> tuple[Bound, ...]:
+    """The bound of each resource, by the best roof known: measured, else at the clock seen, else datasheet.
+
+    Args:
+        work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so
+            ``bytes`` stands in for ``l2_bytes``, and ``flop`` for ``tensor_flop``.
+        dtype: the compute roof; ``fp16_tensor`` puts only the tensor FLOPs on it, ``fp32`` all.
+        ceilings: what :func:`roofs` gives.
+    """
+    products = work.get("tensor_flop", work.get("flop"))
+    rest = work.get("fp32_flop")
+    amounts: dict[str, tuple[float | None, str]] = {}
+    if dtype.endswith("_tensor"):
+        amounts[dtype] = products, "FLOP"
+        amounts["fp32"] = rest, "FLOP"
+    else:
+        amounts[dtype] = (None if products is None else products + (rest or 0.0)), "FLOP"
+    amounts["exp"] = work.get("exp"), "op"
+    amounts["shared"] = work.get("shared_bytes"), "B"
+    amounts["l2"] = work.get("l2_bytes", work.get("bytes")), "B"
+    amounts["dram"] = work.get("bytes"), "B"
+    amounts["launch"] = float(launches), "launches"
+    found = []
+    for resource, (amount, unit) in amounts.items():
+        roof = pick(ceilings, resource, REACHABLE)
+        note = "the problem's formulas do not say" if amount is None else "" if roof else "no roof is known"
+        us = roof.us(amount) if roof is not None and amount is not None else None
+        found.append(Bound(resource, amount, unit, roof, us, note))
+    return tuple(found)
+
+
+def floor(found: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
+    """The bound that holds: the largest of those known, resources in ``without`` left out."""
+    known = [b for b in found if b.us is not None and b.resource not in without]
+    return max(known, key=lambda b: b.us or 0.0, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Achieved time over the floor of the same regime. ``time`` names the fact."""
+
+    time: str
+    time_us: float
+    floor: Bound
+    floor_us: float
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.time_us / self.floor_us
+
+
+@dataclass(frozen=True, slots=True)
+class CaseBounds:
+    """The bounds of a case, their floor with cold caches, and the gap of each time measured."""
+
+    subject: Subject
+    bounds: tuple[Bound, ...]
+    floor: Bound | None
+    gaps: tuple[Gap, ...]
+
+
+def case_bounds(record: Record) -> list[CaseBounds]:
+    """Bounds of every case whose formulas were recorded.
+
+    A warm time has no DRAM floor where the problem's data fits L2: it may never leave it.
+    """
+    device = devices.find(record.gpu)
+    l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
+    planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
+    found = []
+    for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
+        variant = record.suite.variants.get(subject.variant)
+        if variant is None or subject.shape is None:
+            continue
+
+        def number(name: str, subject: Subject = subject) -> float | None:
+            return record.facts.number(name, subject)
+
+        formulas = {n: number(f"formula_{n}") for n in WORK}
+        work = {n: v for n, v in formulas.items() if v is not None}
+        launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
+        ceilings = roofs(device, number("bench_sm_clock"), record.roofs)
+        own = bounds(work, variant.roof, ceilings, launches=launches)
+        size = work.get("bytes")
+        resident = l2 is not None and size is not None and size <= l2
+        gaps = []
+        if subject.case not in record.stale:
+            for name in ("warm_p50", "cold_p50"):
+                warm = name == "warm_p50" and resident
+                lowest = floor(own, ("dram",) if warm else ())
+                time = number(name)
+                if time is not None and lowest is not None and lowest.us:
+                    note = "its data fits L2: no DRAM floor" if warm else ""
+                    gaps.append(Gap(name, time, lowest, lowest.us, note))
+        found.append(CaseBounds(subject, own, floor(own), tuple(gaps)))
+    return found

@@ -1,0 +1,181 @@
+"""Generates, from a problem's operator schema, the C++ that stands between torch and a launcher.
+
+Two files per problem: ``flashcore/problem.h``, torch-free, which a variant's source includes for the
+types ``Shape`` and ``Args``; and ``binding.cpp``, which registers the operator through torch's stable
+ABI. The binding is compiled once per problem and linked with every variant: the operator's name
+comes from the variant's object, so that 40 variants cost one compilation of torch headers.
+"""
+
+from __future__ import annotations
+
+from flashcore.manifest.operator_schema import SCALAR_TYPES
+from flashcore.model.suite import Argument, Problem
+
+#: The oldest torch whose stable ABI the binding uses: 2.10.
+TORCH_TARGET_VERSION = "0x020a000000000000"
+
+
+_NOTICE = "// Generated from the operator schema in suite.toml; edits are lost.\n"
+
+
+def _c_type(argument: Argument) -> str:
+    if argument.kind == "tensor":
+        return "void*" if argument.mutable else "const void*"
+    return "std::int64_t" if argument.kind == "int" else "double"
+
+
+def problem_header(problem: Problem) -> str:
+    """``flashcore/problem.h``: ``Shape`` holds the dimensions, ``Args`` the arguments in order."""
+    dims = ", ".join(problem.dims)
+    given = ", ".join(f"d[{i}]" for i in range(len(problem.dims)))
+    return (
+        f"{_NOTICE}#pragma once\n#include <flashcore/arguments.h>\n"
+        "#include <flashcore/launch.h>\n\nnamespace flashcore {\n\n"
+        f"struct Shape {{\n  std::int64_t {dims};\n}};\n\n"
+        "using Args = flashcore_arguments;\n\n"
+        f"inline Shape shape_of(const std::int64_t* d) {{ return Shape{{{given}}}; }}\n\n"
+        "}  // namespace flashcore\n"
+    )
+
+
+def binding_source(suite: str, problem: Problem) -> str:
+    """``binding.cpp``: checks every tensor (device, dtype, layout, dimensions), then launches.
+
+    An operator is registered as ``flashcore_<suite>::<variant>`` followed by the environment's
+    ``FLASHCORE_OP_SUFFIX``, which tells two builds of one variant apart in one process.
+    """
+    tensors = [a for a in problem.arguments if a.kind == "tensor"]
+    parameters = ", ".join(
+        {"tensor": "Tensor", "int": "int64_t", "float": "double"}[a.kind] + f" {a.name}" for a in problem.arguments
+    )
+    checks = []
+    for a in tensors:
+        names = ", ".join(f'"{d}"' for d in a.dims)
+        indices = ", ".join(str(problem.dims.index(d)) for d in a.dims)
+        checks.append(
+            f'  check({a.name}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
+            f'"{a.dtype}", {{{names}}}, {{{indices}}}}}, dims, {tensors[0].name});'
+        )
+    values = ", ".join(
+        (f"{a.name}.mutable_data_ptr()" if a.mutable else f"{a.name}.const_data_ptr()")
+        if a.kind == "tensor"
+        else a.name
+        for a in problem.arguments
+    )
+    return _BINDING.format(
+        notice=_NOTICE,
+        namespace=f"flashcore_{suite}",
+        schema=problem.schema,
+        parameters=parameters,
+        rank=len(problem.dims),
+        checks="\n".join(checks),
+        first=tensors[0].name,
+        values=values,
+    )
+
+
+_BINDING = """{notice}
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+#include <torch/headeronly/util/Exception.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+// Absent from a CPU-only torch: declared weak so that the library loads there too.
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(
+    int32_t device_index, void** ret_stream);
+
+extern "C" {{
+const char* flashcore_variant_name();
+const char* flashcore_error_string(int);
+uint64_t flashcore_workspace_bytes(const int64_t*);
+int flashcore_launch(const void*, const int64_t*, void*, void*, const char**);
+}}
+
+#include <flashcore/arguments.h>
+
+namespace {{
+
+constexpr int kRank = {rank};
+
+struct Expected {{
+  const char* name;
+  ScalarType dtype;
+  const char* dtype_name;
+  std::vector<const char*> dims;
+  std::vector<int> index;
+}};
+
+void check(const Tensor& t, const Expected& e, int64_t* dims, const Tensor& first) {{
+  const char* op = flashcore_variant_name();
+  STD_TORCH_CHECK(t.is_cuda(), op, ": ", e.name, " must be a CUDA tensor");
+  STD_TORCH_CHECK(t.get_device_index() == first.get_device_index(), op, ": ", e.name,
+                  " is on another device than the first tensor");
+  STD_TORCH_CHECK(t.scalar_type() == e.dtype, op, ": ", e.name, " must be ", e.dtype_name);
+  STD_TORCH_CHECK(t.dim() == static_cast<int64_t>(e.dims.size()), op, ": ", e.name, " must have ",
+                  e.dims.size(), " dimensions, found ", t.dim());
+  STD_TORCH_CHECK(t.is_contiguous(), op, ": ", e.name, " must be contiguous");
+  // Kernels use 16-byte accesses; torch's allocator aligns to 512, a view may not be aligned.
+  STD_TORCH_CHECK(reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0, op, ": ", e.name,
+                  " must be 16-byte aligned");
+  for (size_t i = 0; i < e.dims.size(); ++i) {{
+    int64_t& known = dims[e.index[i]];
+    const int64_t found = t.size(static_cast<int64_t>(i));
+    if (known < 0) known = found;
+    STD_TORCH_CHECK(known == found, op, ": dimension ", e.dims[i], " of ", e.name, " must be ",
+                    known, ", found ", found);
+    STD_TORCH_CHECK(found >= 1, op, ": dimension ", e.dims[i], " of ", e.name, " is empty");
+  }}
+}}
+
+void call({parameters}) {{
+  int64_t dims[kRank];
+  for (int64_t& d : dims) d = -1;
+{checks}
+  torch::stable::accelerator::DeviceGuard guard({first}.get_device_index());
+  void* stream = nullptr;
+  STD_TORCH_CHECK(aoti_torch_get_current_cuda_stream != nullptr, "this torch has no CUDA");
+  STD_TORCH_CHECK(aoti_torch_get_current_cuda_stream({first}.get_device_index(), &stream) == 0,
+                  "no current CUDA stream");
+  // From torch's caching allocator: ordered with the stream, and safe under graph capture.
+  const int64_t bytes = static_cast<int64_t>(flashcore_workspace_bytes(dims));
+  void* workspace = nullptr;
+  Tensor buffer;
+  if (bytes > 0) {{
+    buffer = torch::stable::new_empty({first}, {{bytes}}, ScalarType::Byte);
+    workspace = buffer.mutable_data_ptr();
+  }}
+  const flashcore_arguments arguments{{{values}}};
+  const char* error = nullptr;
+  const int code = flashcore_launch(&arguments, dims, workspace, stream, &error);
+  STD_TORCH_CHECK(code == 0, flashcore_variant_name(), ": ",
+                  error ? error : flashcore_error_string(code));
+}}
+
+std::string operator_name() {{
+  const char* suffix = std::getenv("FLASHCORE_OP_SUFFIX");
+  return std::string(flashcore_variant_name()) + (suffix ? suffix : "");
+}}
+
+}}  // namespace
+
+STABLE_TORCH_LIBRARY_FRAGMENT({namespace}, m) {{ m.def((operator_name() + "{schema}").c_str()); }}
+
+STABLE_TORCH_LIBRARY_IMPL({namespace}, CUDA, m) {{
+  m.impl(operator_name().c_str(), TORCH_BOX(&call));
+}}
+"""
+
+
+def arguments_header(problem: Problem) -> str:
+    """``flashcore/arguments.h``: the C layout of ``Args``, which binding and variant share."""
+    fields = "\n".join(f"  {_c_type(a)} {a.name};" for a in problem.arguments)
+    return f"{_NOTICE}#pragma once\n#include <cstdint>\n\nstruct flashcore_arguments {{\n{fields}\n}};\n"

@@ -1,0 +1,178 @@
+"""Asks built variants what they would launch, without a GPU and without torch.
+
+A plan is the variant's own host code, so it runs in a child process: one that crashes or hangs takes
+nobody with it. Answers are kept beside the library, which is named by its content.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flashcore.machine import python_process
+from flashcore.model.files import write_atomically
+from flashcore.model.record import Artifact, Launch, Plan
+from flashcore.model.suite import Shape, Suite
+
+TIME_LIMIT = 20.0
+_CAPACITY = 32
+_ANSWER = {"error", "crashed", "launches", "workspace"}
+_HANGS = "the launch plan gave no answer"
+
+
+class _Record(ctypes.Structure):
+    """``flashcore_launch_record`` of launch.h."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_char_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("cluster", ctypes.c_uint32 * 3),
+        ("dynamic_smem", ctypes.c_uint32),
+    )
+
+
+def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) -> list[Plan]:
+    """The launch plan of every variant that was built, on each of the shapes that it supports.
+
+    A plan that the variant refuses comes back with ``error`` set and no launches, one that dies or
+    hangs with ``crashed`` too.
+    """
+
+    wanted: list[tuple[str, Path, dict[str, list[int]]]] = []
+    for artifact in artifacts:
+        if artifact.plan_library is not None:
+            variant = suite.variants[artifact.variant]
+            dims = suite.problems[variant.problem].dims
+            sizes = {s.name: [int(s.params[d]) for d in dims] for s in shapes if variant.runs_on(s)}
+            wanted.append((variant.name, Path(artifact.plan_library), sizes))
+    known = {library: _cached(library) for _, library, _ in wanted}
+    missing = [
+        (library, new)
+        for _, library, sizes in wanted
+        if (new := [size for size in sizes.values() if _key(size) not in known[library]])
+    ]
+    for library, answers in _ask(missing).items():
+        known[library].update(answers)
+        # No answer in time may be a busy machine's fault: it is asked again next time.
+        kept = {k: a for k, a in known[library].items() if not a["error"].startswith(_HANGS)}
+        write_atomically(_cache(library), json.dumps(kept).encode())
+    return [
+        _plan(name, shape, known[library][_key(size)])
+        for name, library, sizes in wanted
+        for shape, size in sizes.items()
+    ]
+
+
+def _key(sizes: Sequence[int]) -> str:
+    return ",".join(map(str, sizes))
+
+
+def _cache(library: Path) -> Path:
+    return library.with_name("plans.json")
+
+
+def _cached(library: Path) -> dict[str, Any]:
+    try:
+        answers = json.loads(_cache(library).read_bytes())
+        return {k: a for k, a in answers.items() if a.keys() == _ANSWER}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _ask(questions: Sequence[tuple[Path, list[list[int]]]]) -> dict[Path, dict[str, Any]]:
+    """One child answers for all libraries. If it dies, the question it died of has the reason for its
+    answer, and a new child takes the rest."""
+    answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
+    pending = [(library, size) for library, sizes in questions for size in sizes]
+    while pending:
+        output, reason = _child([[str(library), size] for library, size in pending])
+        for line in output.splitlines():
+            library, size = pending.pop(0)
+            answers[library][_key(size)] = json.loads(line)
+        if not pending:
+            break
+        guilty, size = pending.pop(0)
+        answer = {"error": reason, "crashed": True, "launches": [], "workspace": 0}
+        answers[guilty][_key(size)] = answer
+        if reason.startswith(_HANGS):  # it would hang again on every other shape
+            answers[guilty].update({_key(size): answer for library, size in pending if library == guilty})
+            pending = [(library, size) for library, size in pending if library != guilty]
+    return answers
+
+
+def _child(questions: list[Any]) -> tuple[str, str]:
+    """What a child wrote, in whole lines, and how it ended."""
+    import subprocess
+
+    command = python_process.command("flashcore.build.launch_plan")
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(questions).encode(),
+            capture_output=True,
+            check=False,
+            timeout=TIME_LIMIT,
+            env=python_process.environment(),
+        )
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        reason = f"{_HANGS} within {TIME_LIMIT:.0f} s"
+    else:
+        output = done.stdout
+        code = done.returncode
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        words = done.stderr.decode(errors="replace").strip()[-200:]
+        reason = f"the launch plan {how}" + (f": {words}" if words else "")
+    return output[: output.rfind(b"\n") + 1].decode(), reason
+
+
+def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
+    launches = tuple(
+        Launch(r["kernel"], _three(r["grid"]), _three(r["block"]), _three(r["cluster"]), r["dynamic_smem"])
+        for r in answer["launches"]
+    )
+    return Plan(variant, shape, launches, answer["workspace"], answer["error"], answer["crashed"])
+
+
+def _three(values: Sequence[int]) -> tuple[int, int, int]:
+    return (values[0], values[1], values[2])
+
+
+def main() -> None:
+    """The child: reads [library, dimensions] pairs, writes one answer a line."""
+    # What a plan prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for path, sizes in json.load(sys.stdin):
+        library = ctypes.CDLL(path)
+        dims = (ctypes.c_int64 * len(sizes))(*sizes)
+        records = (_Record * _CAPACITY)()
+        workspace = ctypes.c_uint64()
+        error = ctypes.c_char_p()
+        count = library.flashcore_launch_plan(dims, records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
+        answer = {
+            "error": (error.value or b"refused").decode(errors="replace") if count < 0 else "",
+            "crashed": False,
+            "workspace": workspace.value,
+            "launches": [
+                {
+                    "kernel": (r.kernel or b"?").decode(errors="replace"),
+                    "grid": list(r.grid),
+                    "block": list(r.block),
+                    "cluster": list(r.cluster),
+                    "dynamic_smem": r.dynamic_smem,
+                }
+                for r in records[: max(count, 0)]
+            ],
+        }
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

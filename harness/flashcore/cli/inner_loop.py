@@ -1,0 +1,118 @@
+"""The four answers of the inner loop: is it right, is it faster, what holds it back, what did it promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+from flashcore.analysis import diff, roofline
+from flashcore.gate import judge
+from flashcore.model.catalogue import STALL_REASONS
+from flashcore.model.record import Record, Subject
+from flashcore.model.text import number
+
+
+def answers(record: Record, previous: Record | None, variant: str, today: date | None = None) -> list[str]:
+    """The four answers for one variant, against the last comparable run if there is one.
+
+    Args:
+        previous: an earlier record; one of another GPU or suite is not compared with, and it says so.
+        today: the day that waivers' dates are held against.
+    """
+    reason = "there is none" if previous is None else diff.comparable(previous, record)
+    before = None if reason else previous
+    shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
+    against = f"against run {before.id}" if before else f"no earlier run to compare with: {reason}"
+    gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
+    lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
+    lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
+    lines += _labelled("3 held back?", [x for s in shapes for x in _held_back(record, gaps, variant, s)])
+    lines += _labelled("4 promises? ", list(_promises(record, before, variant, today)))
+    return lines
+
+
+def _labelled(label: str, found: Sequence[str]) -> list[str]:
+    rows = found or ["unmeasured"]
+    return [f"{label} {rows[0]}", *(f"{'':{len(label)}} {r}" for r in rows[1:])]
+
+
+def _right(record: Record, variant: str) -> str:
+    outcomes = [o for o in record.outcomes if o.variant == variant and o.stage == "check"]
+    judged = [o for o in outcomes if o.status in ("ok", "failed")]
+    wrong = [o for o in judged if o.status == "failed"]
+    if wrong:
+        named = "; ".join(f"{o.shape}: {o.reason}" for o in wrong)
+        return f"NO, wrong on {len(wrong)} of {len(judged)} shapes: {named}"
+    if not judged:
+        reasons = dict.fromkeys(o.reason for o in outcomes if o.reason)
+        return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
+    errors = [f.number for f in record.facts.of(variant) if f.name == "max_error_over_class" and f.number is not None]
+    worst = f"; at most {max(errors):.2f} of its class's error" if errors else ""
+    gaps = f"; not checked on {len(outcomes) - len(judged)}" if len(judged) < len(outcomes) else ""
+    return f"yes, on {len(judged)} shapes{worst}{gaps}"
+
+
+def _faster(record: Record, before: Record | None, variant: str, shape: str) -> Iterator[str]:
+    subject = Subject(variant, shape=shape)
+    warm = record.facts.number("warm_p50", subject)
+    if warm is None:
+        return
+    key = f"{subject.case}/warm"
+    now = record.samples.get(key)
+    text = f"{shape}: {number(round(warm, 3), 'us')} warm"
+    was = before.samples.get(key) if before else None
+    if before is not None and was and now and diff.same_shape(before, record, shape):
+        change = diff.time_change(subject, "warm", was, now, False, diff.same_code(before, record, subject.case))
+        code = ", but it is the same code" if change.same_code else ""
+        text += f"; {change.text} than before{code} (another run: shown, not judged)"
+    yield text
+    parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
+    other = record.samples.get(f"{parent}/{shape}/warm")
+    if parent and other and now:
+        change = diff.time_change(subject, "warm", other, now, True, False)
+        yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
+    for what in ("baseline", "peer"):
+        values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]
+        if None not in values:
+            yield f"{'':{len(shape)}}  {values[0]:.2f}× the speed of the {what} [{values[1]:.2f}, {values[2]:.2f}]"
+
+
+def _held_back(
+    record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], variant: str, shape: str
+) -> Iterator[str]:
+    subject = Subject(variant, shape=shape)
+    stale = record.stale.get(subject.case)
+    if stale is not None:
+        yield f"{shape}: unmeasured: {stale}"
+        return
+    parts = [
+        f"{g.ratio:.1f} times its floor of {g.floor_us:.2f} µs ({g.floor.resource}, {g.time.split('_')[0]})"
+        for g in gaps.get(subject, ())[:1]
+    ]
+    shares = {r: record.facts.number(f"stall_share_{r}", subject) for r in STALL_REASONS if r != "selected"}
+    known: Mapping[str, float] = {r: v for r, v in shares.items() if v is not None}
+    if known:
+        worst = max(known, key=lambda r: known[r])
+        parts.append(f"stalls most on {worst} ({known[worst]:.0f} %)")
+    for name, text in (("tensor_active", "tensor pipe active"), ("achieved_occupancy", "occupancy achieved")):
+        value = record.facts.number(name, subject)
+        if value is not None:
+            parts.append(f"{text} {value:.1f} %")
+    if parts:
+        yield f"{shape}: " + "; ".join(parts)
+
+
+def _promises(record: Record, before: Record | None, variant: str, today: date | None) -> Iterator[str]:
+    judgement = judge.judge(record, today=today, variants=(variant,))
+    counts = judgement.counts()
+    broken = [v for v in judgement.limits if v.status == "fail"]
+    kept = f"{counts.get('pass', 0)} kept, {counts.get('waived', 0)} waived, {counts.get('unmeasured', 0)} unmeasured"
+    yield f"{len(broken)} BROKEN; {kept}" if broken else f"none broken; {kept}"
+    for v in broken:
+        value = "" if v.unit == "" else f"{number(v.value, v.unit)}, "
+        yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{f' ({v.reason})' if v.reason else ''}"
+    if before is not None:
+        for c in diff.changes(before, record):
+            if c.subject.variant == variant:
+                values = f"{number(c.before, c.unit)} → {number(c.after, c.unit)}"
+                yield f"changed: {c.subject} {c.fact} {values} ({c.direction})"

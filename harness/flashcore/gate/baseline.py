@@ -1,0 +1,295 @@
+"""A baseline: the static facts of one day as committed text, that later ones are held to.
+
+One fact a line, sorted, so that a change reads as a diff. What gets better is taken over by
+``flashcore baseline save``; what gets worse is not: loosening needs a waiver in the manifest, with its
+reason. Facts compare within one nvcc version only, whose name stands in the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.model.catalogue import FACTS
+from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
+from flashcore.model.record import Fact, Record
+from flashcore.model.text import number
+
+HEADER = "# flashcore baseline 1"
+EVERY = "*"  # all shapes alike, or a fact that no shape enters
+NO_KERNEL = "-"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """What a line is about. ``shape`` is ``*`` where all shapes agree."""
+
+    variant: str
+    arch: str
+    kernel: str
+    shape: str
+    fact: str
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Facts by what they are about, of one suite and one nvcc version. ``lines`` says where each stands."""
+
+    suite: str
+    nvcc: str
+    values: Mapping[Key, float]
+    file: str = ""
+    lines: Mapping[Key, int] | None = None
+
+    def text(self) -> str:
+        """The file: a header, then a fact a line, sorted."""
+        rows = [
+            f"{k.variant} {k.arch} {k.kernel} {k.shape} {k.fact} {plain(v)}" for k, v in sorted(self.values.items())
+        ]
+        head = [
+            f"{HEADER}: written by `flashcore baseline save`, read by `flashcore gate`",
+            "# variant arch kernel shape fact value",
+            f"suite {self.suite}",
+            f"nvcc {self.nvcc}",
+            "",
+        ]
+        return "\n".join([*head, *rows]) + "\n"
+
+
+def plain(value: float) -> str:
+    """A value as it stands in the file: whole numbers without a point, others exactly."""
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+def read(path: Path) -> Baseline | None:
+    """The baseline in ``path``; ``None`` if there is no such file.
+
+    Raises:
+        UsageError: it is no baseline, or a line of it cannot be read; names the line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: expected a baseline, but it cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, file: str = "baseline") -> Baseline:
+    """Reads a baseline's text.
+
+    Raises:
+        UsageError: see :func:`read`.
+    """
+    mend = "\n  to mend: resolve the conflict or the edit, or write it again with: flashcore baseline save"
+    if not text.startswith(HEADER + ":"):
+        found = text.splitlines()[0][:60] if text.strip() else "nothing"
+        raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {found!r}{mend}")
+    heads: dict[str, str] = {}
+    values: dict[Key, float] = {}
+    lines: dict[Key, int] = {}
+    for line_number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) == 2 and words[0] in ("suite", "nvcc"):
+            heads[words[0]] = words[1]
+            continue
+        try:
+            *names, value = words
+            key = Key(*names)
+            values[key], again = float(value), key in values
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"{file}:{line_number}: expected `variant arch kernel shape fact value`, found {line!r}{mend}"
+            ) from None
+        if key.fact not in ALLOWANCES or again or not abs(values[key]) < 1e15:  # NaN is not below either
+            expected = "a line of its own for each fact" if again else "a fact that baselines hold, with its value"
+            raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{mend}")
+        lines[key] = line_number
+    for name in ("suite", "nvcc"):
+        if name not in heads:
+            raise UsageError(f"{file}: expected a line `{name} …`, found none{mend}")
+    return Baseline(heads["suite"], heads["nvcc"], values, file, lines)
+
+
+# --- the present facts ---------------------------------------------------------------------------
+
+
+def shaped(key: Key, shape: str) -> Key:
+    """The same fact at another shape."""
+    return replace(key, shape=shape)
+
+
+def present(record: Record) -> dict[Key, Fact]:
+    """The facts of a record that a baseline can hold, each with its own shape (or ``*``)."""
+    found: dict[Key, Fact] = {}
+    for name in ALLOWANCES:
+        latest = {fact.subject: fact for fact in record.facts.named(name)}
+        for s, fact in latest.items():
+            if s.arch is None:
+                continue
+            key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or EVERY, name)
+            known = found.get(key)
+            # A kernel launched several times counts with its worst launch.
+            if known is None or known.number is None or fact.number is None:
+                found[key] = fact if known is None or known.number is not None else known
+            elif ALLOWANCES[name].improves(known.number, fact.number):
+                found[key] = fact
+    return found
+
+
+def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
+    """Shapes that all agree become ``*``; so does what cannot get worse, which is left out."""
+    groups: dict[Key, dict[str, float]] = {}
+    for key, value in values.items():
+        groups.setdefault(shaped(key, EVERY), {})[key.shape] = value
+    made: dict[Key, float] = {}
+    for key, shapes in groups.items():
+        if ALLOWANCES[key.fact].better == "higher" and not any(shapes.values()):
+            continue
+        if len(set(shapes.values())) == 1:
+            made[key] = next(iter(shapes.values()))
+        else:
+            made.update({shaped(key, shape): value for shape, value in shapes.items()})
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A new baseline, and what became of the old one's facts.
+
+    Args:
+        tightened: what was taken over since it is better, as text.
+        kept: what is worse and therefore not taken over, as text with the way to loosen it.
+    """
+
+    baseline: Baseline
+    tightened: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
+    """The record's facts as a baseline. One of another nvcc or suite is replaced as a whole.
+
+    Args:
+        ratchet: only tighten: facts that the old one lacks stay out.
+
+    Raises:
+        UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
+    """
+    nvcc = record.environment.nvcc
+    if nvcc is None:
+        raise UsageError("expected facts made by a known nvcc, found a record that names none")
+    facts = {k: f.number for k, f in present(record).items()}
+    now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v)}
+    if old is None or (old.nvcc, old.suite) != (nvcc, record.suite.name):
+        if ratchet:
+            found = "none" if old is None else f"one of {old.suite}, nvcc {old.nvcc}"
+            raise UsageError(
+                f"--ratchet: expected a baseline of {record.suite.name}, nvcc {nvcc}, found {found}\n"
+                "  to mend: flashcore baseline save"
+            )
+        return Saved(Baseline(record.suite.name, nvcc, _collapse(now)))
+    names = renames(old, now)
+    before = {k: v for k, v in _expanded(old, now, names).items() if v is not None}
+    made: dict[Key, float] = {}
+    tightened: list[str] = []
+    kept: list[str] = []
+    for key, value in now.items():
+        was = before.get(key)
+        if was is None:
+            # What was zero and can only rise is left out of a baseline, and is no new fact.
+            if not ratchet or ALLOWANCES[key.fact].better == "higher":
+                made[key] = value
+            continue
+        allowance = ALLOWANCES[key.fact]
+        made[key] = value if allowance.improves(value, was) else was
+        words = f"{_name(key)} {number(was)} → {number(value, FACTS[key.fact].unit)}"
+        if allowance.improves(value, was):
+            tightened.append(words)
+        elif value != was and _worse(allowance, value, was):
+            kept.append(f"{words}: {_loosening(key, value)}")
+    # What was not built this time (--variant, CUDA_ARCH) stays as it is.
+    built = {(a.variant, a.arch) for a in record.artifacts}
+    untouched = {
+        k: v
+        for k, v in old.values.items()
+        if (k.variant, k.arch) not in built
+        and (variant := record.suite.variants.get(k.variant)) is not None
+        and k.arch in variant.where.archs
+    }
+    values = {**_collapse(made), **untouched}
+    return Saved(Baseline(record.suite.name, nvcc, values), tuple(tightened), tuple(kept))
+
+
+def _worse(allowance: Allowance, value: float, was: float) -> bool:
+    return allowance.improves(allowance.limit(was), value)
+
+
+def _name(key: Key) -> str:
+    return f"{key.variant} {key.arch} {key.kernel} {key.shape} {key.fact}"
+
+
+def _loosening(key: Key, value: float) -> str:
+    shape = "" if key.shape == EVERY else f', shapes = ["{key.shape}"]'
+    return (
+        f'[[waiver]] budget = "{PREFIX}{key.fact}", variants = ["{key.variant}"], archs = ["{key.arch}"]{shape}, '
+        f'accepted = {plain(value)}, reason = "…"'
+    )
+
+
+def _expanded(
+    old: Baseline, now: Collection[Key], names: Mapping[tuple[str, str, str], str]
+) -> dict[Key, float | None]:
+    """The old value of each present fact, ``None`` if there is none."""
+    found: dict[Key, float | None] = {}
+    for key in now:
+        was = replace(key, kernel=names.get((key.variant, key.arch, key.kernel), key.kernel))
+        found[key] = old.values.get(was, old.values.get(shaped(was, EVERY)))
+    return found
+
+
+def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str], str]:
+    """(variant, arch, present kernel) → its name in the baseline, for kernels that only one side has.
+
+    Of several, those that share the most values are the same.
+    """
+
+    def kernels(keys: Iterable[Key]) -> dict[tuple[str, str], set[str]]:
+        found: dict[tuple[str, str], set[str]] = {}
+        for k in keys:
+            if k.kernel != NO_KERNEL:
+                found.setdefault((k.variant, k.arch), set()).add(k.kernel)
+        return found
+
+    before, after = kernels(old.values), kernels(now)
+    made: dict[tuple[str, str, str], str] = {}
+    for (variant, arch), names in after.items():
+        new = names - before.get((variant, arch), set())
+        gone = before.get((variant, arch), set()) - names
+        if not new or not gone:
+            continue
+        facts = {
+            n: {(k.shape, k.fact, v) for k, v in now.items() if (k.variant, k.arch, k.kernel) == (variant, arch, n)}
+            for n in new
+        }
+        lost = {
+            n: {
+                (k.shape, k.fact, v)
+                for k, v in old.values.items()
+                if (k.variant, k.arch, k.kernel) == (variant, arch, n)
+            }
+            for n in gone
+        }
+        pairs = sorted((-len(facts[n] & lost[g]), n, g) for n in new for g in gone)
+        for _, name, was in pairs:
+            if name in new and was in gone:
+                made[variant, arch, name] = was
+                new.discard(name)
+                gone.discard(was)
+    return made

@@ -1,0 +1,251 @@
+"""What each budget promises: every subject it is about, with its fact or the reason there is none.
+
+A budget names variants, archs, shapes and kernels by globs. Here it is spread over all that the
+manifest, the builds and the launch plans know of, before any fact is looked at: so a fact that is
+missing leaves a gap that is seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from flashcore.model.catalogue import FACTS, OWN_STAGE
+from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
+from flashcore.model.suite import Budget, Stage, Variant, Waiver
+from flashcore.model.text import matches, number, same
+
+#: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
+PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
+#: Planned too, but about all launches of a shape together.
+WHOLE_PLAN = frozenset(("workspace_bytes",))
+
+#: The facts of one name and variant, by (arch, shape) and subject.
+_Own = Mapping[tuple[str | None, str | None], Mapping[Subject, Fact]]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One subject of a budget.
+
+    Args:
+        fact: what was recorded about it, if anything.
+        reason: why there is no fact; meaningless beside one.
+        elsewhere: why the budget is not about this record's GPU; empty if it is.
+    """
+
+    subject: Subject
+    fact: Fact | None
+    reason: str = ""
+    elsewhere: str = ""
+
+
+class Promises:
+    """Spreads budgets over a record.
+
+    Args:
+        only: the variants to look at, by name; all but the peers if ``None``.
+    """
+
+    def __init__(self, record: Record, only: Collection[str] | None = None) -> None:
+        self.record = record
+        self.variants: list[Variant] = [
+            v for v in record.suite.variants.values() if not v.is_peer and (only is None or v.name in only)
+        ]
+        #: (variant, arch or shape) pairs met so far that the manifest or a stage calls unsupported.
+        self.left_out: set[tuple[str, str]] = set()
+        self.artifacts: dict[tuple[str, str], Artifact] = {(a.variant, a.arch): a for a in record.artifacts}
+        self.plans: dict[tuple[str, str], Plan] = {(p.variant, p.shape): p for p in record.plans}
+        self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
+            (o.variant, o.shape, o.stage): o for o in record.outcomes
+        }
+        self._kernels = self._find_kernels()
+
+    def _find_kernels(self) -> Mapping[tuple[str, str], Sequence[str]]:
+        """The kernels that each (variant, arch) is known to have."""
+        found: dict[tuple[str, str], dict[str, None]] = {}
+        for name, spec in FACTS.items():
+            if spec.group != "static" or name in PLANNED or name in WHOLE_PLAN:
+                continue
+            for fact in self.record.facts.named(name):
+                s = fact.subject
+                if s.arch is not None and s.kernel is not None:
+                    found.setdefault((s.variant, s.arch), {})[s.kernel] = None
+        return {k: list(v) for k, v in found.items()}
+
+    def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, str]:
+        """Status and reason of a case in a stage; a stale or absent one is ``skipped``."""
+        stale = self.record.stale.get(f"{variant}/{shape}")
+        if stale is not None:
+            return "skipped", stale
+        outcome = self._outcomes.get((variant, shape, stage))
+        if outcome is None:
+            return "skipped", "not checked" if stage == "check" else f"no {stage} of this case"
+        return outcome.status, outcome.reason
+
+    def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
+        """The shapes a variant runs on; none where the GPU is of an arch that it does not support."""
+        arch = self.record.gpu_arch
+        if stage is not None and arch and not any(same(arch, a) for a in variant.where.archs):
+            self.left_out.add((variant.name, arch))
+            return
+        for shape in self.record.suite.shapes.values():
+            if stage is not None and stage not in shape.stages:
+                continue
+            if variant.runs_on(shape) and matches(shape.name, globs):
+                yield shape.name
+
+    def expand(self, budget: Budget) -> Iterator[Promise]:
+        """Everything that ``budget`` is about, in the manifest's order."""
+        spec = FACTS[budget.fact]
+        self._unmatched = False  # whether kernels were there and none had the budget's name
+        empty = True
+        facts: dict[str, dict[tuple[str | None, str | None], dict[Subject, Fact]]] = {}
+        for fact in self.record.facts.named(budget.fact):
+            s = fact.subject
+            facts.setdefault(s.variant, {}).setdefault((s.arch, s.shape), {})[s] = fact
+        for variant in self.variants:
+            if not matches(variant.name, budget.variants):
+                continue
+            own = facts.get(variant.name, {})
+            if spec.group == "formula":
+                promises = self._formula(budget, variant, own)
+            elif budget.tier == "static":
+                promises = self._static(budget, variant, own)
+            else:
+                stage: Stage = "bench" if budget.tier == "timing" else "profile"
+                stage = OWN_STAGE.get(spec.group, stage)
+                promises = self._measured(budget, variant, own, stage)
+            for promise in promises:
+                empty = False
+                yield promise
+        if empty and self._unmatched:
+            # A promise about a kernel must not lapse because the kernel has a new name.
+            reason = f"no kernel matches {', '.join(budget.kernels)}: renamed?"
+            yield Promise(Subject(" ".join(budget.variants)), None, reason)
+
+    def _formula(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
+        for shape in self.shapes(variant, budget.shapes, None):
+            yield from self._at(budget, own, Subject(variant.name, shape=shape), (), "not recorded")
+
+    def _static(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
+        for arch in self.record.suite.archs:
+            if not matches(arch, budget.archs):
+                continue
+            artifact = self.artifacts.get((variant.name, arch))
+            if arch not in variant.where.archs or (artifact and artifact.status == "unsupported"):
+                self.left_out.add((variant.name, arch))
+                continue
+            reason = "not built" if artifact is None else "not recorded"
+            if artifact is not None and artifact.status == "failed":
+                reason = "it does not build"
+            if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
+                kernels = self._kernels.get((variant.name, arch), ())
+                yield from self._at(budget, own, Subject(variant.name, arch), kernels, reason)
+                continue
+            for shape in self.shapes(variant, budget.shapes, None):
+                plan = self.plans.get((variant.name, shape))
+                why = "no launch plan" if plan is None else plan.error or reason
+                names = [x.kernel for x in plan.launches] if plan and budget.fact in PLANNED else []
+                subject = Subject(variant.name, arch, shape)
+                yield from self._at(budget, own, subject, list(dict.fromkeys(names)), why)
+
+    def _at(
+        self,
+        budget: Budget,
+        own: _Own,
+        subject: Subject,
+        kernels: Sequence[str],
+        reason: str,
+    ) -> Iterator[Promise]:
+        """The facts at one (arch, shape), and a gap for each kernel that should have one."""
+        everywhere = budget.kernels == ("*",)
+        seen: set[str | None] = set()
+        for found, fact in own.get((subject.arch, subject.shape), {}).items():
+            if everywhere or (found.kernel is not None and matches(found.kernel, budget.kernels)):
+                seen.add(found.kernel)
+                yield Promise(found, fact)
+        if None in seen:
+            return
+        for kernel in kernels:
+            if kernel not in seen and matches(kernel, budget.kernels):
+                seen.add(kernel)
+                yield Promise(Subject(subject.variant, subject.arch, subject.shape, kernel), None, reason)
+        if not seen:
+            if everywhere or not kernels:
+                yield Promise(subject, None, reason)
+            else:
+                self._unmatched = True
+
+    def _measured(self, budget: Budget, variant: Variant, own: _Own, stage: Stage) -> Iterator[Promise]:
+        elsewhere = self._elsewhere(budget)
+        for shape in self.shapes(variant, budget.shapes, stage):
+            whole = Subject(variant.name, shape=shape)
+            status, reason = self.outcome(variant.name, shape, stage)
+            if status == "unsupported":
+                self.left_out.add((variant.name, shape))
+                continue
+            reason = reason or "not recorded"
+            if elsewhere or whole.case in self.record.stale:
+                yield Promise(whole, None, reason, elsewhere)
+                continue
+            found = own.get((None, shape), {})
+            if budget.kernels == ("*",):
+                yield Promise(whole, found.get(whole), reason)
+                continue
+            kernels = {s.kernel: s for s in found if s.kernel and s.launch is None}
+            plan = self.plans.get((variant.name, shape))
+            for launch in plan.launches if plan else ():
+                kernels.setdefault(launch.kernel, Subject(variant.name, shape=shape, kernel=launch.kernel))
+            if not kernels:
+                yield Promise(whole, None, reason)
+            for kernel, subject in kernels.items():
+                if matches(kernel, budget.kernels):
+                    yield Promise(subject, found.get(subject), reason)
+                else:
+                    self._unmatched = True
+
+    def _elsewhere(self, budget: Budget) -> str:
+        """Why a measured budget is not about the record's GPU; empty if it is."""
+        gpu, arch = self.record.gpu, self.record.gpu_arch
+        here = f"this record is of {gpu or 'a machine without a GPU'}"
+        if budget.device is not None and not _named(gpu or "", budget.device):
+            return f"for {budget.device} only; {here}"
+        if arch is not None and not any(same(arch, g) or fnmatchcase(arch, g) for g in budget.archs):
+            return f"for {', '.join(budget.archs)} only; {here}"
+        return ""
+
+
+def _named(gpu: str, device: str) -> bool:
+    """Whether the GPU's name contains the text as whole words: an L40 is no L4."""
+    name = f" {gpu.replace('-', ' ').lower()} "
+    return f" {device.replace('-', ' ').lower()} " in name
+
+
+# --- a promise in numbers and words -------------------------------------------------------------
+
+
+def excess(budget: Budget, value: float) -> float:
+    """By how much the value is beyond the limit; 0 or less is within."""
+    over = value - budget.maximum if budget.maximum is not None else -math.inf
+    under = budget.minimum - value if budget.minimum is not None else -math.inf
+    return max(over, under)
+
+
+def accepts(budget: Budget, waiver: Waiver, value: float) -> bool:
+    """Whether a value that misses the budget is no worse than the waiver allows, on the same side."""
+    if budget.maximum is not None and value > budget.maximum:
+        return value <= waiver.accepted
+    return value >= waiver.accepted
+
+
+def limit_text(budget: Budget) -> str:
+    """``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with the stretch value of a goal."""
+    low, high, unit = budget.minimum, budget.maximum, budget.unit
+    if low is not None and high is not None:
+        text = f"{number(low)} to {number(high, unit)}"
+    else:
+        text = f"≤ {number(high, unit)}" if high is not None else f"≥ {number(low, unit)}"
+    return text if budget.stretch is None else f"{text} (stretch {number(budget.stretch, unit)})"

@@ -1,0 +1,388 @@
+"""Judges a record by its suite's budgets: a pure function, the same verdicts wherever it runs.
+
+It fails closed. A budget is expanded over everything it promises (variants, archs, shapes, kernels)
+before any fact is looked at, so that a fact which is missing, stale or not a number is *unmeasured*
+and seen, never passed over. Two promises stand without being written: every variant builds for every
+arch that it names, and its answers are right.
+
+A limit that is missed fails unless a waiver accepts the value. A goal never fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from flashcore.analysis.explain import advice
+from flashcore.errors import Exit
+from flashcore.gate.baseline import Baseline
+from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
+from flashcore.gate.regressions import Comparison, another_nvcc, compare
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Fact, Record, Source, Subject, Value
+from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
+from flashcore.model.text import matches, number
+
+#: ``open`` is a goal not reached yet; the others are as they read.
+Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
+WaiverState = Literal["holds", "exceeded", "not needed", "expired", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one budget on one subject.
+
+    Args:
+        budget: its name; ``builds`` and ``correct`` are the two that need no budget.
+        limit: what was promised, as text: ``≤ 128``.
+        source: where the promise comes from.
+        fact_source: where the value was read; ``None`` if it was not.
+        reason: why it is not a plain pass.
+        required: whether an unmeasured value here makes the gate exit 3.
+        progress: for a goal, 1.0 when reached: target over value, or value over target.
+    """
+
+    budget: str
+    fact: str
+    subject: Subject
+    tier: Tier
+    severity: Severity
+    status: Status
+    value: Value | None
+    unit: str
+    limit: str
+    source: str
+    fact_source: Source | None = None
+    reason: str = ""
+    required: bool = False
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaiverUse:
+    """What a waiver did.
+
+    ``holds`` covers a miss; ``exceeded`` met a value worse than accepted; ``not needed`` covers
+    nothing, since all that it names is within the limit; ``expired`` is past its date; ``idle`` met
+    no measured value. ``worst`` is the value farthest from the limit among those it names.
+    """
+
+    waiver: Waiver
+    state: WaiverState
+    covers: int
+    worst: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All verdicts in the order of the budgets, and the exit code they lead to.
+
+    Args:
+        left_out: (variant, arch or shape) pairs that the manifest declares unsupported.
+        relaxed: rules of the manifest that are looser than what holds by themselves, with their reasons.
+        trouble: why static facts cannot be judged at all on this machine; never a regression.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    waivers: tuple[WaiverUse, ...]
+    notes: tuple[str, ...]
+    left_out: int
+    require: Tier
+    exit_code: Exit
+    relaxed: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.severity == "limit")
+
+    @property
+    def goals(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.severity == "goal")
+
+    def counts(self, severity: Severity = "limit") -> Mapping[Status, int]:
+        """How many verdicts of that severity have each status."""
+        return Counter(v.status for v in self.verdicts if v.severity == severity)
+
+    @property
+    def missing(self) -> int:
+        """Limits that are unmeasured though required."""
+        return sum(v.required and v.status == "unmeasured" for v in self.verdicts)
+
+    @property
+    def loosened(self) -> tuple[WaiverUse, ...]:
+        """The waivers that loosen a limit now."""
+        return tuple(w for w in self.waivers if w.state in ("holds", "exceeded"))
+
+
+def judge(
+    record: Record,
+    *,
+    require: Tier = "static",
+    today: date | None = None,
+    variants: Collection[str] | None = None,
+    baseline: Baseline | None = None,
+) -> Judgement:
+    """Judges ``record`` by the budgets of its suite.
+
+    Static facts compare within one nvcc release. Made by another one, they are *unmeasured*, and the exit
+    code is that of a machine which cannot do it.
+
+    Args:
+        require: the highest tier in which an unmeasured limit exits 3.
+        today: the day that waivers' dates are held against; without it none is expired, and a note
+            says so.
+        variants: judge these alone, by name (what an inner loop has built); all if ``None``.
+        baseline: earlier static facts that the present ones are held to.
+    """
+    return _Judge(record, require, today, variants, baseline).judge()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a waiver has met so far."""
+
+    covers: int = 0
+    exceeded: int = 0
+    measured: int = 0
+    needed: int = 0
+    worst: float | None = None
+    worst_by: float = -math.inf
+
+
+class _Judge:
+    def __init__(
+        self,
+        record: Record,
+        require: Tier,
+        today: date | None,
+        variants: Collection[str] | None,
+        baseline: Baseline | None,
+    ) -> None:
+        self.record = record
+        self.only = variants
+        self.baseline = baseline
+        self.trouble = list(self._trouble())
+        self.require = require
+        self.today = today
+        self.required_tiers = TIERS[: TIERS.index(require) + 1]
+        self.promises = Promises(record, variants)
+        self.waivers: dict[str, list[tuple[Waiver, _Tally]]] = {}
+        for waiver in record.suite.waivers:
+            self.waivers.setdefault(waiver.budget, []).append((waiver, _Tally()))
+
+    def judge(self) -> Judgement:
+        verdicts = [*self._builds(), *self._correct()]
+        for budget in self.record.suite.budgets:
+            verdicts += [self._verdict(budget, promise) for promise in self.promises.expand(budget)]
+        held = Comparison()
+        if self.baseline is not None:
+            held = compare(self.record, self.baseline, self.only, self.today)
+            verdicts += [self._verdict(budget, promise) for budget, promise in held.promises]
+        return Judgement(
+            tuple(verdicts),
+            tuple(self._use(w, t) for pairs in self.waivers.values() for w, t in pairs),
+            (*self._notes(), *held.notes),
+            len(self.promises.left_out),
+            self.require,
+            self._exit(verdicts),
+            held.relaxed,
+            tuple(self.trouble),
+        )
+
+    def _trouble(self) -> Iterator[str]:
+        """Why this machine's static facts are no measure of what the suite promises."""
+        suite, found = self.record.suite, self.record.environment.nvcc
+        if found is not None and ".".join(found.split(".")[:2]) != suite.nvcc:
+            yield (
+                f"built with nvcc {found}, but the static budgets were set with {suite.nvcc}: "
+                "static facts compare only within one release"
+            )
+        elif self.baseline is not None and (why := another_nvcc(self.record, self.baseline)):
+            yield why
+
+    def _foreign(self, fact: str) -> str:
+        """Why a static fact made here says nothing; empty if it does. Formulas know no compiler."""
+        compiled = fact == "builds" or FACTS[fact].group == "static"
+        return self.trouble[0] if self.trouble and compiled else ""
+
+    def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
+        if any(v.status == "fail" for v in verdicts):
+            return Exit.FAILED
+        if self.trouble:
+            return Exit.INCAPABLE
+        if any(v.required and v.status == "unmeasured" for v in verdicts):
+            return Exit.UNMEASURED
+        return Exit.OK
+
+    # --- what is promised without a budget ------------------------------------------------------
+
+    def _builds(self) -> Iterator[Verdict]:
+        for variant in self.promises.variants:
+            for arch in variant.where.archs:
+                artifact = self.promises.artifacts.get((variant.name, arch))
+                status: Status = "pass"
+                reason = ""
+                if artifact is None:
+                    status, reason = "unmeasured", "not built"
+                elif artifact.status == "failed":
+                    status, reason = "fail", artifact.message or "the build failed"
+                    if self.trouble:
+                        status, reason = "unmeasured", f"{self.trouble[0]}; {reason}"
+                elif artifact.status == "unsupported":
+                    self.promises.left_out.add((variant.name, arch))
+                    continue
+                yield self._implicit("builds", Subject(variant.name, arch), "static", status, reason)
+
+    def _correct(self) -> Iterator[Verdict]:
+        became: dict[str, Status] = {"ok": "pass", "failed": "fail", "skipped": "unmeasured"}
+        for variant in self.promises.variants:
+            for shape in self.promises.shapes(variant, ("*",), "check"):
+                subject = Subject(variant.name, shape=shape)
+                status, reason = self.promises.outcome(variant.name, shape, "check")
+                if status == "unsupported":
+                    self.promises.left_out.add((variant.name, shape))
+                    continue
+                yield self._implicit("correct", subject, "counters", became[status], reason)
+
+    def _implicit(self, name: str, subject: Subject, tier: Tier, status: Status, reason: str) -> Verdict:
+        limit = {"builds": "compiles", "correct": "within its tolerance class"}[name]
+        return Verdict(
+            budget=name,
+            fact=name,
+            subject=subject,
+            tier=tier,
+            severity="limit",
+            status=status,
+            value=None if status == "unmeasured" else status == "pass",
+            unit="",
+            limit=limit,
+            source="every variant",
+            reason=reason,
+            required=tier in self.required_tiers,
+        )
+
+    # --- verdicts -------------------------------------------------------------------------------
+
+    def _verdict(self, budget: Budget, promise: Promise) -> Verdict:
+        subject, fact, elsewhere = promise.subject, promise.fact, promise.elsewhere
+        value, gap = _number(fact)
+        if budget.tier == "static" and (foreign := self._foreign(budget.fact)):
+            value, gap = None, foreign
+        status: Status
+        progress = None
+        if value is None:
+            status, reason = "unmeasured", elsewhere or gap or promise.reason
+        elif budget.severity == "goal":
+            progress = _progress(budget, value)
+            status, reason = ("pass" if excess(budget, value) <= 0 else "open"), ""
+        else:
+            status, reason = self._limit(budget, subject, value)
+            if status in ("fail", "waived"):
+                reason = "; ".join(
+                    filter(None, (reason, advice(self.record, self.promises.plans, budget.fact, subject)))
+                )
+        return Verdict(
+            budget=budget.name,
+            fact=budget.fact,
+            subject=subject,
+            tier=budget.tier,
+            severity=budget.severity,
+            status=status,
+            value=None if value is None or fact is None else fact.value,
+            unit=budget.unit,
+            limit=limit_text(budget),
+            source=budget.source,
+            fact_source=fact.source if fact else None,
+            reason=reason,
+            required=budget.severity == "limit" and not elsewhere and budget.tier in self.required_tiers,
+            progress=progress,
+        )
+
+    def _limit(self, budget: Budget, subject: Subject, value: float) -> tuple[Status, str]:
+        over = excess(budget, value)
+        status: Status = "pass" if over <= 0 else "fail"
+        reasons: list[str] = []
+        for waiver, tally in self.waivers.get(budget.name, ()):
+            if not self._names(waiver, subject):
+                continue
+            tally.measured += 1
+            if over > tally.worst_by:
+                tally.worst_by, tally.worst = over, value
+            if over <= 0:
+                continue
+            tally.needed += 1
+            if self._expired(waiver):
+                reasons.append(f"its waiver expired on {waiver.expires}: {waiver.reason}")
+            elif accepts(budget, waiver, value):
+                tally.covers += 1
+                if status != "waived":
+                    accepted = number(waiver.accepted, budget.unit)
+                    status, reasons = "waived", [f"accepted up to {accepted}: {waiver.reason}"]
+            else:
+                tally.exceeded += 1
+                accepted, found = number(waiver.accepted, budget.unit), number(value, budget.unit)
+                reasons.append(f"{found} is worse than the {accepted} that its waiver accepts")
+        return status, "; ".join(reasons[:1] if status == "waived" else reasons)
+
+    def _names(self, waiver: Waiver, subject: Subject) -> bool:
+        arch = subject.arch or self.record.gpu_arch
+        return all(
+            "*" in globs or (name is not None and matches(name, globs))
+            for name, globs in (
+                (subject.variant, waiver.variants),
+                (arch, waiver.archs),
+                (subject.shape, waiver.shapes),
+                (subject.kernel, waiver.kernels),
+            )
+        )
+
+    def _expired(self, waiver: Waiver) -> bool:
+        return bool(waiver.expires and self.today and date.fromisoformat(waiver.expires) < self.today)
+
+    def _use(self, waiver: Waiver, tally: _Tally) -> WaiverUse:
+        state: WaiverState = "idle"
+        if self._expired(waiver):
+            state = "expired"
+        elif tally.exceeded:
+            state = "exceeded"
+        elif tally.covers:
+            state = "holds"
+        elif tally.measured and not tally.needed:
+            state = "not needed"
+        return WaiverUse(waiver, state, tally.covers, tally.worst)
+
+    def _notes(self) -> Iterator[str]:
+        suite = self.record.suite
+        yield from self.trouble
+        if self.today is None and any(w.expires for w in suite.waivers):
+            yield "no date was given: no waiver counts as expired"
+        for outcome in self.record.outcomes:
+            variant = suite.variants.get(outcome.variant)
+            if variant is not None and variant.is_peer and outcome.status == "failed":
+                yield f"peer {outcome.case} failed in {outcome.stage}: {outcome.reason}"
+
+
+def _number(fact: Fact | None) -> tuple[float | None, str]:
+    """A fact's finite value, or ``None`` and what it is instead (empty if there is no fact)."""
+    if fact is None:
+        return None, ""
+    if fact.value is None:
+        return None, fact.note or f"{fact.source} gave no value"
+    value = fact.number
+    if value is None or not math.isfinite(value):
+        return None, f"{fact.source} gave {fact.value!r}, which is no measurement"
+    return value, ""
+
+
+def _progress(budget: Budget, value: float) -> float:
+    if excess(budget, value) <= 0:
+        return 1.0
+    if budget.maximum is not None and value > budget.maximum:
+        return max(0.0, budget.maximum / value) if value > 0 else 0.0
+    assert budget.minimum is not None
+    return max(0.0, value / budget.minimum) if budget.minimum > 0 else 0.0

@@ -1,0 +1,182 @@
+"""Where in the sources a verdict points: the line of a spill, a compiler's error, a kernel's definition.
+
+Paths are relative to the repository that the suite lies in, as code hosts want them in annotations.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.analysis.explain import LOCAL
+from flashcore.gate.judge import Verdict
+from flashcore.manifest.load import MANIFEST
+from flashcore.model.record import Record, Subject
+
+_ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
+_SITE = re.compile(r"^(?P<file>.+):(?P<line>\d+)\b")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+_LENGTH = re.compile(r"[1-9][0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file. ``file`` uses forward slashes; it is absolute outside of the repository."""
+
+    file: str
+    line: int
+
+
+def repository(folder: Path) -> Path:
+    """The root of the git repository that ``folder`` lies in; the working directory if it is in none."""
+    absolute = folder.resolve()
+    for candidate in (absolute, *absolute.parents):
+        if (candidate / ".git").exists():
+            return candidate
+    return Path.cwd()
+
+
+class Places:
+    """Finds the place of a verdict. Every file is read once; one that is missing gives no place.
+
+    Args:
+        root: what paths are relative to; the suite's repository if ``None``.
+    """
+
+    def __init__(self, record: Record, root: Path | None = None) -> None:
+        self.suite = record.suite
+        self.folder = Path(record.suite.root)
+        self.root = (root or repository(self.folder)).resolve()
+        self._errors = {(a.variant, a.arch): a.message for a in record.artifacts if a.status == "failed"}
+        self._defined: dict[tuple[str, str | None], Place | None] = {}
+        self._declared: dict[str, Place | None] = {}
+        self._sites: dict[tuple[str, str | None, str | None], str] = {}
+        for fact in record.facts.named("local_memory_site"):
+            if isinstance(fact.value, str) and (s := fact.subject):
+                for key in ((s.variant, s.arch, s.kernel), (s.variant, None, s.kernel), (s.variant, None, None)):
+                    self._sites.setdefault(key, fact.value)
+        self._kernels: dict[tuple[str, str | None], str] = {
+            (p.variant, p.shape): p.launches[0].kernel for p in record.plans if p.launches
+        }
+        for plan in record.plans:
+            if plan.launches:
+                self._kernels.setdefault((plan.variant, None), plan.launches[0].kernel)
+
+    def of(self, verdict: Verdict) -> Place | None:
+        """The most telling line for this verdict; ``None`` if the sources are not here."""
+        subject = verdict.subject
+        if verdict.budget == "builds" and (place := self._error(subject)):
+            return place
+        if verdict.fact in LOCAL and (place := self._site(subject)):
+            return place
+        if place := self._definition(subject):
+            return place
+        if subject.variant not in self._declared:
+            self._declared[subject.variant] = self._declaration(subject.variant)
+        return self._declared[subject.variant]
+
+    def _error(self, subject: Subject) -> Place | None:
+        message = self._errors.get((subject.variant, subject.arch or ""), "")
+        found = _ERROR.search(message)
+        return self._place(self.folder / found["file"], int(found["line"])) if found else None
+
+    def _site(self, subject: Subject) -> Place | None:
+        for key in (
+            (subject.variant, subject.arch, subject.kernel),
+            (subject.variant, None, subject.kernel),
+            (subject.variant, None, None),
+        ):
+            if (text := self._sites.get(key)) and (found := _SITE.match(text)):
+                return self._place(self.folder / found["file"], int(found["line"]))
+        return None
+
+    def _definition(self, subject: Subject) -> Place | None:
+        variant = self.suite.variants.get(subject.variant)
+        if variant is None or variant.source is None:
+            return None
+        kernel = subject.kernel or self._kernels.get((subject.variant, subject.shape))
+        kernel = kernel or self._kernels.get((subject.variant, None))
+        key = (variant.source, kernel)
+        if key not in self._defined:
+            self._defined[key] = self._find(variant.source, kernel)
+        return self._defined[key]
+
+    def _find(self, source: str, kernel: str | None) -> Place | None:
+        files = list(self._files(source))
+        for path, text in files:
+            for name in _names(kernel) if kernel else ():
+                if line := _kernel_line(text, name):
+                    return self._place(path, line)
+        for path, text in files:  # made by a macro, or not known by name: the first kernel that there is
+            if "__global__" in text:
+                return self._place(path, text[: text.index("__global__")].count("\n") + 1)
+        return self._place(files[0][0], 1) if files else None
+
+    def _files(self, source: str) -> Iterator[tuple[Path, str]]:
+        """The source, then the headers of the suite that it includes, outermost first."""
+        pending = [self.folder / source]
+        seen: set[Path] = set()
+        roots = [self.folder / i for i in self.suite.include]
+        while pending:
+            path = pending.pop(0)
+            if path in seen:
+                continue
+            seen.add(path)
+            text = _text(path)
+            if text is None:
+                continue
+            yield path, text
+            for name in _INCLUDE.findall(text):
+                pending += [r / name for r in (path.parent, *roots) if (r / name).is_file()][:1]
+
+    def _declaration(self, variant: str) -> Place | None:
+        path = self.folder / MANIFEST
+        text = _text(path)
+        if text is None:
+            return None
+        at = text.find(f"[variant.{variant}]")
+        return self._place(path, text[: max(at, 0)].count("\n") + 1)
+
+    def _place(self, path: Path, line: int) -> Place:
+        absolute = path.resolve()
+        if absolute.is_relative_to(self.root):
+            return Place(absolute.relative_to(self.root).as_posix(), line)
+        return Place(absolute.as_posix(), line)
+
+
+@functools.lru_cache(maxsize=512)
+def _read(path: str, stamp: int) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return _read(os.fspath(path), path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+def _names(kernel: str) -> list[str]:
+    """How the source may spell a kernel: its name, or the names within a mangled one, innermost first."""
+    if not kernel.startswith("_Z"):
+        return [kernel]
+    found: list[str] = []
+    at = 2
+    while length := _LENGTH.search(kernel, at):  # each name stands behind its length
+        at = length.end() + int(length[0])
+        found.insert(0, kernel[length.end() : at])
+    return found
+
+
+def _kernel_line(text: str, name: str) -> int | None:
+    """The line on which ``name`` is defined or declared as a kernel."""
+    for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
+        before = text[: found.start()]
+        head = before[max(before.rfind(c) for c in ";}{#") + 1 :]
+        if "__global__" in head:
+            return before.count("\n") + 1
+    return None

@@ -1,0 +1,186 @@
+"""A record held to its baseline: each committed fact becomes a budget on what there is now.
+
+Renamed kernels are recognised; what is gone from the suite is noted; a kernel that is gone without a
+successor leaves a gap, which is *unmeasured* and no pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+
+from flashcore.gate.baseline import EVERY, NO_KERNEL, Baseline, Key, plain, present, renames, shaped
+from flashcore.gate.expand import Promise, Promises, excess
+from flashcore.model.catalogue import FACTS
+from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
+from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.suite import Budget, GateRule, RuleSeverity
+from flashcore.model.text import matches, number
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A record held to a baseline.
+
+    Args:
+        promises: each fact of the baseline as a budget, with what there is of it now.
+        notes: renamed kernels, facts that are new, variants that are gone.
+        relaxed: the manifest's rules that are looser than what holds by themselves, in words.
+    """
+
+    promises: tuple[tuple[Budget, Promise], ...] = ()
+    notes: tuple[str, ...] = ()
+    relaxed: tuple[str, ...] = ()
+
+
+def another_nvcc(record: Record, old: Baseline) -> str:
+    """Why the record cannot be held to this baseline; empty if it can."""
+    found = record.environment.nvcc
+    if found is None or found == old.nvcc:
+        return ""
+    return (
+        f"built with nvcc {found}, but {old.file or 'the baseline'} was written with {old.nvcc}: "
+        "facts compare only within one version (install that one, or write a new baseline)"
+    )
+
+
+def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> Comparison:
+    """Every fact of the baseline as a budget on what there is now.
+
+    Args:
+        variants: look at these alone; all if ``None``.
+        today: the day that the rules' dates are held against.
+    """
+    rules = [r for r in record.suite.gate.rules if not (r.expires and today and date.fromisoformat(r.expires) < today)]
+    facts = present(record)
+    names = renames(old, {k: f.number or 0.0 for k, f in facts.items()})
+    notes = [f"kernel renamed: {was} is now {now} ({v}, {a})" for (v, a, now), was in sorted(names.items())]
+    now_called = {(v, a, was): now for (v, a, now), was in names.items()}
+    built = {(a.variant, a.arch): a.status for a in record.artifacts}
+    shapes: dict[Key, dict[str, Fact]] = {}
+    for key, fact in facts.items():
+        shapes.setdefault(shaped(key, EVERY), {})[key.shape] = fact
+    gone: dict[str, int] = {}
+    found: list[tuple[Budget, Promise]] = []
+    for key, value in old.values.items():
+        if variants is not None and key.variant not in variants:
+            continue
+        variant = record.suite.variants.get(key.variant)
+        if variant is None or key.arch not in variant.where.archs:
+            gone[f"{key.variant} for {key.arch}"] = gone.get(f"{key.variant} for {key.arch}", 0) + 1
+            continue
+        if (key.variant, key.arch) not in built:
+            continue  # CUDA_ARCH left it out: nobody built it, nobody judges it
+        here = replace(key, kernel=now_called.get((key.variant, key.arch, key.kernel), key.kernel))
+        allowance, rule = _allowance(key, rules)
+        if allowance.severity == "ignore":
+            continue
+        budget = _budget(old, key, value, allowance, rule)
+        own = shapes.get(shaped(here, EVERY), {})
+        if key.shape == EVERY:
+            # Shapes that the baseline names itself are judged by their own lines.
+            chosen = {s: f for s, f in own.items() if s == EVERY or shaped(key, s) not in old.values}
+        else:
+            chosen = {s: f for s, f in own.items() if s == key.shape}
+            if not chosen and key.shape not in record.suite.shapes:
+                gone[f"shape {key.shape}"] = gone.get(f"shape {key.shape}", 0) + 1
+                continue
+        if not chosen:
+            kernel = None if here.kernel == NO_KERNEL else here.kernel
+            subject = Subject(key.variant, key.arch, None if key.shape == EVERY else key.shape, kernel)
+            why = "it does not build" if built[key.variant, key.arch] == "failed" else "no such kernel or fact any more"
+            found.append((budget, Promise(subject, None, f"{why} (if that is meant: flashcore baseline save)")))
+        found += [(budget, Promise(fact.subject, fact)) for fact in chosen.values()]
+    notes += [f"{what}: gone from the suite, {n} facts of the baseline left out" for what, n in gone.items()]
+    new = _unknown(old, facts, names)
+    if new:
+        notes.append(f"{len(new)} kernels or variants are not in the baseline yet: {', '.join(new[:3])}"
+                     f"{' …' if len(new) > 3 else ''} (flashcore baseline save adds them)")  # fmt: skip
+    return Comparison(tuple(found), tuple(notes), tuple(_relaxed(record.suite.gate.rules, today)))
+
+
+def _allowance(key: Key, rules: Iterable[GateRule]) -> tuple[Allowance, GateRule | None]:
+    allowance, last = ALLOWANCES[key.fact], None
+    for rule in rules:
+        if (
+            matches(key.fact, rule.facts)
+            and matches(key.variant, rule.variants)
+            and matches(key.arch, rule.archs)
+            and (key.shape == EVERY or matches(key.shape, rule.shapes))
+            and matches(key.kernel, rule.kernels)
+        ):
+            tolerance = allowance.tolerance if rule.tolerance is None else rule.tolerance
+            allowance = replace(allowance, tolerance=tolerance, severity=rule.severity)
+            last = rule
+    return allowance, last
+
+
+def _budget(old: Baseline, key: Key, value: float, allowance: Allowance, rule: GateRule | None) -> Budget:
+    limit = allowance.limit(value)
+    line = f":{old.lines[key]}" if old.lines else ""
+    source = f"baseline, {old.file.rsplit('/', 1)[-1] or 'saved'}{line}: {number(value, FACTS[key.fact].unit)}"
+    severity: RuleSeverity = allowance.severity
+    return Budget(
+        name=PREFIX + key.fact,
+        fact=key.fact,
+        unit=FACTS[key.fact].unit,
+        tier="static",
+        severity="limit" if severity == "fail" else "goal",
+        source=source + (f" ({rule.reason})" if rule and rule.reason else ""),
+        maximum=limit if allowance.better == "lower" else None,
+        minimum=limit if allowance.better == "higher" else None,
+    )
+
+
+def _unknown(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str, str], str]) -> list[str]:
+    known = {(k.variant, k.arch, k.kernel) for k in old.values}
+    new = {
+        f"{k.variant}/{k.kernel} ({k.arch})"
+        for k in facts
+        if k.kernel != NO_KERNEL
+        and (k.variant, k.arch, k.kernel) not in known
+        and (k.variant, k.arch, k.kernel) not in names
+    }
+    return sorted(new)
+
+
+def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
+    for rule in rules:
+        if not rule.reason:
+            continue
+        allowed = {"fail": "", "show": "shown only", "ignore": "not compared"}[rule.severity]
+        if rule.tolerance is not None:
+            allowed = f"{allowed or 'may get worse'} by {100 * rule.tolerance:g} %".replace(
+                "shown only by", "shown beyond"
+            )
+        where = ", ".join(rule.variants) if rule.variants != ("*",) else "all variants"
+        late = rule.expires and today and date.fromisoformat(rule.expires) < today
+        until = f", expired on {rule.expires}" if late else (f", until {rule.expires}" if rule.expires else "")
+        yield f"{', '.join(rule.facts)} on {where}: {allowed}{until}: {rule.reason}"
+
+
+# --- the ratchet ----------------------------------------------------------------------------------
+
+
+def slack(record: Record) -> list[str]:
+    """Static limits of the manifest that everything they name keeps with room to spare, and how far
+    each could be tightened."""
+    found = []
+    promises = Promises(record)
+    for budget in record.suite.budgets:
+        if (
+            budget.tier != "static"
+            or budget.severity != "limit"
+            or (budget.maximum is None) == (budget.minimum is None)
+        ):
+            continue
+        own = [p.fact.number for p in promises.expand(budget) if p.fact is not None]
+        known = [v for v in own if v is not None]
+        if not known or len(known) < len(own) or any(excess(budget, v) > 0 for v in known):
+            continue
+        limit = budget.maximum if budget.maximum is not None else budget.minimum
+        word, worst = ("max", max(known)) if budget.maximum is not None else ("min", min(known))
+        if worst != limit:
+            found.append(f"{budget.name}: {word} = {plain(limit or 0.0)} could be {plain(worst)}")
+    return found

@@ -1,0 +1,174 @@
+"""Nsight Compute's command line: where it is, what it is told, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from flashcore.errors import CapabilityError, FlashcoreError
+
+ClockControl = Literal["none", "base"]
+CacheControl = Literal["all", "none"]
+
+_PLACES = (Path("/usr/local/cuda/bin/ncu"),)
+_INSTALLED = Path("/opt/nvidia/nsight-compute")  # a folder a release
+
+
+def find_ncu(explicit: str | None = None) -> Path:
+    """Nsight Compute's command line: what the user names, ``PATH``, or where NVIDIA installs it.
+
+    Raises:
+        CapabilityError: there is none.
+    """
+    if explicit is not None:
+        found = shutil.which(explicit)
+        if found is None:
+            raise CapabilityError(f"no Nsight Compute at {explicit}", "name the ncu executable itself")
+        return Path(found)
+    if found := shutil.which("ncu"):
+        return Path(found)
+    for candidate in (*_PLACES, *_installed(_INSTALLED)):
+        if os.access(candidate, os.X_OK):
+            return candidate
+    raise CapabilityError(
+        "no Nsight Compute: ncu is neither on PATH nor in /usr/local/cuda/bin or /opt/nvidia/nsight-compute",
+        "install nsight-compute (with the CUDA toolkit, or from the distribution), or put its ncu on PATH",
+    )
+
+
+def _installed(root: Path) -> list[Path]:
+    """``root/<version>/ncu``, the newest version first."""
+
+    def release(path: Path) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", path.parent.name)]
+
+    return sorted(root.glob("*/ncu"), key=release, reverse=True)
+
+
+def version(ncu: Path | str) -> str | None:
+    """Its version as ``2025.3.1.0``, ``None`` if it does not say."""
+    try:
+        said = subprocess.run([str(ncu), "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"Version (\d+(?:\.\d+)+)", said.stdout)
+    return match[1] if match else None
+
+
+def command_line(
+    ncu: Path | str,
+    report: Path,
+    metrics: Sequence[str],
+    target: Sequence[str],
+    *,
+    clock_control: ClockControl = "none",
+    cache_control: CacheControl = "all",
+) -> list[str]:
+    """The argv that profiles the ranges of ``target`` into ``report`` (``….ncu-rep``).
+
+    Only the target itself is profiled: the compilers that a peer may start are none of our business, and
+    loading ncu into them costs seconds.
+    """
+    return [
+        str(ncu),
+        "--target-processes", "application-only",
+        "--nvtx", "--nvtx-include", "regex:flashcore@.*/",
+        "--clock-control", clock_control,
+        "--cache-control", cache_control,
+        "--metrics", ",".join(metrics),
+        "--force-overwrite",
+        "--export", str(report.with_suffix("")).replace("%", "%%"),  # ncu expands %h, %p, %q{…}
+        *target,
+    ]  # fmt: skip
+
+
+def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0) -> str:
+    """The raw page of a report as CSV, in base units.
+
+    Raises:
+        FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
+    """
+    argv = [str(ncu), "--import", str(report), "--csv", "--page", "raw", "--print-units", "base",
+            "--print-metric-instances", "details"]  # fmt: skip
+    env = os.environ | {"LC_ALL": "C"}  # a decimal point, whatever the user's language
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=time_limit, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise FlashcoreError(f"{report.name}: ncu --import gave no answer within {time_limit:g} s") from None
+    except OSError as error:
+        raise CapabilityError(f"{ncu} cannot be run: {error.strerror}", "put another ncu on PATH") from None
+    if done.returncode != 0:
+        words = last_words(done.stderr + done.stdout)
+        raise FlashcoreError(f"{report.name}: ncu --import failed with exit code {done.returncode}: {words}")
+    return done.stdout
+
+
+def last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("==ERROR==")]
+    return " · ".join((errors or lines)[-3:])[:400] or "it said nothing"
+
+
+#: What a child's log may hold → what the machine lacks, and the way to mend it.
+_CAPABILITIES: tuple[tuple[str, str, str], ...] = (
+    (
+        r"ERR_NVGPUCTRPERM",
+        "no permission to read the GPU's performance counters (ERR_NVGPUCTRPERM)",
+        "run as root or with CAP_SYS_ADMIN (a container: --cap-add=SYS_ADMIN), or let every user read them: put "
+        "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in /etc/modprobe.d/nvidia.conf and reboot",
+    ),
+    (
+        r"==ERROR==.*(?:LibraryNotLoaded|not compatible with Nsight Compute|driver version is insufficient"
+        r"|driver is not compatible|Profiling is not supported on|unsupported GPU)",
+        "this Nsight Compute does not fit the driver or the GPU",
+        "install the Nsight Compute of the driver's CUDA release, or a newer one, and put its ncu on PATH",
+    ),
+    (
+        r"==ERROR==.*failed to connect to the CUDA driver",
+        "Nsight Compute finds no CUDA driver",
+        "install the NVIDIA driver (a container: --gpus all); keep CUDA's stubs out of LD_LIBRARY_PATH",
+    ),
+    (
+        r"no CUDA GPU that this process can use|No CUDA GPUs are available|no CUDA-capable device"
+        r"|Found no NVIDIA driver|not compiled with CUDA enabled",
+        "no GPU that torch can use",
+        "run where there is an NVIDIA GPU and a torch built for CUDA; elsewhere the recorded run is used",
+    ),
+    (
+        r"==ERROR==.*concurrently collecting profiling data",
+        "another tool is reading this GPU's performance counters",
+        "end it (dcgm: systemctl stop nvidia-dcgm, or dcgmi profile --pause), then resume",
+    ),
+    (r"No module named 'nvtx'", "the Python package nvtx is missing", "pip install nvtx"),
+)
+_REFUSED = re.compile(r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)")
+
+
+def capability_missing(log: str) -> CapabilityError | None:
+    """What the machine lacks, if the log of a child says so."""
+    for pattern, what, mend in _CAPABILITIES:
+        if match := re.search(pattern, log):
+            line = next((x.strip() for x in log.splitlines() if match[0] in x), match[0])
+            return CapabilityError(f"{what}: {line[:300]}", mend)
+    return None
+
+
+def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:
+    """Those of the metrics asked for that ncu says it cannot find, with its words.
+
+    One such name makes ncu fail the whole target. It names them as we did, or as a pattern.
+    """
+    refused: dict[str, str] = {}
+    for words, name in _REFUSED.findall(log):
+        base = name.replace("\\", "").rstrip(".")
+        for metric in asked:
+            if metric == base or metric.startswith(base + "."):
+                refused[metric] = words.strip()[:200]
+    return refused

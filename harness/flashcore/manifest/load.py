@@ -1,0 +1,98 @@
+"""Reads ``suite.toml`` into a :class:`~flashcore.model.suite.Suite`, or reports every mistake in it.
+
+The manifest's form is declared in :mod:`flashcore.manifest.schema`; what spans several entries (a parent that does
+not exist, a budget that matches nothing) is checked by :mod:`flashcore.manifest.resolve`. All mistakes are
+collected and raised at once as a :class:`~flashcore.errors.ManifestError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from flashcore.errors import ManifestError, UsageError
+from flashcore.model import cache
+from flashcore.model.suite import Shape, Suite, Variant
+
+MANIFEST = "suite.toml"
+#: What decides whether a manifest is right: this package and the model.
+_READERS = sorted(p for folder in ("manifest", "model") for p in (Path(__file__).parents[1] / folder).glob("*.py"))
+
+
+def load(folder: Path | str, known: Path | None = None) -> Suite:
+    """Reads and validates the manifest in ``folder``.
+
+    Args:
+        known: a folder to remember a right manifest in: looking for mistakes takes longer than a build
+            with nothing to do, and is left out while neither the manifest nor the harness changes.
+
+    Raises:
+        UsageError: there is no such folder or no manifest in it.
+        ManifestError: the manifest is wrong; holds every mistake found.
+    """
+    root = Path(folder)
+    path = root / MANIFEST
+    if not path.is_file():
+        raise UsageError(
+            f"{path}: expected a suite's manifest, found no such file\n"
+            f"  to mend: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
+        )
+    text = path.read_bytes()
+    if known is None:
+        return _validated(path, text)
+    key = f"{hashlib.sha256(text).hexdigest()} {root} {cache.stamp(_READERS)}"
+    name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
+    suite: Suite | None = cache.recall(known, name, key)
+    if suite is None or not all(p.exists() for p in _files(suite)):
+        suite = _validated(path, text)
+        cache.keep(known, name, key, suite)
+    return suite
+
+
+def _files(suite: Suite) -> Iterator[Path]:
+    """What a manifest names must be there, whenever it was found right."""
+    root = Path(suite.root)
+    yield from (root / i for i in suite.include)
+    yield from (root / p.file for p in suite.problems.values())
+    yield from (root / (v.source or (v.callable or "").split(":")[0]) for v in suite.variants.values())
+
+
+def _validated(path: Path, text: bytes) -> Suite:
+    import tomllib
+
+    from flashcore.manifest.resolve import Builder
+    from flashcore.manifest.schema import parse
+
+    try:
+        data = tomllib.loads(text.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
+    manifest = parse(data)
+    if isinstance(manifest, list):
+        raise ManifestError(str(path), manifest)
+    builder = Builder(manifest, path.parent)
+    suite = builder.build()
+    if builder.mistakes:  # points of a sweep share theirs
+        raise ManifestError(str(path), list(dict.fromkeys(builder.mistakes)))
+    return suite
+
+
+def select(
+    suite: Suite, variants: str | None = None, shapes: tuple[str, ...] = ()
+) -> tuple[list[Variant], list[Shape]]:
+    """The variants whose names match the glob and the shapes of these names (default: all).
+
+    Raises:
+        UsageError: nothing matches.
+    """
+    chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
+    if not chosen:
+        known = ", ".join(suite.variants)
+        raise UsageError(f"--variant {variants}: expected a glob matching one of {known}; found none")
+    for name in shapes:
+        if name not in suite.shapes:
+            known = ", ".join(suite.shapes)
+            raise UsageError(f"--shape {name}: expected one of {known}")
+    return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]

@@ -1,0 +1,377 @@
+"""Turns a manifest's form into a :class:`~flashcore.model.suite.Suite`, checking what spans several entries.
+
+A parent that does not exist, a budget that matches nothing, a template that names no axis: all mistakes
+are collected, in the words of :mod:`flashcore.manifest.schema`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from flashcore.manifest.operator_schema import SCALAR_TYPES
+from flashcore.manifest.schema import (
+    BudgetForm,
+    GateRuleForm,
+    Manifest,
+    PredictionForm,
+    ProblemForm,
+    ShapeForm,
+    VariantForm,
+    WaiverForm,
+)
+from flashcore.model import gate_policy
+from flashcore.model.catalogue import FACTS
+from flashcore.model.suite import (
+    Argument,
+    Budget,
+    GatePolicy,
+    GateRule,
+    Prediction,
+    Problem,
+    Shape,
+    Suite,
+    Variant,
+    Waiver,
+    Where,
+)
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Builder:
+    """Turns the validated form into the model and collects mistakes that span entries."""
+
+    def __init__(self, manifest: Manifest, root: Path) -> None:
+        self.m = manifest
+        self.root = root
+        self.mistakes: list[str] = []
+
+    def build(self) -> Suite:
+        m = self.m
+        problems = {n: self._problem(n, p) for n, p in m.problem.items()}
+        shapes = {n: self._shape(n, s, problems) for n, s in m.shape.items()}
+        variants: dict[str, Variant] = {}
+        for template, form in m.variant.items():
+            for name, variant in self._expand(template, form, problems):
+                if name in variants:
+                    self._wrong(f"variant.{template}", "a name of its own", f"{name!r} twice")
+                variants[name] = variant
+        for name, variant in variants.items():
+            if variant.parent is not None and variant.parent not in variants:
+                self._wrong(f"variant.{name}.parent", "a variant", repr(variant.parent))
+            self._ancestry(name, variants)
+            for pattern in variant.where.shapes:
+                if not any(fnmatchcase(s, pattern) for s in shapes):
+                    self._wrong(f"variant.{name}.where.shapes", "globs that match a shape", repr(pattern))
+        if m.baseline not in variants:
+            self._wrong("baseline", "a variant", repr(m.baseline))
+        for file in m.include:
+            if not (self.root / file).is_dir():
+                self._wrong("include", "a folder of the suite", repr(file))
+        budgets = tuple(b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants, shapes)))
+        names = [b.name for b in budgets]
+        for name in sorted({n for n in names if names.count(n) > 1}):
+            self._wrong("budget", "each name once", f"{name!r} {names.count(name)} times")
+        waivers = tuple(self._waiver(i, w, names, variants) for i, w in enumerate(m.waiver))
+        return Suite(
+            name=m.name,
+            title=m.title,
+            root=str(self.root),
+            nvcc=m.nvcc,
+            archs=tuple(m.archs),
+            baseline=m.baseline,
+            problems=problems,
+            shapes=shapes,
+            variants=variants,
+            budgets=budgets,
+            waivers=waivers,
+            notes=tuple(m.notes),
+            include=tuple(m.include),
+            gate=GatePolicy(m.gate.baseline, tuple(self._rule(i, r, variants) for i, r in enumerate(m.gate.rule))),
+        )
+
+    def _wrong(self, key: str, expected: str, found: str) -> None:
+        self.mistakes.append(f"{key}: expected {expected}, found {found}")
+
+    def _problem(self, name: str, form: ProblemForm) -> Problem:
+        key = f"problem.{name}"
+        if not (self.root / form.file).is_file():
+            self._wrong(f"{key}.file", "a file of the suite", f"no {form.file}")
+        arguments: list[Argument] = []
+        try:
+            parsed = parse_schema(form.op_schema)
+        except ValueError as error:
+            self._wrong(f"{key}.schema", str(error), repr(form.op_schema))
+            parsed = []
+        dims: dict[str, None] = {}
+        for a in parsed:
+            if a.kind != "tensor":
+                arguments.append(a)
+                continue
+            if a.name not in form.dims:
+                self._wrong(f"{key}.dims.{a.name}", "the names of its dimensions", "nothing")
+            dtype = form.dtypes.get(a.name, form.dtypes.get("*", ""))
+            if dtype not in SCALAR_TYPES:
+                expected = f"one of {', '.join(SCALAR_TYPES)}"
+                self._wrong(f"{key}.dtypes.{a.name}", expected, repr(dtype) if dtype else "nothing")
+            own = tuple(form.dims.get(a.name, []))
+            for dim in own:
+                if dim in _CPP_WORDS:
+                    self._wrong(f"{key}.dims.{a.name}", "a name that C++ has no use for", repr(dim))
+            dims.update(dict.fromkeys(own))
+            arguments.append(Argument(a.name, "tensor", a.mutable, own, dtype))
+        tensors = {a.name for a in parsed if a.kind == "tensor"}
+        for table, given in (("dims", form.dims), ("dtypes", form.dtypes)):
+            for unknown in sorted(set(given) - tensors - {"*"}):
+                self._wrong(f"{key}.{table}.{unknown}", "a tensor of the schema", "no such tensor")
+        return Problem(name, form.file, form.op_schema, tuple(arguments), tuple(dims), tuple(form.seeds))
+
+    def _problem_name(self, key: str, given: str | None, problems: Mapping[str, Problem]) -> str:
+        """The problem that a shape or variant names; without a name the manifest's first, its main one."""
+        if given is None:
+            return next(iter(problems))
+        if given not in problems:
+            self._wrong(f"{key}.problem", f"one of {', '.join(problems)}", repr(given))
+            return next(iter(problems))
+        return given
+
+    def _shape(self, name: str, form: ShapeForm, problems: Mapping[str, Problem]) -> Shape:
+        key = f"shape.{name}"
+        problem = self._problem_name(key, form.problem, problems)
+        for dim in problems[problem].dims:
+            size = form.params.get(dim)
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                found = "nothing" if size is None else repr(size)
+                self._wrong(f"{key}.params.{dim}", "a whole number of at least 1", found)
+        return Shape(name, problem, form.params, tuple(form.stages))
+
+    def _expand(self, template: str, form: VariantForm, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
+        if isinstance(form.sweep, dict):
+            points = [
+                dict(zip(form.sweep, combination, strict=True))
+                for combination in itertools.product(*form.sweep.values())
+            ]
+        else:
+            points = form.sweep or [{}]
+        return [v for point in points if (v := self._variant(template, form, point, problems))]
+
+    def _variant(
+        self,
+        template: str,
+        form: VariantForm,
+        point: Mapping[str, int | str],
+        problems: Mapping[str, Problem],
+    ) -> tuple[str, Variant] | None:
+        key = f"variant.{template}"
+
+        def fill(text: str) -> str:
+            try:
+                return text.format_map(point)
+            except (LookupError, ValueError, AttributeError, TypeError) as error:
+                axes = ", ".join(point) or "no sweep axes"
+                self._wrong(key, f"only the names {axes} in braces", f"{text!r} ({error})")
+                return text
+
+        name = fill(template)
+        if not NAME.fullmatch(name):
+            self._wrong(key, f"a name matching {NAME.pattern}", repr(name))
+            return None
+        if (form.source is None) == (form.callable is None):
+            found = "both" if form.source else "neither"
+            self._wrong(key, "a source or a callable", found)
+            return None
+        file = form.source or (form.callable or "").split(":")[0]
+        if not (self.root / file).is_file():
+            which = "source" if form.source else "callable"
+            self._wrong(f"{key}.{which}", "a file of the suite", f"no {file}")
+        if form.callable and form.config:
+            self._wrong(f"{key}.config", "no config for a callable", repr(form.config))
+        if form.document and form.document not in self.m.documents:
+            known = ", ".join(self.m.documents) or "none"
+            self._wrong(f"{key}.document", f"one of documents ({known})", repr(form.document))
+        archs = tuple(form.where.archs or self.m.archs)
+        for arch in [*archs, *form.where.unsupported]:
+            if arch not in self.m.archs:
+                self._wrong(f"{key}.where", f"archs among {', '.join(self.m.archs)}", repr(arch))
+        return name, Variant(
+            name=name,
+            problem=self._problem_name(key, form.problem, problems),
+            technique=fill(form.technique),
+            where=Where(
+                tuple(a for a in archs if a not in form.where.unsupported),
+                tuple(form.where.shapes),
+                form.where.unsupported,
+            ),
+            roof=form.roof,
+            tolerance=form.tolerance,
+            tolerance_reason=form.tolerance_reason,
+            source=form.source,
+            config={k: _number(fill(v)) if isinstance(v, str) else v for k, v in form.config.items()},
+            callable=form.callable,
+            parent=fill(form.parent) if form.parent else None,
+            document=form.document,
+            predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
+        )
+
+    def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:
+        where = f"{key}.predictions[{index}]"
+        if form.before is None and form.after is None:
+            self._wrong(where, "a `from`, a `to` or both", "neither")
+        if form.shape is not None and form.shape not in self.m.shape:
+            self._wrong(f"{where}.shape", "a shape", repr(form.shape))
+        spec = FACTS.get(form.fact)
+        if spec is None:
+            self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
+            return None
+        return Prediction(form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape)
+
+    def _ancestry(self, name: str, variants: Mapping[str, Variant]) -> None:
+        seen = [name]
+        parent = variants[name].parent
+        while parent is not None and parent in variants:
+            if parent in seen:
+                if parent == name:
+                    self._wrong(f"variant.{name}.parent", "no circle", " → ".join([*seen, parent]))
+                return
+            seen.append(parent)
+            parent = variants[parent].parent
+
+    def _globs(self, key: str, globs: list[str], names: Any, what: str) -> tuple[str, ...]:
+        for glob in globs:
+            if not any(fnmatchcase(name, glob) for name in names):
+                self._wrong(key, f"globs that match a {what}", repr(glob))
+        return tuple(globs)
+
+    def _budget(
+        self,
+        index: int,
+        form: BudgetForm,
+        variants: Mapping[str, Variant],
+        shapes: Mapping[str, Shape],
+    ) -> Budget | None:
+        key = f"budget[{index}] ({form.name})"
+        if form.min is None and form.max is None:
+            self._wrong(key, "a `min`, a `max` or both", "neither")
+        elif form.min is not None and form.max is not None and form.min > form.max:
+            self._wrong(key, "min <= max", f"{form.min} > {form.max}")
+        spec = FACTS.get(form.fact)
+        if spec is None:
+            self._wrong(f"{key}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
+            return None
+        if spec.tier is None:
+            self._wrong(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
+            return None
+        globs = list(form.variants)
+        if form.documents is not None:
+            for document in form.documents:
+                if document not in self.m.documents:
+                    self._wrong(f"{key}.documents", "a document of the manifest", repr(document))
+            globs = [
+                n
+                for n, v in variants.items()
+                if v.document in form.documents and any(fnmatchcase(n, g) for g in form.variants)
+            ]
+            if not globs:
+                self._wrong(f"{key}.documents", "documents of at least one variant", "no variant")
+        return Budget(
+            name=form.name,
+            fact=form.fact,
+            unit=spec.unit,
+            tier=spec.tier,
+            severity=form.severity,
+            source=form.source,
+            minimum=form.min,
+            maximum=form.max,
+            stretch=form.stretch,
+            variants=self._globs(f"{key}.variants", globs, variants, "variant"),
+            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            shapes=self._globs(f"{key}.shapes", form.shapes, shapes, "shape"),
+            kernels=tuple(form.kernels),
+            device=form.device,
+        )
+
+    def _rule(self, index: int, form: GateRuleForm, variants: Mapping[str, Variant]) -> GateRule:
+        key = f"gate.rule[{index}]"
+        rule = GateRule(
+            facts=self._globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline"),
+            severity=form.severity,
+            tolerance=form.tolerance,
+            variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),
+            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            shapes=self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
+            kernels=tuple(form.kernels),
+            reason=form.reason or "",
+            expires=form.expires.isoformat() if form.expires else None,
+        )
+        if (facts := gate_policy.looser(rule)) and not rule.reason:
+            self._wrong(f"{key}.reason", f"why {', '.join(facts)} may get worse", "nothing")
+        return rule
+
+    def _waiver(self, index: int, form: WaiverForm, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
+        key = f"waiver[{index}] ({form.budget})"
+        # What a baseline promises can be waived too: baseline_registers.
+        if form.budget not in budgets and form.budget.removeprefix(gate_policy.PREFIX) not in gate_policy.ALLOWANCES:
+            self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
+        return Waiver(
+            budget=form.budget,
+            variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),
+            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            shapes=self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
+            kernels=tuple(form.kernels),
+            accepted=form.accepted,
+            reason=form.reason,
+            expires=form.expires.isoformat() if form.expires else None,
+        )
+
+
+def _number(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
+
+
+# Names of arguments and dimensions become members of C++ structs.
+_CPP_WORDS = frozenset({
+    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+    "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else",
+    "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
+    "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
+    "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
+    "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
+    "volatile", "while", "xor",
+})  # fmt: skip
+_ARGUMENT = re.compile(r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)")
+
+
+def parse_schema(schema: str) -> list[Argument]:
+    """Arguments of an operator schema such as ``(Tensor q, Tensor(a!) out, float scale) -> ()``.
+
+    Raises:
+        ValueError: says what was expected.
+    """
+    form = re.fullmatch(r"\((?P<arguments>.*)\) -> \(\)", schema.strip())
+    if form is None:
+        raise ValueError("the form (Tensor q, …, Tensor(a!) out) -> (), outputs as Tensor(a!)")
+    arguments = []
+    for part in form["arguments"].split(","):
+        match = _ARGUMENT.fullmatch(part.strip())
+        if match is None or (match["alias"] and match["type"] != "Tensor"):
+            raise ValueError(f"'Tensor', 'Tensor(a!)', 'int' or 'float' and a name in {part.strip()!r}")
+        kind = {"Tensor": "tensor", "int": "int", "float": "float"}[match["type"]]
+        arguments.append(Argument(match["name"], kind, bool(match["alias"])))  # type: ignore[arg-type]
+    letters = re.findall(r"\(([a-z])!\)", schema)
+    if len(set(letters)) != len(letters):
+        raise ValueError("another letter for each output")
+    if not any(a.mutable for a in arguments):
+        raise ValueError("at least one output, written Tensor(a!)")
+    if arguments[0].kind != "tensor" or arguments[0].mutable:
+        raise ValueError("an input tensor as first argument")
+    names = [a.name for a in arguments]
+    if len(set(names)) != len(names):
+        raise ValueError("each argument's name once")
+    if taken := sorted(_CPP_WORDS.intersection(names)):
+        raise ValueError(f"names that C++ has no use for, unlike {', '.join(taken)}")
+    return arguments

@@ -1,0 +1,247 @@
+"""The form of ``suite.toml``: what each table may hold, and how a mistake in it is told.
+
+What spans several entries is checked by :mod:`flashcore.manifest.load`, which turns the form into the model.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from flashcore.model.suite import Stage
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
+Text = Annotated[str, Field(min_length=1)]
+Dimension = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+Scalar = int | float | str | bool
+
+
+class Form(BaseModel):
+    """What all tables have in common: unknown keys, other types and NaN are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class ProblemForm(Form):
+    """``[problem.<name>]``"""
+
+    file: Text
+    op_schema: Text = Field(alias="schema")
+    dims: dict[str, list[Dimension]]
+    dtypes: dict[str, str]
+    seeds: list[int] = [0, 1, 2]
+
+
+class ShapeForm(Form):
+    """``[shape.<name>]``"""
+
+    problem: Name | None = None
+    params: dict[str, Scalar]
+    # sanitize is slow and wants small shapes: it is asked for, never taken for granted
+    stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
+
+
+class PredictionForm(Form):
+    """One of a variant's ``predictions``."""
+
+    fact: Name
+    source: Text
+    before: float | None = Field(default=None, alias="from")
+    after: float | None = Field(default=None, alias="to")
+    device: str | None = None
+    shape: Name | None = None
+
+
+class WhereForm(Form):
+    """A variant's ``where``."""
+
+    archs: list[Arch] | None = None
+    shapes: list[Text] = ["*"]
+    unsupported: dict[Arch, Text] = {}
+
+
+def _sweep_kind(value: object) -> str | None:
+    return "<axes>" if isinstance(value, dict) else "<points>" if isinstance(value, list) else None
+
+
+# The axes of a grid, or the points themselves.
+_Axes = dict[Name, Annotated[list[int | str], Field(min_length=1)]]
+_Points = Annotated[list[dict[Name, int | str]], Field(min_length=1)]
+_Sweep = Annotated[
+    Annotated[_Axes, Tag("<axes>")] | Annotated[_Points, Tag("<points>")],
+    Discriminator(_sweep_kind),
+]
+
+
+class VariantForm(Form):
+    """``[variant.<name or template>]``"""
+
+    technique: Text
+    roof: Name
+    tolerance: Name
+    tolerance_reason: Text
+    problem: Name | None = None
+    source: Text | None = None
+    config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
+    callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
+    parent: Text | None = None
+    document: Text | None = None
+    where: WhereForm = WhereForm()
+    predictions: list[PredictionForm] = []
+    sweep: _Sweep | None = None
+
+
+class BudgetForm(Form):
+    """``[[budget]]``"""
+
+    name: Name
+    fact: Name
+    source: Text
+    severity: Literal["limit", "goal"] = "limit"
+    min: float | None = None
+    max: float | None = None
+    stretch: float | None = None
+    variants: list[Text] = ["*"]
+    documents: list[Text] | None = None
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+    device: str | None = None
+
+
+class WaiverForm(Form):
+    """``[[waiver]]``"""
+
+    budget: Name
+    accepted: float
+    reason: Text
+    variants: list[Text] = ["*"]
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+    expires: datetime.date | None = None
+
+
+class GateRuleForm(Form):
+    """One rule of ``[gate]``."""
+
+    facts: list[Text] = Field(min_length=1)
+    severity: Literal["fail", "show", "ignore"] = "fail"
+    tolerance: float | None = Field(default=None, ge=0)
+    variants: list[Text] = ["*"]
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+    reason: Text | None = None
+    expires: datetime.date | None = None
+
+
+class GateForm(Form):
+    """``[gate]``"""
+
+    baseline: Text = "baseline.txt"
+    rule: list[GateRuleForm] = []
+
+
+class Manifest(Form):
+    """The whole file."""
+
+    name: Name
+    title: Text
+    nvcc: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
+    archs: list[Arch] = Field(min_length=1)
+    baseline: Name
+    include: list[Text] = []
+    documents: dict[str, Text] = {}
+    notes: list[Text] = []
+    problem: dict[Name, ProblemForm] = Field(min_length=1)
+    shape: dict[Name, ShapeForm] = Field(min_length=1)
+    variant: dict[Text, VariantForm] = Field(min_length=1)
+    budget: list[BudgetForm] = []
+    waiver: list[WaiverForm] = []
+    gate: GateForm = GateForm()
+
+
+def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
+    """The manifest, or every mistake in it: key, what was expected, what was found."""
+    try:
+        return Manifest.model_validate(data)
+    except ValidationError as error:
+        return _mistakes(error.errors(), data)
+
+
+def _mistakes(errors: Iterable[Any], data: Any) -> list[str]:
+    """pydantic's errors as lines: key, what was expected, what was found.
+
+    The members of a union each complain about the same value; they become one line.
+    """
+    expected: dict[tuple[str, str], list[str]] = {}
+    for error in errors:
+        found = "nothing" if error["type"] == "missing" else _short(error["input"])
+        said = expected.setdefault((_key(error, data), found), [])
+        said += [text for text in [_expectation(error)] if text not in said]
+    return [f"{key}: expected {_either(said)}, found {found}" for (key, found), said in expected.items()]
+
+
+def _key(error: Any, data: Any) -> str:
+    key = ""
+    value = data
+    last = len(error["loc"]) - 1
+    for i, part in enumerate(error["loc"]):
+        if isinstance(part, str) and (not isinstance(value, Mapping) or part not in value):
+            # Members of a union and "[key]" are pydantic's own words, not keys of the manifest.
+            if error["type"] == "missing" and i == last:
+                key += f".{part}"
+            continue
+        key += f"[{part}]" if isinstance(part, int) else f".{part}"
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            value = None
+    return key.lstrip(".") or "(top level)"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _either(said: Sequence[str]) -> str:
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+
+
+_EXPECTED = {
+    "missing": "a value",
+    "extra_forbidden": "no such key (is it misspelt?)",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true/false",
+    "finite_number": "a finite number",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "union_tag_not_found": "a table of lists or a list of tables",  # a sweep: the only tagged union
+}
+
+
+def _expectation(error: Any) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    if kind == "string_pattern_mismatch":
+        what = "a key" if error["loc"][-1] == "[key]" else "text"
+        return f"{what} matching {context['pattern']}"
+    if kind == "literal_error":
+        return f"one of {context['expected']}"
+    if kind == "too_short":
+        return f"at least {context['min_length']} item"
+    if kind.startswith("date"):
+        return "a date such as 2027-01-31"
+    message: str = error["msg"]
+    return message[0].lower() + message[1:]

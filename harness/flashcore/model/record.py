@@ -1,0 +1,354 @@
+"""What each stage hands to the next, as frozen data: facts and what they are about, up to the run record.
+
+Nothing here imports anything but the standard library and :mod:`flashcore.model.suite`, so every layer may use it.
+Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from flashcore.model.suite import Stage, Suite
+
+SCHEMA_VERSION = 1
+
+Value = float | int | str | bool
+
+
+class Source(StrEnum):
+    """Where a fact was read."""
+
+    PTXAS = "ptxas"
+    CUBIN = "cubin"
+    SASS = "sass"
+    PLAN = "plan"
+    OCCUPANCY = "occupancy"  # computed from cubin and plan
+    NCU = "ncu"
+    EVENTS = "events"  # CUDA events and graph replay
+    KERNEL = "kernel"  # a kernel's own counters: cycles, the chip's nanoseconds
+    NVML = "nvml"
+    CHECK = "check"
+    FORMULA = "formula"  # the problem's own FLOP and byte counts
+    SANITIZER = "sanitizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a fact is about.
+
+    Static facts are about (variant, arch, kernel); with ``shape`` when the launch plan enters
+    (theoretical occupancy). Measured facts are about (variant, shape, kernel, launch): a case as a
+    whole has no kernel, a kernel summed over its launches no launch.
+    """
+
+    variant: str
+    arch: str | None = None
+    shape: str | None = None
+    kernel: str | None = None
+    launch: int | None = None
+
+    @property
+    def case(self) -> str:
+        """``variant/shape``, the name of the NVTX range too."""
+        return f"{self.variant}/{self.shape}"
+
+    def __str__(self) -> str:
+        parts = [self.variant]
+        if self.shape:
+            parts.append(self.shape)
+        if self.kernel:
+            parts.append(self.kernel + (f"#{self.launch}" if self.launch is not None else ""))
+        return "/".join(parts) + (f" ({self.arch})" if self.arch else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One measured value, or the statement that it could not be measured.
+
+    ``value`` is ``None`` exactly when the fact is unmeasured; ``note`` then says why. A value that
+    is not finite is never stored: it is unmeasured, with the note saying what was found.
+    """
+
+    subject: Subject
+    name: str
+    value: Value | None
+    unit: str
+    source: Source
+    note: str = ""
+
+    @property
+    def number(self) -> float | None:
+        """The value as a float, ``None`` if unmeasured or not a number."""
+        if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
+            return None
+        return float(self.value)
+
+
+class Facts:
+    """Facts, found by name and subject.
+
+    Iteration gives them in the order they were recorded. A later fact of the same name, subject
+    and source replaces an earlier one in look-ups.
+    """
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._all: list[Fact] = []
+        self._index: dict[tuple[str, Subject], Fact] = {}
+        self._by_name: dict[str, list[Fact]] = {}
+        self._by_variant: dict[str, list[Fact]] = {}
+        self.extend(facts)
+
+    def extend(self, facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            self._all.append(fact)
+            self._index[fact.name, fact.subject] = fact
+            self._by_name.setdefault(fact.name, []).append(fact)
+            self._by_variant.setdefault(fact.subject.variant, []).append(fact)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def named(self, name: str) -> list[Fact]:
+        """All facts of one name."""
+        return self._by_name.get(name, [])
+
+    def of(self, variant: str) -> list[Fact]:
+        """All facts of one variant."""
+        return self._by_variant.get(variant, [])
+
+    def get(self, name: str, subject: Subject) -> Fact | None:
+        """The fact of that name about exactly that subject."""
+        return self._index.get((name, subject))
+
+    def number(self, name: str, subject: Subject) -> float | None:
+        """Its value as a float; ``None`` if absent or unmeasured."""
+        fact = self.get(name, subject)
+        return None if fact is None else fact.number
+
+
+# --- what the stages hand on --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch of a plan: dimensions in blocks, threads, blocks per cluster, bytes."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    dynamic_smem: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a variant launches on a shape, and the workspace it needs in bytes.
+
+    With ``error`` set there are no launches: the variant refuses the shape, or, if ``crashed``, its
+    plan died or gave no answer.
+    """
+
+    variant: str
+    shape: str
+    launches: tuple[Launch, ...]
+    workspace_bytes: int
+    error: str = ""
+    crashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What the build made of one (variant, arch).
+
+    ``status`` is ``ok``, ``failed`` (``message`` holds the compiler's words) or ``unsupported``
+    (``message`` holds the reason). ``closure`` hashes every file that went in, the flags and the
+    config; ``code`` hashes the kernels' code sections alone and decides freshness.
+    """
+
+    variant: str
+    arch: str
+    status: Literal["ok", "failed", "unsupported"]
+    message: str = ""
+    closure: str = ""
+    code: str = ""
+    flags: tuple[str, ...] = ()
+    cubin: str | None = None
+    log: str | None = None
+    library: str | None = None  # the torch operator's .so, for the host arch only
+    plan_library: str | None = None
+    seconds: float | None = None
+    cached: bool = False
+
+
+CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """What became of one case in one stage. ``reason`` is empty only when ``ok``."""
+
+    variant: str
+    shape: str
+    stage: Stage
+    status: CaseStatus
+    reason: str = ""
+    seconds: float | None = None
+    origin: str = ""  # the run it was joined from; empty: this one
+
+    @property
+    def case(self) -> str:
+        return f"{self.variant}/{self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the tools a run used. ``None`` is unknown or absent."""
+
+    host: str
+    os: str
+    cpu: str
+    python: str
+    harness: str
+    gpu: str | None = None
+    gpu_arch: str | None = None
+    gpu_sms: int | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_l2_bytes: int | None = None
+    gpu_sm_clock_mhz: float | None = None  # the highest the driver names
+    driver: str | None = None
+    cuda_runtime: str | None = None
+    nvcc: str | None = None
+    ncu: str | None = None
+    torch: str | None = None
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseKey:
+    """What decides whether a case's recorded facts are still about the present code.
+
+    ``code`` hashes the kernels' code sections, the launch plan, the problem file and the shape: it
+    does not move with a comment. It compares only within one ``nvcc`` release; across releases
+    ``closure`` (sources, headers, flags instead of code) does. Peers have ``peer`` set, carry library
+    versions in their run's environment, and are never stale.
+    """
+
+    code: str
+    closure: str
+    nvcc: str
+    peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageNote:
+    """How a stage went: seconds, and what it could not do (empty if nothing)."""
+
+    stage: str
+    status: Literal["ok", "failed", "skipped"]
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where facts that were joined into a run come from: its id, its GPU and arch, what was taken."""
+
+    run: str
+    machine: str
+    arch: str
+    what: str
+
+
+RoofOrigin = Literal["datasheet", "at clock seen", "measured"]
+
+#: What one unit of a roof's value does in a microsecond.
+_PER_US = {"TFLOP/s": 1e6, "GB/s": 1e3, "Gop/s": 1e3}
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """A ceiling of a machine.
+
+    Args:
+        resource: a dtype (``fp16_tensor``, ``fp32``), a level (``dram``, ``l2``, ``l1``), or
+            ``shared``, ``exp``, ``launch``.
+        value: in ``unit``: TFLOP/s, GB/s, Gop/s, or us (``launch``: the least time of one launch).
+        clock_mhz: the SM clock that the value holds at; ``None`` if it does not follow that clock.
+        note: the datasheet, or what was measured and how.
+    """
+
+    resource: str
+    value: float
+    unit: str
+    origin: RoofOrigin
+    device: str
+    clock_mhz: float | None = None
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a legend names it: ``fp16_tensor, at clock seen (1,970 MHz)``."""
+        clock = f" ({self.clock_mhz:,.0f} MHz)" if self.clock_mhz else ""
+        return f"{self.resource}, {self.origin}{clock}"
+
+    def us(self, amount: float) -> float:
+        """The least time in microseconds for ``amount`` FLOPs, bytes, operations or launches."""
+        return amount * self.value if self.unit == "us" else amount / (self.value * _PER_US[self.unit])
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything one invocation recorded; all that analysis, report and gate ever see.
+
+    ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
+    case to the reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
+    microseconds, in the order of the rounds.
+    """
+
+    id: str
+    created: str
+    command: str
+    suite: Suite
+    environment: Environment
+    artifacts: tuple[Artifact, ...]
+    plans: tuple[Plan, ...]
+    outcomes: tuple[CaseOutcome, ...]
+    stages: tuple[StageNote, ...]
+    facts: Facts
+    keys: Mapping[str, CaseKey] = field(default_factory=dict)
+    stale: Mapping[str, str] = field(default_factory=dict)
+    joined: tuple[Origin, ...] = ()
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    roofs: tuple[Roof, ...] = ()  # measured ones, copied from the roof record that this run was drawn against
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU that the measured facts are about: this machine's, else that of the joined run."""
+        if self.environment.gpu:
+            return self.environment.gpu
+        return self.joined[0].machine if self.joined else None
+
+    @property
+    def gpu_arch(self) -> str | None:
+        """The suite's arch of :attr:`gpu`."""
+        if self.environment.gpu_arch:
+            return self.environment.gpu_arch
+        return self.joined[0].arch if self.joined else None
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage that runs kernels hands on: facts, what became of each case, raw samples (us)."""
+
+    facts: tuple[Fact, ...]
+    outcomes: tuple[CaseOutcome, ...]
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

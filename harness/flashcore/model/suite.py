@@ -1,0 +1,200 @@
+"""What a suite declares, as frozen data: problems, shapes, variants, budgets and what the gate tolerates.
+
+Nothing here imports anything but the standard library, so every layer may use it. What is measured and
+recorded of a suite stands in :mod:`flashcore.model.record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+Stage = Literal["check", "bench", "profile", "sanitize"]
+Tier = Literal["static", "counters", "timing"]
+TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
+Severity = Literal["limit", "goal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Named parameters of a problem, and the stages that use it."""
+
+    name: str
+    problem: str
+    params: Mapping[str, int | float | str | bool]
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a technique is expected to change, so that it can be judged.
+
+    ``before``/``after`` are in ``unit``; either may be unknown. ``source`` names who said so and
+    on which device.
+    """
+
+    fact: str
+    before: float | None
+    after: float | None
+    unit: str
+    source: str
+    device: str | None = None
+    shape: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A limit on a fact.
+
+    ``variants``, ``archs``, ``shapes``, ``kernels`` are globs that say where it holds; ``device``
+    restricts it to GPUs whose name contains that text. Exactly one or both of ``minimum`` and
+    ``maximum`` are set (``minimum <= value <= maximum``), in ``unit``.
+    """
+
+    name: str
+    fact: str
+    unit: str
+    tier: Tier
+    severity: Severity
+    source: str
+    minimum: float | None = None
+    maximum: float | None = None
+    stretch: float | None = None
+    variants: tuple[str, ...] = ("*",)
+    archs: tuple[str, ...] = ("*",)
+    shapes: tuple[str, ...] = ("*",)
+    kernels: tuple[str, ...] = ("*",)
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A known miss: the accepted value and the reason. Worse than accepted is a fail."""
+
+    budget: str
+    variants: tuple[str, ...]
+    archs: tuple[str, ...]
+    shapes: tuple[str, ...]
+    kernels: tuple[str, ...]
+    accepted: float
+    reason: str
+    expires: str | None = None  # ISO date; past it the waiver no longer holds
+
+
+RuleSeverity = Literal["fail", "show", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """How facts may differ from their baseline, where the globs match; of several the last one counts.
+
+    ``tolerance`` is a share of the baseline's value, ``None`` leaves it as it is. A rule looser than what
+    holds by itself has a ``reason``, and holds until ``expires`` (ISO date).
+    """
+
+    facts: tuple[str, ...]
+    severity: RuleSeverity
+    tolerance: float | None = None
+    variants: tuple[str, ...] = ("*",)
+    archs: tuple[str, ...] = ("*",)
+    shapes: tuple[str, ...] = ("*",)
+    kernels: tuple[str, ...] = ("*",)
+    reason: str = ""
+    expires: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatePolicy:
+    """What the gate compares with: the baseline's file, relative to the suite, and the rules."""
+
+    baseline: str = "baseline.txt"
+    rules: tuple[GateRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a variant supports. ``unsupported`` maps an arch to the reason it is left out."""
+
+    archs: tuple[str, ...]
+    shapes: tuple[str, ...] = ("*",)
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to solve a problem: a CUDA source with a config, or a Python callable (a peer)."""
+
+    name: str
+    problem: str
+    technique: str
+    where: Where
+    roof: str  # the dtype of its compute roof: fp16_tensor, fp32, ...
+    tolerance: str
+    tolerance_reason: str
+    source: str | None = None  # relative to the suite
+    config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    callable: str | None = None  # "peers.py:cudnn"
+    parent: str | None = None
+    document: str | None = None  # where it comes from
+    predictions: tuple[Prediction, ...] = ()
+
+    @property
+    def is_peer(self) -> bool:
+        return self.callable is not None
+
+    def runs_on(self, shape: Shape) -> bool:
+        """Whether the manifest has this case at all: same problem, and the shape is one it supports."""
+        return self.problem == shape.problem and any(fnmatchcase(shape.name, glob) for glob in self.where.shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a problem's operator.
+
+    ``kind`` is ``tensor``, ``int`` or ``float``. For tensors ``dims`` names each dimension by a
+    shape parameter and ``dtype`` is torch's name of the element type.
+    """
+
+    name: str
+    kind: Literal["tensor", "int", "float"]
+    mutable: bool = False
+    dims: tuple[str, ...] = ()
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is computed: the operator's schema and the Python file that knows the answer."""
+
+    name: str
+    file: str
+    schema: str
+    arguments: tuple[Argument, ...]
+    dims: tuple[str, ...]  # every dimension, in the order of first use
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A validated manifest. Paths in it are relative to ``root``."""
+
+    name: str
+    title: str
+    root: str
+    nvcc: str  # the release its static budgets were set with, as "13.0"
+    archs: tuple[str, ...]
+    baseline: str
+    problems: Mapping[str, Problem]
+    shapes: Mapping[str, Shape]
+    variants: Mapping[str, Variant]
+    budgets: tuple[Budget, ...]
+    waivers: tuple[Waiver, ...]
+    notes: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    gate: GatePolicy = field(default_factory=GatePolicy)
+
+    def matching(self, glob: str) -> list[str]:
+        """The CUDA variants whose names match."""
+        return [n for n, v in self.variants.items() if fnmatchcase(n, glob) and not v.is_peer]

@@ -1,0 +1,251 @@
+"""The straight line: suite → build → check → bench → profile → record → report → gate.
+
+This is the one place that knows the order of the stages and what each hands to the next. What needs a
+GPU is left out on a machine without one, and joined from a recorded run where that is still fresh.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashcore.build import build
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.machine import toolchain
+from flashcore.manifest.load import load, select
+from flashcore.model.catalogue import CHIPS, FACTS
+from flashcore.model.files import PARTIAL
+from flashcore.model.record import Fact, Record, Roof, Source, Subject
+from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.pipeline.compile_ahead import Compiling
+from flashcore.pipeline.state import Line, Settings
+from flashcore.runs import store
+
+if TYPE_CHECKING:
+    from flashcore.analysis import measured_roofs
+
+# What a build does not need is imported where it is used: a build with nothing to do is over in its time.
+
+
+def start(settings: Settings, say: Callable[[str], None]) -> Line:
+    """Loads the suite and looks at the machine.
+
+    Raises:
+        UsageError, ManifestError: see :mod:`flashcore.manifest.load`.
+    """
+    suite = load(settings.suite, Path(settings.build))
+    options = build.Options.from_environment(suite)
+    variants, shapes = select(suite, settings.variant, settings.shapes)
+    gpu = toolchain.find_gpu()
+    arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
+    if gpu and arch and settings.upto == "profile":
+        _require_budgets(suite, gpu, arch)
+    shapes = [_fitted(suite, s, gpu) for s in shapes]
+    suite = dataclasses.replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
+    companions: list[Variant] = []
+    if settings.variant is not None and settings.upto in ("bench", "profile"):
+        # A time says little alone: the baseline, the parents and the peers are timed beside it.
+        names = {suite.baseline, *(v.parent for v in variants)}
+        companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
+    names_of = frozenset(v.name for v in companions)
+    return Line(settings, suite, say, gpu, arch, options, [*variants, *companions], shapes, names_of)
+
+
+def _require_budgets(suite: Suite, gpu: toolchain.Gpu, arch: str) -> None:
+    """A limit on what the chip cannot count is a mistake to hear of now, not after the run."""
+    from flashcore.hardware.metric_tables import lookup
+
+    if (chip := CHIPS.get(gpu.capability)) in lookup.chips():
+        lookup.require_budgets(suite, lookup.table(chip), arch, gpu.name)
+
+
+def _fitted(suite: Suite, shape: Shape, gpu: toolchain.Gpu | None) -> Shape:
+    """The shape as its problem cuts it for this machine, if the problem has a ``fit``: the roofs suite
+    loads every SM alike and keeps its working sets within whatever L2 there is."""
+    if gpu is None or shape.params.get("SMS", 1) == 1:
+        return shape
+    from flashcore.worker.kernel_call import load_problem
+
+    problem = load_problem(suite.root, suite.problems[shape.problem].file)
+    if not hasattr(problem, "fit"):
+        return shape
+    return dataclasses.replace(shape, params=problem.fit(dict(shape.params), gpu.sms, gpu.l2_bytes))
+
+
+def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]) -> list[Fact]:
+    """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
+    from flashcore.worker.kernel_call import load_problem
+
+    modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
+    facts: list[Fact] = []
+    for shape in shapes:
+        work: dict[str, float] = modules[shape.problem].work(dict(shape.params))
+        names = {f"formula_{key}": float(value) for key, value in work.items()}
+        for name in names:
+            if name not in FACTS:
+                known = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
+                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {name[8:]!r}: expected {known}")
+        facts += [
+            Fact(Subject(v.name, shape=shape.name), name, value, FACTS[name].unit, Source.FORMULA)
+            for v in variants
+            if v.runs_on(shape)
+            for name, value in names.items()
+        ]
+    return facts
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that was recorded, and what the user chose when it began: of a resumed one not what is chosen now."""
+
+    record: Record
+    folder: Path
+    settings: Settings
+
+
+def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False) -> Run:
+    """Everything up to the stage asked for, recorded.
+
+    Args:
+        resume: go on with the newest run of this suite that did not end, as it was begun.
+
+    Raises:
+        FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
+    """
+    from flashcore.pipeline.gpu_stages import measure
+    from flashcore.runs import assemble
+
+    if resume:
+        folder, settings = assemble.unfinished(settings)
+        run_id = folder.name.removesuffix(PARTIAL)
+        say(f"resume: {run_id}, begun as: {settings.command}")
+    line, compiling = _prepared(settings, say, ahead=settings.upto is not None)
+    with compiling:
+        if not resume:
+            run_id = store.new_id()
+            folder = store.begin(Path(settings.profiles), run_id)
+        closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
+        with store.claimed(folder):
+            if resume:
+                assemble.require_same(folder, closures)
+            else:
+                assemble.remember(folder, settings, closures)
+            measure(line, folder, compiling.finish)
+            compiling.finish()
+            record = assemble.record_of(line, run_id, before=run_id, roofs=_drawn_against(line))
+            assemble.keep_raw(line, folder)
+            store.write(record, folder)
+            assemble.forget(folder)
+            final = store.complete(folder)
+    say(f"record: {final}")
+    return Run(record, final, settings)
+
+
+def _prepared(settings: Settings, say: Callable[[str], None], *, ahead: bool) -> tuple[Line, Compiling]:
+    """All that can be known of the chosen variants without a GPU, or what is compiling it.
+
+    Raises:
+        UsageError: the build is one for a debugger.
+    """
+    line = start(settings, say)
+    if line.options.debug:
+        raise UsageError(
+            "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
+            "  to mend: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
+        )
+    line.facts += _formulas(line.suite, line.variants, line.shapes)
+    return line, Compiling(line, ahead=ahead)
+
+
+def present(settings: Settings, say: Callable[[str], None]) -> Record:
+    """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
+    from flashcore.runs import assemble
+
+    line, _ = _prepared(settings, say, ahead=False)
+    return assemble.record_of(line, store.new_id(), before=None)
+
+
+def measure_roofs(
+    settings: Settings, say: Callable[[str], None], *, fresh: bool = False
+) -> tuple[Record, list[measured_roofs.Measured]]:
+    """The roofs of this machine: those recorded for it, or measured now.
+
+    Args:
+        settings: of the run that is drawn against them; ``roofs`` names their suite.
+        fresh: measure even if there is a record of the same machine.
+
+    Raises:
+        CapabilityError: there is no GPU.
+    """
+    assert settings.roofs is not None
+    own = Settings(
+        suite=settings.roofs,
+        profiles=settings.profiles,
+        build=settings.build,
+        upto="bench",
+        join=False,
+        # In seconds, not minutes: a ceiling is one number. What torch thinks of the operators is for `flashcore check`.
+        repeats=3,
+        opcheck=False,
+        samples=20,
+        seconds=0.2,
+        modes=("warm", "eager"),
+        roofs=None,
+        command=settings.command,
+    )
+    suite = load(settings.roofs)
+    gpu = toolchain.find_gpu()
+    recorded = None if fresh else store.latest(Path(settings.profiles), suite.name)
+    if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
+        recorded = None
+    if recorded is None:
+        require_gpu(own)
+        say("roofs: measuring this machine")
+        recorded = run(own, lambda text: say(f"roofs: {text}")).record
+    return recorded, _ceilings(recorded)
+
+
+def _is_of(record: Record, gpu: toolchain.Gpu) -> bool:
+    """Whether a run was measured by this kind of machine: GPU, memory, highest clock, driver."""
+    e = record.environment
+    machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver)
+    return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver)
+
+
+def _ceilings(record: Record) -> list[measured_roofs.Measured]:
+    from flashcore.analysis import measured_roofs
+    from flashcore.worker.kernel_call import load_problem
+
+    amounts = {}
+    for shape in record.suite.shapes.values():
+        problem = load_problem(record.suite.root, record.suite.problems[shape.problem].file)
+        if hasattr(problem, "ceiling"):
+            amounts[shape.name] = problem.ceiling(dict(shape.params))
+    return measured_roofs.measured(record, amounts)
+
+
+def _drawn_against(line: Line) -> tuple[Roof, ...] | None:
+    """The measured roofs of this machine; ``None`` if it profiles nothing."""
+    settings = line.settings
+    if settings.upto == "profile" and not line.cannot_measure and settings.roofs and Path(settings.roofs).is_dir():
+        from flashcore.analysis import measured_roofs
+
+        record, found = measure_roofs(settings, line.say)
+        line.say(f"roofs: run {record.id}")
+        return measured_roofs.ceilings(record, found)
+    return None
+
+
+def require_gpu(settings: Settings) -> None:
+    """For the commands that make no sense without a GPU.
+
+    Raises:
+        CapabilityError: says what is missing.
+    """
+    reason = start(settings, lambda _: None).cannot_measure
+    if reason:
+        mend = "run it on a machine with a GPU; `flashcore gate` and `flashcore report` work without one"
+        raise CapabilityError(reason, mend)

@@ -1,0 +1,103 @@
+"""A run under way: what the user chose, what this machine is, and what the stages have found so far."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from flashcore.build import build
+from flashcore.machine import toolchain
+from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, StageNote
+from flashcore.model.suite import Shape, Suite, Variant
+
+#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize stands for itself.
+GPU_STAGES = ("check", "bench", "profile", "sanitize")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user chose. Paths are as given on the command line."""
+
+    suite: str
+    profiles: str = "profiles"
+    build: str = "build"
+    variant: str | None = None
+    shapes: tuple[str, ...] = ()
+    upto: str | None = "profile"  # the last GPU stage; None: static only
+    sanitize: bool = False  # besides, under compute-sanitizer
+    join: bool = True
+    clock_control: Literal["none", "base"] = "none"
+    keep_report: bool = False
+    time_limit: float = 60.0
+    repeats: int = 20
+    opcheck: bool = True  # have torch look at each operator as well
+    samples: int = 100
+    seconds: float = 1.5  # of sampling for each shape and mode
+    modes: tuple[str, ...] = ("warm", "cold", "eager")
+    roofs: str | None = "kernels/roofs"  # the suite that measures roofs; None: draw without measured ones
+    command: str = ""
+
+
+@dataclass
+class Line:
+    """A run under way: what it knows so far, and how it tells the user."""
+
+    settings: Settings
+    suite: Suite
+    say: Callable[[str], None]
+    gpu: toolchain.Gpu | None
+    gpu_arch: str | None
+    options: build.Options
+    variants: list[Variant]
+    shapes: list[Shape]
+    companions: frozenset[str] = frozenset()  # measured for comparison, not profiled
+    nvcc: str | None = None
+    ncu: str | None = None
+    artifacts: list[Artifact] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    outcomes: list[CaseOutcome] = field(default_factory=list)
+    samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: list[StageNote] = field(default_factory=list)
+
+    def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
+        """The chosen cases that use this stage, shape by shape. A shape that the user names uses every stage.
+
+        Peers are profiled on their first shape alone: they are there for comparison, and some launch many kernels.
+        """
+        shapes = [s for s in self.shapes if stage in s.stages or s.name in self.settings.shapes]
+        first = {v.name: next((s for s in shapes if v.runs_on(s)), None) for v in self.variants}
+        return [
+            (v, s)
+            for s in shapes
+            for v in self.variants
+            if v.runs_on(s)
+            and not (stage in ("profile", "sanitize") and v.name in self.companions)
+            and not (v.is_peer and (stage == "sanitize" or (stage == "profile" and s is not first[v.name])))
+        ]
+
+    @property
+    def cannot_measure(self) -> str:
+        """Why this machine runs none of the GPU stages; empty if it can."""
+        if self.gpu is None:
+            return "no GPU on this machine"
+        if self.gpu_arch is None:
+            return f"{self.gpu.name} runs none of the suite's archs ({', '.join(self.suite.archs)})"
+        if self.options.debug:
+            return "a debug build (-G) is never timed"
+        if toolchain.torch_root() is None:
+            return "torch is not installed"
+        return ""
+
+
+def printer() -> Callable[[str], None]:
+    """Prints progress lines to standard error, at once, with or without a terminal."""
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    return say

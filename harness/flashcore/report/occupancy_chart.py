@@ -1,0 +1,122 @@
+"""What-if as a small picture: blocks an SM over registers and over shared memory, now and one step on.
+
+Plain SVG in the colours of the style sheet: it needs no script, follows light and dark, and prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from markupsafe import Markup
+
+from flashcore.analysis.explain import Step
+from flashcore.hardware import occupancy
+
+_Scale = Callable[[float], float]
+
+WIDTH, HEIGHT = 360, 150
+LEFT, RIGHT, TOP, BOTTOM = 30, 350, 18, 112  # of the drawing within the picture
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One resource: how it is named, where a step stands now and where the next one is."""
+
+    title: str
+    unit: str
+    scale: int  # what the axis counts in: bytes are shown as KiB
+    tick: int
+    now: int
+    next: int
+    stairs: Sequence[tuple[int, int]]  # with the rest as it is
+    alone: Sequence[tuple[int, int]]  # were the other resource free
+
+
+def charts(step: Step) -> Markup:
+    """Two pictures side by side; empty where occupancy is unmeasured."""
+    arch = step.subject.arch
+    if step.then is None or arch is None or step.now.blocks_per_sm is None:
+        return Markup("")
+    threads, registers, smem = step.threads, step.registers, step.smem
+
+    def stairs(resource: Literal["registers", "shared memory"], r: int, s: int) -> tuple[tuple[int, int], ...]:
+        return occupancy.staircase(arch, resource, threads, r, s)
+
+    panels = (
+        _Panel("registers a thread", "registers", 1, 32, registers, registers - step.then.fewer_registers,
+               stairs("registers", registers, smem), stairs("registers", registers, 0)),
+        _Panel("shared memory a block, KiB", "KiB of shared memory", occupancy.KIB, 32 * occupancy.KIB, smem,
+               smem - step.then.fewer_smem, stairs("shared memory", registers, smem), stairs("shared memory", 1, smem)),
+    )  # fmt: skip
+    drawn = "".join(_svg(panel, step.now.blocks_per_sm, step.then.target) for panel in panels)
+    return Markup(f'<div class="stairs">{drawn}</div>')
+
+
+def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
+    most = max(panel.stairs[-1][0], panel.now)
+    top = max(4, min(max(n for _, n in panel.alone), 2 * ((target or blocks) + 1)))
+
+    def x(value: float) -> float:
+        return round(LEFT + (RIGHT - LEFT) * value / most, 1)
+
+    def y(count: float) -> float:
+        return round(BOTTOM - (BOTTOM - TOP) * count / top, 1)
+
+    def path(stairs: Sequence[tuple[int, int]]) -> str:
+        """From the step that fits into the picture on; what is higher comes in from the top."""
+        words: list[str] = []
+        before = 0
+        for end, count in stairs:
+            if count <= top:
+                words.append(f"{'V' if words else f'M{x(before)} {y(top if before else count)}V'}{y(count)}H{x(end)}")
+            before = end
+        return "".join(words)
+
+    there = target if panel.next < panel.now else None
+    label = f"{_said(panel, panel.now)}: {_blocks(blocks)} an SM"
+    label += f"; {_said(panel, panel.next)} for {_blocks(there)}" if there is not None else ""
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>',
+        f'<text x="2" y="11">blocks an SM</text>'
+        f'<text x="{RIGHT}" y="11" class="end">dotted: were the other resource free</text>'
+        f'<text x="{RIGHT}" y="{HEIGHT - 4}" class="end">{escape(panel.title)}</text>',
+        *_grid(panel, most, top, x, y),
+        f'<path class="alone" d="{path(panel.alone)}"/><path class="step" d="{path(panel.stairs)}"/>',
+    ]
+    # Stairs go down to the right: above them to the right and below them to the left is room for a label.
+    if there is not None:
+        parts.append(f'<circle cx="{x(panel.next)}" cy="{y(there)}" r="4.5"/>')
+        parts.append(_label(x(panel.next), y(there) - 5, f"next: {_number(panel, panel.next)}", x(panel.next) > 270))
+    before = x(panel.now) > 100
+    above = y(blocks) + 15 >= BOTTOM or (there is None and not before)
+    parts.append(f'<circle class="now" cx="{x(panel.now)}" cy="{y(blocks)}" r="4"/>')
+    parts.append(_label(x(panel.now), y(blocks) + (-5 if above else 15), f"now: {_number(panel, panel.now)}", before))
+    return "".join([*parts, "</svg>"])
+
+
+def _grid(panel: _Panel, most: int, top: int, x: _Scale, y: _Scale) -> Iterator[str]:
+    for count in sorted({0, *range(0, top + 1, max(1, top // 4))}):
+        yield f'<path class="grid" d="M{LEFT} {y(count)}H{RIGHT}"/>'
+        yield f'<text x="{LEFT - 5}" y="{y(count) + 4}" class="end">{count}</text>'
+    for value in range(0, most + 1, panel.tick):
+        yield f'<text x="{x(value)}" y="{BOTTOM + 14}" class="middle">{value // panel.scale}</text>'
+
+
+def _label(x: float, y: float, text: str, before: bool) -> str:
+    at, side = (x - 7, "end mark") if before else (x + 7, "mark")
+    return f'<text x="{at:.1f}" y="{y:.1f}" class="{side}">{escape(text)}</text>'
+
+
+def _number(panel: _Panel, value: int) -> str:
+    return f"{value / panel.scale:,.1f}".removesuffix(".0")
+
+
+def _said(panel: _Panel, value: int) -> str:
+    return f"{_number(panel, value)} {panel.unit}"
+
+
+def _blocks(count: int | None) -> str:
+    return f"{count} block{'s' if count != 1 else ''}"

@@ -1,0 +1,370 @@
+"""A variant's page: what it is, what it was meant to do, and every fact about it with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flashcore.analysis import explain, predictions
+from flashcore.analysis.ladder import phase_shares
+from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
+from flashcore.model.record import Fact, Subject
+from flashcore.model.suite import Prediction, Shape, Variant
+from flashcore.report import charts, occupancy_chart
+from flashcore.report.guardrail_page import RANK, goal_row, value_cell
+from flashcore.report.ladder_page import outcome_cell, predicted_share
+from flashcore.report.values import Cell, fact_cell, missing, not_applicable, quantity
+from flashcore.report.view import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page, params_text
+from flashcore.report.view import variant_page as name_of
+
+MODES = (
+    ("warm", "graph replay, data left in L2"),
+    ("cold", "L2 flushed before each call"),
+    ("eager", "called from Python, back to back"),
+)
+STATS = ("p50", "p90", "p99", "mean", "std", "samples")
+BESIDE = ("launches_per_sample", "bench_sm_clock", "bench_temperature", "throttle", "tflops")
+OCCUPANCY = ("theoretical_occupancy", "occupancy_limiter", "blocks_per_sm", "waves", "threads", "blocks",
+             "dynamic_smem", "smem", "workspace_bytes")  # fmt: skip
+
+
+def page(book: Book, variant: Variant) -> Page:
+    """The page of one variant."""
+    suite = book.record.suite
+    shapes = book.shapes_of(variant)
+    shown = shapes[:MAX_COLUMNS]
+    names = list(suite.variants)
+    at = names.index(variant.name)
+    context: dict[str, Any] = {
+        "variant": variant,
+        "role": "peer" if variant.is_peer else "baseline" if variant.name == suite.baseline else "variant",
+        "limits": not_applicable("peers carry no budgets")
+        if variant.is_peer
+        else book.badge(book.verdicts.get(variant.name, ())),
+        "before": names[at - 1] if at else "",
+        "after": names[at + 1] if at + 1 < len(names) else "",
+        "children": [v.name for v in suite.variants.values() if v.parent == variant.name],
+        "known_parent": variant.parent in suite.variants,
+        "predictions": [_prediction(book, variant, p) for p in variant.predictions],
+        "gpu": book.record.gpu,
+        "builds": _builds(book, variant),
+        "outcomes": _outcomes(book, variant),
+        "static": _static(book, variant),
+        "plans": [_plan(p) for p in book.record.plans if p.variant == variant.name][:MAX_COLUMNS],
+        "occupancy": _occupancy(book, variant, shown),
+        "next_steps": _next_steps(book, variant, shown),
+        "timing": _timing(book, variant, [s for s in shown if "bench" in s.stages]),
+        "counters": _counters(book, variant, shown),
+        "charts": [_charts(book, variant, s) for s in shown],
+        "checks": _checks(book, variant),
+        "verdicts": _verdicts(book, variant),
+        "verdict_total": sum(v.severity == "limit" for v in book.verdicts.get(variant.name, ())),
+        "goals": [goal_row(v) for v in book.verdicts.get(variant.name, ()) if v.severity == "goal"][:200],
+        "shapes_left_out": len(shapes) - len(shown),
+        "arch": book.arch,
+    }
+    return Page(name_of(variant.name), variant.name, "variant.html.j2", context)
+
+
+# --- what it was meant to do --------------------------------------------------------------------
+
+
+def _prediction(book: Book, variant: Variant, p: Prediction) -> dict[str, Any]:
+    """A prediction beside what was measured, of the parent and of this variant."""
+    shapes = book.shapes_of(variant)
+    shape = p.shape or (shapes[0].name if shapes else "")
+    spec = FACTS.get(p.fact)
+
+    def found(name: str) -> Cell:
+        own = book.record.suite.variants.get(name)
+        if own is None:
+            return missing(f"no variant {name}")
+        if spec is not None and (spec.group == "static"):
+            return book.static_cell(p.fact, own, shape)
+        return book.cell(p.fact, Subject(name, shape=shape))
+
+    judged = predictions.judge_one(book.readings, p, variant, shape)
+
+    def said(value: float | None) -> str:
+        return "not said" if value is None else " ".join(quantity(value, p.unit)).strip()
+
+    return {
+        "fact": p.fact,
+        "why": spec.why if spec else "",
+        "before": said(p.before),
+        "after": said(p.after),
+        "source": p.source,
+        "device": p.device or "no device named",
+        "shape": shape,
+        "parent": found(variant.parent) if variant.parent else not_applicable("it has no parent"),
+        "own": found(variant.name),
+        "outcome": outcome_cell(judged.outcome, judged.note),
+        "finding": judged.finding,
+    }
+
+
+# --- static -------------------------------------------------------------------------------------
+
+
+def _builds(book: Book, variant: Variant) -> list[dict[str, Any]]:
+    found = []
+    for arch in book.record.suite.archs:
+        artifact = book.artifacts.get((variant.name, arch))
+        reason = variant.where.unsupported.get(arch, "")
+        if variant.is_peer or (artifact is None and arch not in variant.where.archs and not reason):
+            continue
+        status = artifact.status if artifact else "unsupported" if reason else "not built"
+        marks = {"ok": "pass", "failed": "fail", "unsupported": "open"}
+        found.append(
+            {
+                "arch": arch,
+                "status": {"ok": "built", "failed": "failed"}.get(status, status),
+                "mark": marks.get(status, "unmeasured"),
+                "message": (artifact.message if artifact else "") or reason,
+                "flags": " ".join(artifact.flags) if artifact else "",
+                "code": artifact.code[:16] if artifact else "",
+            }
+        )
+    return found
+
+
+def _outcomes(book: Book, variant: Variant) -> list[dict[str, Any]]:
+    """Cases that are not plainly fine, by what became of them, with the reason in full."""
+    groups: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for o in book.record.outcomes:
+        if o.variant == variant.name and o.status != "ok" and o.case not in book.record.stale:
+            groups.setdefault((o.status, o.reason), {}).setdefault(o.shape, []).append(o.stage)
+    for case, reason in book.record.stale.items():
+        if case.startswith(f"{variant.name}/"):
+            groups.setdefault(("stale", reason), {})[case.partition("/")[2]] = ["all measured stages"]
+    marks = {"failed": "fail", "unsupported": "open", "stale": "stale"}
+    return [
+        {
+            "mark": marks.get(status, "unmeasured"),
+            "status": status,
+            "reason": reason or "no reason was recorded",
+            "where": "; ".join(f"{shape}: {', '.join(stages)}" for shape, stages in list(cases.items())[:40]),
+            "more": max(0, len(cases) - 40),
+        }
+        for (status, reason), cases in groups.items()
+    ][:200]
+
+
+def _static(book: Book, variant: Variant) -> dict[str, Any]:
+    """Static facts that need no plan: a row a fact, a column for each arch and kernel."""
+    columns: dict[tuple[str, str], None] = {}
+    table: dict[str, dict[tuple[str, str], Fact]] = {}
+    for fact in book.record.facts.of(variant.name):
+        s = fact.subject
+        if s.arch is not None and s.shape is None:
+            key = (s.arch, s.kernel or "all kernels")
+            columns[key] = None
+            table.setdefault(fact.name, {})[key] = fact
+    order = list(FACTS)
+    names = sorted(table, key=lambda n: order.index(n) if n in FACTS else len(order))
+    ordered = sorted(
+        columns, key=lambda c: book.record.suite.archs.index(c[0]) if c[0] in book.record.suite.archs else 99
+    )
+    return {
+        "columns": ordered,
+        "rows": [_fact_row(book, n, [table[n].get(c) for c in ordered], "not recorded") for n in names],
+    }
+
+
+def _fact_row(book: Book, name: str, facts: Sequence[Fact | None], reason: str) -> dict[str, Any]:
+    spec = FACTS.get(name)
+    sources = list(dict.fromkeys(f.source.value for f in facts if f is not None))
+    return {
+        "name": name,
+        "why": spec.why if spec else "",
+        "group": spec.group if spec else "other",
+        "better": spec.better if spec else "",
+        "source": ", ".join(sources),
+        "metric": spec.ncu or "" if spec else "",
+        "cells": [fact_cell(f) if f is not None else missing(reason, name) for f in facts],
+    }
+
+
+def _plan(plan: Any) -> dict[str, Any]:
+    def dims(d: tuple[int, int, int]) -> str:
+        return " × ".join(f"{n:,}" for n in d)
+
+    return {
+        "shape": plan.shape,
+        "error": plan.error,
+        "workspace": f"{plan.workspace_bytes:,} B",
+        "launches": [
+            {"kernel": x.kernel, "grid": dims(x.grid), "block": dims(x.block), "cluster": dims(x.cluster),
+             "smem": f"{x.dynamic_smem:,} B"}
+            for x in plan.launches
+        ],
+    }  # fmt: skip
+
+
+def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str, Any]:
+    """What the launch plan makes of it: a row for each arch, shape and kernel."""
+    rows = []
+    for arch in book.record.suite.archs:
+        for shape in shapes:
+            kernels: dict[str | None, dict[str, Fact]] = {}
+            for name in OCCUPANCY:
+                for fact in book.static(variant.name, name, arch, shape.name):
+                    if fact.subject.shape is not None:
+                        kernels.setdefault(fact.subject.kernel, {})[name] = fact
+            whole = kernels.pop(None, {})
+            for kernel, own in (kernels or ({None: {}} if whole else {})).items():
+                facts = [own.get(n, whole.get(n)) for n in OCCUPANCY]
+                cells = _fact_row(book, "", facts, "not recorded")["cells"]
+                rows.append({"arch": arch, "shape": shape.name, "kernel": kernel or "all kernels", "cells": cells})
+    return {"names": [(n, FACTS[n].why) for n in OCCUPANCY], "rows": rows[:400], "more": max(0, len(rows) - 400)}
+
+
+def _next_steps(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
+    """What limits occupancy on the shown arch, and what the next block would cost, said once for like shapes."""
+    if book.arch is None:
+        return []
+    plans = {p.shape: p for p in book.record.plans if p.variant == variant.name}
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for shape in shapes:
+        if shape.name in plans:
+            launches = ((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plans[shape.name].launches)
+            alike.setdefault(tuple(dict.fromkeys(launches)), []).append(shape.name)
+    found: dict[tuple[str | None, int, int, int, tuple[str, ...]], tuple[explain.Step, list[str]]] = {}
+    for names in alike.values():
+        for step in explain.what_ifs(book.record, plans[names[0]], book.arch):
+            key = (step.subject.kernel, step.threads, step.registers, step.smem, tuple(step.lines))
+            found.setdefault(key, (step, []))[1].extend(names)
+    return [
+        {
+            "kernel": step.subject.kernel or "",
+            "lines": step.lines,
+            "shapes": ", ".join(names),
+            "chart": occupancy_chart.charts(step),
+        }
+        for step, names in found.values()
+    ]
+
+
+# --- measured -----------------------------------------------------------------------------------
+
+
+def _timing(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
+    found = []
+    for shape in shapes:
+        subject = Subject(variant.name, shape=shape.name)
+        modes = [
+            {"mode": mode, "text": text, "cells": [book.cell(f"{mode}_{s}", subject, with_unit=False) for s in STATS]}
+            for mode, text in MODES
+        ]
+        beside = [{"name": n, "why": FACTS[n].why, "cell": book.cell(n, subject)} for n in BESIDE]
+        found.append({"shape": shape.name, "params": params_text(shape), "modes": modes, "beside": beside})
+    return found
+
+
+def _checks(book: Book, variant: Variant) -> dict[str, Any]:
+    """Errors against fp64 of every shape that was checked."""
+    names = [n for n, s in FACTS.items() if s.group in OWN_STAGE]
+    rows = []
+    for o in book.record.outcomes:
+        if o.variant == variant.name and o.stage == "check":
+            subject = Subject(variant.name, shape=o.shape)
+            mark = {"ok": "pass", "failed": "fail"}.get(o.status, "unmeasured")
+            word = {"ok": "right", "failed": "wrong"}.get(o.status, o.status)
+            cells = [book.cell(n, subject) for n in names]
+            rows.append({"shape": o.shape, "word": word, "mark": mark, "reason": o.reason, "origin": o.origin,
+                         "cells": cells})  # fmt: skip
+    return {"names": [(n, FACTS[n].why) for n in names], "rows": rows[:200], "more": max(0, len(rows) - 200)}
+
+
+def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str, Any]:
+    """Counters: a row a fact, a column for each case, then one for each of its kernels if it has several."""
+    by_subject: dict[Subject, None] = {}
+    found: dict[str, None] = {}
+    for fact in book.record.facts.of(variant.name):
+        spec = FACTS.get(fact.name)
+        measured = spec is None or (spec.tier == "counters" and spec.group not in OWN_STAGE)
+        if fact.subject.arch is None and measured and fact.subject.shape and fact.subject.launch is None:
+            by_subject[fact.subject] = None
+            found[fact.name] = None
+    columns: list[Subject] = []
+    for shape in shapes:
+        own = [s for s in by_subject if s.shape == shape.name]
+        kernels = [s for s in own if s.kernel]
+        columns += [s for s in own if not s.kernel] + (kernels if len(kernels) > 1 else [])
+    shown = columns[:MAX_COLUMNS]
+    known = set(FACTS)
+    order = [n for n in FACTS if n in found] + [n for n in found if n not in known]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name in order:
+        facts = [book.record.facts.get(name, s) for s in shown]
+        row = _fact_row(book, name, facts, "")
+        row["cells"] = [
+            c if f is not None else _absent(book, name, s) for c, f, s in zip(row["cells"], facts, shown, strict=True)
+        ]
+        groups.setdefault(str(row["group"]), []).append(row)
+    reasons = dict.fromkeys(book.why_stage(variant.name, s.name, "profile") for s in shapes if "profile" in s.stages)
+    return {
+        "columns": [(s.shape, s.kernel) for s in shown],
+        "groups": list(groups.items()),
+        "more": len(columns) - len(shown),
+        "reason": "; ".join(list(reasons)[:4]) or "no shape of it is for profile",
+    }
+
+
+def _absent(book: Book, name: str, subject: Subject) -> Cell:
+    """A counter that a column lacks: some are about the case as a whole."""
+    if subject.kernel and book.record.facts.get(name, Subject(subject.variant, shape=subject.shape)) is not None:
+        return not_applicable("about the case as a whole")
+    return missing(book.why(name, subject), name)
+
+
+def _charts(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:
+    subject = Subject(variant.name, shape=shape.name)
+    series = [(m, s) for m, _ in MODES if (s := book.record.samples.get(f"{subject.case}/{m}"))]
+    figure: Figure | None = charts.samples(f"samples-{shape.name}", subject.case, series) if series else None
+    shares = [(r, v) for r in STALL_REASONS if (v := book.record.facts.number(f"stall_share_{r}", subject)) is not None]
+    stalls: Figure | None = charts.stalls(f"stalls-{shape.name}", subject.case, shares) if shares else None
+    return {
+        "shape": shape.name,
+        "params": params_text(shape),
+        "samples": figure,
+        "no_samples": book.why_stage(variant.name, shape.name, "bench"),
+        "stalls": stalls,
+        "phases": _phases(variant, shape, phase_shares(book.record, subject)),
+        "no_stalls": book.why_stage(variant.name, shape.name, "profile"),
+    }
+
+
+def _phases(variant: Variant, shape: Shape, shares: Mapping[str, Fact]) -> list[dict[str, Any]]:
+    """Where the time of its warps goes, phase by phase, beside what was predicted."""
+    rows = []
+    for phase, share in shares.items():
+        wanted = predicted_share(variant, phase, shape)
+        said = wanted.after if wanted is not None else None
+        predicted = (
+            Cell(f"{said:g}", "%", wanted.source, said, "number")
+            if wanted is not None and said is not None
+            else not_applicable("nothing was said of it")
+        )
+        rows.append({"name": phase, "percent": share.number, "cells": (fact_cell(share), predicted)})
+    return rows
+
+
+def _verdicts(book: Book, variant: Variant) -> list[dict[str, Any]]:
+    own = sorted(
+        (v for v in book.verdicts.get(variant.name, ()) if v.severity == "limit"), key=lambda v: RANK[v.status]
+    )
+    return [
+        {
+            "cells": [
+                Cell(v.status, sort=float(RANK[v.status]), mark=v.status),
+                Cell(v.budget, title=f"on the fact {v.fact}", sort=v.budget),
+                Cell(str(v.subject).removeprefix(variant.name).lstrip("/ ") or "the variant", sort=str(v.subject)),
+                value_cell(v),
+                Cell(v.limit, sort=v.limit),
+                Cell(v.source, sort=v.source),
+                Cell(v.reason.strip().splitlines()[0] if v.reason.strip() else "as promised", title=v.reason),
+            ]
+        }
+        for v in own[: MAX_ROWS // 8]
+    ]

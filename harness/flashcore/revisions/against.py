@@ -1,0 +1,261 @@
+"""What ``flashcore bench --against REV`` does: builds the present tree and a git revision, and times one against
+the other on this machine, in turns.
+
+A case whose machine code is the same in both is not timed: whatever the clock did, it did not change. If that goes
+for all of them there is nothing to time, and no GPU is needed to say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.errors import Exit, ManifestError, UsageError
+from flashcore.model.files import write_atomically, writing
+from flashcore.pipeline import compile_ahead
+from flashcore.pipeline import run as run_module
+from flashcore.pipeline.gpu_stages import child_cases
+from flashcore.pipeline.state import Line, Settings
+from flashcore.revisions import checkout, decide, table, time_pairs
+from flashcore.revisions.match_cases import Pair, counterpart, pair, python_of
+from flashcore.revisions.table import Comparison, Row
+from flashcore.runs.store import claimed
+from flashcore.stages.check import check
+from flashcore.worker.kernel_call import Case
+
+FOLDER = "against"  # below the build folder
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose besides the cases.
+
+    Args:
+        processes: each case is timed in so many.
+        alpha, effect: see :func:`flashcore.revisions.decide.decide`.
+        formats: see :func:`flashcore.revisions.table.wanted`.
+        resume: go on with what was measured of the very same builds before.
+        device: where it runs; ``cpu`` is for callables alone.
+
+    Raises:
+        UsageError: one of them makes no sense.
+    """
+
+    revision: str
+    processes: int = decide.PROCESSES
+    alpha: float = decide.ALPHA
+    effect: float = decide.EFFECT
+    formats: Sequence[str] = ()
+    resume: bool = False
+    device: str = "cuda"
+
+    def __post_init__(self) -> None:
+        if self.processes < decide.FEWEST:
+            raise UsageError(f"--processes {self.processes}: expected at least {decide.FEWEST}: fewer have no spread")
+        if not 0 < self.alpha < 0.5:
+            raise UsageError(f"--alpha {self.alpha:g}: expected a chance above 0 and below 0.5, like 0.001")
+        if not 0 <= self.effect < 1:
+            raise UsageError(f"--effect {100 * self.effect:g}: expected percent, from 0 to less than 100")
+        table.wanted(self.formats)
+
+
+def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Exit:
+    """Builds, checks, times, decides and tells.
+
+    Args:
+        settings: of what is to be timed; ``samples`` are the rounds of each process.
+
+    Raises:
+        UsageError: no such revision, or no such suite in it; nothing to resume.
+        CapabilityError: there is no git or no compiler, or the GPU cannot be used after all.
+    """
+    commit = checkout.resolve(options.revision, Path(settings.suite))
+    if commit is None:
+        where = f"the repository of {settings.suite}"
+        raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
+    after = run_module.start(replace(settings, upto=None), say)
+    if after.options.debug:
+        raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
+    if after.gpu_arch is not None:
+        after.options = replace(after.options, archs=(after.gpu_arch,))  # nothing else runs here
+    found = time_pairs.Found()
+    with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
+        say(f"against: {options.revision} is {commit[:12]}")
+        before = _built(root, after, options.revision)
+        compile_ahead.compile_all(after)
+        rows, pairs = pair(before, after, options.revision)
+        obstacle = after.cannot_measure if pairs and options.device == "cuda" else ""
+        if obstacle:
+            rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
+        elif pairs:
+            with _folder(after, before, pairs, resume=options.resume) as folder:
+                contests = _contests(before, after, pairs, folder)
+                rows |= _wrong(contests, folder, settings, options, say)
+                right = [c for c in contests if c.name not in rows]
+                found = _timed(right, folder, settings, options, say)
+                rows |= _decided(found, options)
+    comparison = Comparison(
+        suite=after.suite.name,
+        revision=options.revision,
+        commit=commit,
+        gpu=after.gpu.name if after.gpu else None,
+        nvcc=after.nvcc,
+        alpha=options.alpha,
+        effect=options.effect,
+        rounds=settings.samples,
+        rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in after.cases("bench")),
+        throttle=tuple(sorted(found.throttle)),
+        obstacle=obstacle,
+    )
+    for form, file in table.wanted(options.formats):
+        _write(table.render(form, comparison), file)
+    return comparison.exit_code
+
+
+def _built(root: Path, after: Line, revision: str) -> Line:
+    """The revision's build of what ``after`` is to be held against."""
+    folder = str(Path(after.settings.build) / checkout.BUILD)
+    try:
+        before = counterpart(root, after, folder, lambda text: after.say(f"{revision}: {text}"))
+        compile_ahead.compile_all(before)
+    except (ManifestError, UsageError) as error:
+        raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
+    return before
+
+
+def _write(text: str, file: str | None) -> None:
+    if file is None:
+        sys.stdout.write(text)
+        return
+    with writing(Path(file)):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(file), text.encode())
+
+
+@contextmanager
+def _folder(after: Line, before: Line, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
+    """Where these builds are measured, and what was measured of them before if that is wanted. Gone in the end,
+    but kept if it does not come to that."""
+    closures = [{f"{a.variant} {a.arch}": a.closure for a in line.artifacts} for line in (before, after)]
+    cases = [(p.case, dict(p.shape.params)) for p in pairs]
+    sources = [python_of(line) for line in (before, after)]
+    key = json.dumps([after.suite.name, closures, sources, cases, after.settings.samples])
+    folder = Path(after.settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
+    if resume and not folder.is_dir():
+        raise UsageError(
+            "--resume: expected a comparison of these very builds that did not end, found none\n"
+            "  to mend: leave --resume out, if the sources or the choice of cases changed"
+        )
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with claimed(folder):
+        if not resume:
+            for old in ("check", "turns"):
+                shutil.rmtree(folder / old, ignore_errors=True)
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _contests(before: Line, after: Line, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
+    """The builds of each pair, the one before also as a copy: a library is loaded only once, whatever it is called."""
+    old = child_cases(before, [(p.before, p.shape) for p in pairs])
+    new = child_cases(after, [(p.after, p.shape) for p in pairs])
+    return [
+        time_pairs.Contest(
+            name=p.case,
+            before=replace(b, build="before"),
+            after=replace(a, build="after"),
+            again=replace(b, build="again", library=copied(b.library, folder / "again")),
+        )
+        for p, b, a in zip(pairs, old, new, strict=True)
+    ]
+
+
+def copied(library: str | None, folder: Path) -> str | None:
+    """The library under another name, whose code lies elsewhere once both are loaded."""
+    if library is None:
+        return None
+    target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
+    if not target.is_file():
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, Path(library).read_bytes())
+    return str(target.resolve())
+
+
+def _wrong(
+    contests: Sequence[time_pairs.Contest],
+    folder: Path,
+    settings: Settings,
+    options: Options,
+    say: Callable[[str], None],
+) -> dict[str, Row]:
+    """Checks both builds, each by its own suite's words; gives the cases in which one is wrong."""
+    cases: list[Case] = [case for c in contests for case in (c.after, c.before)]
+    result = check.run(
+        cases,
+        folder / "check",
+        time_limit=settings.time_limit,
+        repeats=settings.repeats,
+        progress=lambda text: say(f"check: {text}"),
+        device=options.device,
+    )
+    reasons = {case.name: o.reason for case, o in zip(cases, result.outcomes, strict=True) if o.status != "ok"}
+    rows: dict[str, Row] = {}
+    for c in contests:
+        if reason := reasons.get(c.after.name):
+            rows[c.name] = Row(c.name, "failed", f"wrong: {reason}")
+        elif reason := reasons.get(c.before.name):
+            rows[c.name] = Row(c.name, "undecided", f"{options.revision} is wrong: {reason}")
+    return rows
+
+
+def _timed(
+    contests: Sequence[time_pairs.Contest],
+    folder: Path,
+    settings: Settings,
+    options: Options,
+    say: Callable[[str], None],
+) -> time_pairs.Found:
+    return time_pairs.run(
+        contests,
+        folder / "turns",
+        processes=options.processes,
+        rounds=settings.samples,
+        time_limit=settings.time_limit,
+        progress=lambda text: say(f"against: {text}"),
+        device=options.device,
+    )
+
+
+def _decided(found: time_pairs.Found, options: Options) -> dict[str, Row]:
+    """What was timed, decided all together; and what was not timed to the end."""
+    cases = {
+        name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in found.times.items()
+    }
+    rows: dict[str, Row] = {}
+    for name, decision in decide.decide(cases, alpha=options.alpha, effect=options.effect).items():
+        times = found.times[name]
+        rows[name] = Row(
+            case=name,
+            fate=decision.outcome,
+            reason=decision.reason,
+            before_us=table.level([t.before + t.again for t in times]) if times else None,
+            after_us=table.level([t.after for t in times]) if times else None,
+            change=decision.change,
+            critical=decision.critical,
+            processes=tuple(cases[name]),
+        )
+    for name, lost in found.lost.items():
+        if lost.side == "after":
+            rows[name] = Row(name, "failed", f"not timed: {lost.reason}")
+        else:
+            who = options.revision if lost.side else "both"
+            rows[name] = Row(name, "undecided", f"{who} could not be timed: {lost.reason}")
+    return rows

@@ -1,0 +1,111 @@
+"""The static facts of a git revision: checked out beside the working tree, built, read, removed again.
+
+Nothing of the user's checkout is touched. Builds are kept in a folder of their own, so that a revision
+compiled once costs nothing the next time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.manifest.load import MANIFEST
+from flashcore.model.record import Record
+from flashcore.pipeline import run
+from flashcore.pipeline.state import Settings
+from flashcore.runs import store
+
+WORKING_TREE = "."
+BUILD = "revisions"  # below the build folder
+
+
+def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
+    """What ``name`` means, as a record: a run, the working tree (``.``), or a git revision.
+
+    A revision's record has static facts, joined with recorded ones that are fresh for its code.
+
+    Raises:
+        UsageError: it is none of them, or the suite is not in that revision.
+        CapabilityError: there is no git, or no nvcc to build with.
+    """
+    if name == WORKING_TREE:
+        return replace(run.present(settings, say), id="working tree")
+    try:
+        return store.read(store.find(Path(settings.profiles), name))
+    except UsageError as error:
+        commit = resolve(name, Path(settings.suite))
+        if commit is None:
+            raise UsageError(
+                f"{name}: expected a recorded run, a git revision or '.', found neither\n  {error}"
+            ) from None
+    with suite_at(name, commit, Path(settings.suite)) as suite:
+        say(f"revision: {name} is {commit[:12]}")
+        build = str(Path(settings.build) / BUILD)
+        made = run.present(replace(settings, suite=str(suite), build=build), say)
+        # Its folder is about to go: what the record names must not point there.
+        root = replace(made.suite, root=settings.suite)
+        return replace(made, id=f"{name} ({commit[:12]})", suite=root)
+
+
+def resolve(name: str, near: Path) -> str | None:
+    """The commit that ``name`` means in the repository of ``near``; ``None`` if there is none."""
+    if name.startswith("-"):
+        return None
+    done = _git(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@contextmanager
+def suite_at(name: str, commit: str, suite: Path) -> Iterator[Path]:
+    """The suite's folder as it was in ``commit``, which the user calls ``name``.
+
+    Raises:
+        UsageError: the suite is not in it.
+        FlashcoreError: git cannot check it out.
+    """
+    with checked_out(commit, suite) as folder:
+        if not (folder / MANIFEST).is_file():
+            raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
+        yield folder
+
+
+@contextmanager
+def checked_out(commit: str, suite: Path) -> Iterator[Path]:
+    """The suite's folder as it was in ``commit``, in a temporary worktree.
+
+    Raises:
+        FlashcoreError: git cannot check it out.
+    """
+    top = _git(suite, "rev-parse", "--show-toplevel")
+    if top.returncode != 0:
+        raise UsageError(f"{suite}: expected a folder in a git repository, found none")
+    repository = Path(top.stdout.strip())
+    inside = suite.resolve().relative_to(repository.resolve())
+    folder = Path(tempfile.mkdtemp(prefix="flashcore-revision-"))
+    tree = folder / "tree"
+    try:
+        done = _git(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
+        if done.returncode != 0:
+            raise FlashcoreError(f"git worktree add {commit[:12]}: {done.stderr.strip()}")
+        yield tree / inside
+    finally:
+        _git(repository, "worktree", "remove", "--force", str(tree))
+        shutil.rmtree(folder, ignore_errors=True)
+        _git(repository, "worktree", "prune")
+
+
+def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("git")
+    if program is None:
+        raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
+    # A hook runs with variables that name its own index and folder: they must not lead elsewhere.
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    where = folder if folder.is_dir() else Path.cwd()
+    return subprocess.run([program, "-C", str(where), *words], capture_output=True, text=True, check=False, env=clean)

@@ -1,0 +1,222 @@
+"""Which of two builds is faster? Times both, and the first one a second time, turn by turn, in several processes.
+
+Between processes the layout of code and memory differs, and no number of rounds within one averages that out:
+so each repetition is a process of its own. In it every case's three builds are loaded and take turns, round by
+round; which of them is loaded first, which follows which, and which case comes first changes from process to
+process. A build that fails is named by the journal; its case is left out from then on, and the rest goes on.
+
+As a program (``python -m flashcore.revisions.time_pairs TASKFILE JOURNAL``) this module is that process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from flashcore.machine import python_process
+from flashcore.stages.bench.interleave import Watch, release, sample, serve
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.timing import Timed, rotated, timer_for
+from flashcore.worker import journal, supervisor
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem
+
+Side = Literal["before", "after", "again"]
+SIDES: tuple[Side, ...] = ("before", "after", "again")
+#: Calls of many ms get fewer rounds: so many seconds for each build, but at least so many rounds.
+_SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A case as two builds, and as the first of them once more, out of a library of its own.
+
+    The three get the same inputs: those of the problem of ``after``.
+    """
+
+    name: str
+    before: Case
+    after: Case
+    again: Case
+
+    @property
+    def sides(self) -> dict[Side, Case]:
+        return {"before": self.before, "after": self.after, "again": self.again}
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one contest in one process: us per call, sample i of each from round i."""
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    again: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why a contest was not timed to the end. ``side`` is the build it failed at; empty: none of them."""
+
+    side: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Found:
+    """What came of the contests: their times, one of each process, or why there are none.
+
+    ``throttle`` holds what the driver says held the clock back meanwhile.
+    """
+
+    times: dict[str, list[Times]] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
+    throttle: set[str] = field(default_factory=set)
+
+
+# --- the stage ----------------------------------------------------------------------------------
+
+
+def run(
+    contests: Sequence[Contest],
+    folder: Path,
+    *,
+    processes: int,
+    rounds: int = 100,
+    time_limit: float = 60.0,
+    enough: Callable[[], bool] = lambda: False,
+    progress: Callable[[str], None] = lambda _: None,
+    device: str = "cuda",
+) -> Found:
+    """Times every contest in ``processes`` child processes; resumable in ``folder``.
+
+    Args:
+        rounds: samples of each build in each process; calls of many ms get fewer.
+        time_limit: seconds for making a build ready, or for a sample, before it counts as hung.
+        enough: asked before each process; no further one is started once it says so.
+
+    Raises:
+        CapabilityError: there is no GPU.
+        FlashcoreError: a journal cannot be written.
+    """
+    found = Found(times={c.name: [] for c in contests})
+    for process in range(processes):
+        if enough() or len(found.lost) == len(contests):
+            break
+        _repetition(contests, folder / f"{process:03d}", process, rounds, time_limit, device, found)
+        progress(f"process {process + 1} of {processes}")
+    for name in found.lost:
+        found.times.pop(name, None)
+    return found
+
+
+def _repetition(
+    contests: Sequence[Contest], folder: Path, process: int, rounds: int, time_limit: float, device: str, found: Found
+) -> None:
+    """One process takes every shape, a task each; a shape that a build took down is timed again without it."""
+    attempts = dict.fromkeys((c.after.shape for c in contests), 0)
+    while True:
+        left = {
+            shape: here
+            for shape in attempts
+            if (here := [c for c in contests if c.after.shape == shape and c.name not in found.lost])
+        }
+        if not left:
+            return
+        tasks = [
+            # Another attempt is another task, so that a run that is continued goes the same way again.
+            supervisor.Task(
+                shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
+                {"contests": [_to_json(c) for c in here], "process": process, "rounds": rounds, "device": device},
+            )
+            for shape, here in left.items()
+        ]
+        results = supervisor.supervise(tasks, folder, _command, time_limit=time_limit, batch=len(tasks))
+        for (shape, here), result in zip(left.items(), results, strict=True):
+            if result.status == "failed" or result.data is None:
+                _blame(result, here, found)
+                attempts[shape] += 1
+                continue
+            for name, (side, reason) in result.data["failed"].items():
+                found.lost.setdefault(name, Lost(side, reason))
+            for name, times in result.data["times"].items():
+                found.times[name].append(Times(**{side: tuple(times[side]) for side in SIDES}))
+            found.throttle.update(result.data["throttle"])
+            del attempts[shape]
+
+
+def _blame(result: supervisor.Result, contests: Sequence[Contest], found: Found) -> None:
+    """Takes out who was at it when the process failed; before the first of them was, all."""
+    label = result.step.partition(" ")[0]
+    name, _, side = label.rpartition("@")
+    for contest in [c for c in contests if c.name == name] or contests:
+        found.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
+
+
+def _command(task_file: Path, journal_file: Path) -> list[str]:
+    return python_process.command("flashcore.revisions.time_pairs", str(task_file), str(journal_file))
+
+
+def _to_json(contest: Contest) -> dict[str, Any]:
+    return {"name": contest.name, **{side: case.to_json() for side, case in contest.sides.items()}}
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def order(process: int) -> list[Side]:
+    """The order of the three builds in a process: in three processes each of them is once in each place, and every
+    other three go the other way round."""
+    return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
+
+
+def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+    """Times the contests of one shape."""
+    payload = task.payload
+    device, process = payload["device"], payload["process"]
+    contests = {c["name"]: {side: Case.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
+    first = next(iter(contests.values()))["after"]
+    problem = load_problem(first.root, first.problem_file)
+    inputs = problem.make_inputs(dict(first.params), first.seeds[0], device)
+    timer = timer_for(device)
+    ready: dict[str, Timed] = {}
+    failed: dict[str, tuple[str, str]] = {}
+    for name in rotated(list(contests), process):
+        made: dict[str, Timed] = {}
+        launches = None  # in a sample: the first build's, so that what one costs beside its calls is the same for all
+        for side in order(process):
+            label = f"{name}@{side}"
+            log.step(task.name, f"{label} made ready")
+            try:
+                caller = Caller(contests[name][side], problem, device)
+                made[label] = timer.prepare(caller.bind(inputs, caller.outputs()), launches)
+            except Exception as error:
+                if is_poisoned(device):
+                    raise
+                failed[name] = (side, journal.describe(error))
+                break
+            launches = made[label].launches
+        else:
+            ready.update(made)
+    rule = StopRule(
+        least=payload["rounds"],
+        most=payload["rounds"],
+        slow_seconds=_SLOW_SECONDS,
+        fewest=min(_FEWEST_ROUNDS, payload["rounds"]),
+    )
+    watch = Watch(device)
+    spent = dict.fromkeys(ready, 0.0)
+    samples = sample(ready, "warm", rule, watch, spent, lambda label: log.step(task.name, f"{label} warm"))
+    times = {}
+    for name in contests.keys() - failed.keys():
+        own = {side: samples[f"{name}@{side}"] for side in SIDES}
+        count = min(map(len, own.values()))
+        times[name] = {side: [round(x, 4) for x in values[:count]] for side, values in own.items()}
+    ready.clear()
+    release(device)
+    return {"times": times, "failed": failed, "throttle": watch.seen.get("throttle", [])}
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1:], _perform))

@@ -1,0 +1,122 @@
+"""Takes measured facts over from a recorded run, for the cases whose code is still the same.
+
+A machine without a GPU still reports and gates this way: what was measured stays true as long as the
+freshness key of a case does not change. What is not fresh is *stale* and counts as unmeasured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Origin, Plan, Record, Source
+from flashcore.model.suite import Shape, Suite, Variant
+
+#: What only a GPU can tell.
+MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
+
+
+def case_keys(
+    suite: Suite,
+    cases: Sequence[tuple[Variant, Shape]],
+    artifacts: Sequence[Artifact],
+    plans: Sequence[Plan],
+    arch: str,
+    nvcc: str,
+) -> dict[str, CaseKey]:
+    """The freshness key of each case on ``arch``; cases that were not built have none."""
+    built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
+    planned = {(p.variant, p.shape): p for p in plans}
+    problems = {
+        name: hashlib.sha256((Path(suite.root) / p.file).read_bytes()).hexdigest() for name, p in suite.problems.items()
+    }
+    keys: dict[str, CaseKey] = {}
+    for variant, shape in cases:
+        name = f"{variant.name}/{shape.name}"
+        params = sorted(shape.params.items())
+        if variant.is_peer:
+            keys[name] = CaseKey("", "", "", peer=True)
+            continue
+        artifact = built.get(variant.name)
+        if artifact is None:
+            continue
+        plan = planned.get((variant.name, shape.name))
+        launches = (
+            [] if plan is None else [[x.kernel, x.grid, x.block, x.cluster, x.dynamic_smem] for x in plan.launches]
+        )
+        rest = [problems[variant.problem], params, variant.tolerance]
+        keys[name] = CaseKey(
+            code=_hash([artifact.code, launches, *rest]),
+            closure=_hash([artifact.closure, *rest]),
+            nvcc=nvcc,
+        )
+    return keys
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
+
+
+def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
+    """Empty if the recorded facts are about the present code, else the reason why not."""
+    if recorded is None:
+        return "never measured"
+    if present.peer and recorded.peer:
+        return ""
+    if present.nvcc == recorded.nvcc:
+        return "" if present.code == recorded.code else "stale: the code, the plan or the problem changed"
+    if present.closure == recorded.closure:
+        return ""
+    return f"stale: compiled by nvcc {recorded.nvcc}, now {present.nvcc}, and the sources or flags changed"
+
+
+def join(
+    recorded: Record,
+    present: Mapping[str, CaseKey],
+    measured: set[tuple[str, str]],
+) -> tuple[list[Fact], list[CaseOutcome], dict[str, tuple[float, ...]], dict[str, str], Origin | None]:
+    """Facts, outcomes and samples of fresh cases, the reasons of stale ones, and the origin.
+
+    Args:
+        measured: (case, stage) that the present run measured itself; they are not taken over.
+    """
+    stages = {
+        Source.CHECK: "check",
+        Source.EVENTS: "bench",
+        Source.KERNEL: "bench",
+        Source.NVML: "bench",
+        Source.NCU: "profile",
+        Source.SANITIZER: "sanitize",
+    }
+    stale = {
+        case: reason
+        for case, key in present.items()
+        if (reason := freshness(key, recorded.keys.get(case)))
+        and not any((case, stage) in measured for stage in ("check", "bench", "profile", "sanitize"))
+    }
+    fresh = {case for case, key in present.items() if not freshness(key, recorded.keys.get(case))}
+    facts = [
+        f
+        for f in recorded.facts
+        if f.source in MEASURED
+        and f.subject.case in fresh
+        and (f.subject.case, stages.get(f.source, "check")) not in measured
+    ]
+    outcomes = [
+        CaseOutcome(o.variant, o.shape, o.stage, o.status, o.reason, o.seconds, o.origin or recorded.id)
+        for o in recorded.outcomes
+        if o.case in fresh and (o.case, o.stage) not in measured
+    ]
+    samples = {
+        k: v
+        for k, v in recorded.samples.items()
+        if (case := k.rsplit("/", 1)[0]) in fresh and (case, "bench") not in measured
+    }
+    origin = None
+    if facts:
+        gpu = recorded.gpu or "unknown GPU"
+        cases = len({f.subject.case for f in facts})
+        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {cases} cases")
+    return facts, outcomes, samples, stale, origin

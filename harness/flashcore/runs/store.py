@@ -1,0 +1,310 @@
+"""Run records on disk: written atomically, read back whole or refused with a reason.
+
+A run is a folder ``profiles/<id>``; its id is its UTC time and four random digits, so the newest is
+known without looking at file times. While a run is under way its folder ends in ``.partial``; the
+last act is to rename it, so a folder without that ending is complete.
+
+``run.json`` holds everything but the facts and the samples, which lie beside it compressed:
+``facts.json.gz`` as rows ``[subject, name, value, unit, source, note]`` over a table of subjects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import json
+import math
+import os
+import re
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashcore.errors import RecordError, UsageError
+from flashcore.model.files import PARTIAL, write_atomically, writing
+from flashcore.model.record import SCHEMA_VERSION, Fact, Facts, Record, Source, Subject
+
+if TYPE_CHECKING:
+    import datetime
+
+HEADER = "run.json"
+FACTS = "facts.json.gz"
+SAMPLES = "samples.json.gz"
+_LOCK = "going.lock"
+RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+
+
+def new_id(now: datetime.datetime | None = None) -> str:
+    """A run's id, as ``20261121T093000Z-1f2e``; two started in one second differ."""
+    import datetime
+    import secrets
+
+    now = now or datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+
+
+def begin(profiles: Path, run_id: str) -> Path:
+    """Makes the folder of a run that is under way.
+
+    Raises:
+        FlashcoreError: the folder cannot be made (no space, no permission).
+    """
+    folder = profiles / (run_id + PARTIAL)
+    with writing(folder):
+        folder.mkdir(parents=True)
+    return folder
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Holds a run that is under way, so that nobody else goes on with it. The kernel lets go of it when
+    the process ends, however that happens; the processes that it starts do not inherit the hold.
+
+    Raises:
+        UsageError: another process holds it.
+        FlashcoreError: the folder cannot be written.
+    """
+    import fcntl
+
+    path = folder / _LOCK
+    with writing(path):
+        stream = path.open("a+", encoding="utf-8")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            raise UsageError(
+                f"{folder}: expected a run that nobody is at, found one still going (process {stream.read().strip()})\n"
+                "  to mend: wait for it to end, or end it and then go on with --resume"
+            ) from None
+        with writing(path):
+            stream.truncate(0)
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+        yield
+
+
+def runs(profiles: Path) -> list[Path]:
+    """The complete runs, newest first by their ids."""
+    if not profiles.is_dir():
+        return []
+    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name) and (p / HEADER).is_file()]
+    return sorted(found, key=lambda p: p.name, reverse=True)
+
+
+def unfinished(profiles: Path) -> list[Path]:
+    """Folders of runs that did not end, newest first."""
+    if not profiles.is_dir():
+        return []
+    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
+    return sorted((p for p in found if p.name.endswith(PARTIAL)), key=lambda p: p.name, reverse=True)
+
+
+def find(profiles: Path, name: str | None) -> Path:
+    """The run that ``name`` (an id, the beginning of one, or a folder) means; the newest if ``None``.
+
+    Raises:
+        UsageError: there is no such run, or several begin so.
+    """
+    complete = runs(profiles)
+    if name is None:
+        if not complete:
+            raise UsageError(f"{profiles}: expected a recorded run, found none\n  to mend: make profile")
+        return complete[0]
+    if (Path(name) / HEADER).is_file():
+        return Path(name)
+    matches = [p for p in complete if p.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    known = ", ".join(p.name for p in complete[:5]) or "none"
+    found = "several" if matches else "none"
+    raise UsageError(f"run {name}: expected one run's id or folder, found {found} (newest: {known})")
+
+
+def latest(profiles: Path, suite: str, *, before: str | None = None) -> Record | None:
+    """The newest run of this suite that a GPU measured."""
+    return next(measured_runs(profiles, suite, before=before), None)
+
+
+def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> Iterator[Record]:
+    """The runs of this suite that a GPU measured, newest first."""
+    for folder in runs(profiles):
+        if before is not None and folder.name >= before:
+            continue
+        try:
+            header = json.loads((folder / HEADER).read_bytes())
+            if header["schema_version"] != SCHEMA_VERSION or header["suite"]["name"] != suite:
+                continue
+            if not header["environment"]["gpu"] or not header["outcomes"]:
+                continue
+            record = read(folder)
+        except (OSError, ValueError, LookupError, TypeError, RecordError) as error:
+            # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
+            print(f"flashcore: passed over run {folder.name}: {error}", file=sys.stderr)
+            continue
+        yield record
+
+
+def write(record: Record, folder: Path) -> None:
+    """Writes the record's files into ``folder``.
+
+    Raises:
+        FlashcoreError: they cannot be written.
+    """
+    header = {
+        f.name: _plain(getattr(record, f.name))
+        for f in dataclasses.fields(record)
+        if f.name not in ("facts", "samples")
+    }
+    subjects: dict[Subject, int] = {}
+    rows = [
+        [
+            subjects.setdefault(fact.subject, len(subjects)),
+            fact.name,
+            fact.value,
+            fact.unit,
+            fact.source.value,
+            fact.note,
+        ]
+        for fact in map(_finite, record.facts)
+    ]
+    table = [[s.variant, s.arch, s.shape, s.kernel, s.launch] for s in subjects]
+    write_atomically(folder / FACTS, _packed({"subjects": table, "facts": rows}))
+    samples = {k: [round(x, 4) for x in v] for k, v in record.samples.items()}
+    write_atomically(folder / SAMPLES, _packed(samples))
+    text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(folder / HEADER, text.encode())
+
+
+def complete(partial: Path) -> Path:
+    """Gives a run that is whole its final name."""
+    final = partial.with_name(partial.name.removesuffix(PARTIAL))
+    with writing(final):
+        (partial / _LOCK).unlink(missing_ok=True)
+        partial.rename(final)
+    return final
+
+
+def read(folder: Path) -> Record:
+    """Reads a run.
+
+    Raises:
+        RecordError: it is not whole, not readable, or of an older or newer schema.
+    """
+    path = folder / HEADER
+    header = _load(path, path.read_bytes if path.is_file() else None)
+    schema = header.get("schema_version") if isinstance(header, dict) else None
+    if schema != SCHEMA_VERSION:
+        if isinstance(schema, int):
+            age = "newer" if schema > SCHEMA_VERSION else "older"
+            mend = "update flashcore" if age == "newer" else "record the run again"
+            found = f"the {age} version {schema}"
+        else:
+            found, mend = f"{schema!r}", "name a folder that flashcore wrote"
+        raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}\n  to mend: {mend}")
+    from pydantic import ValidationError  # a quarter of the start of commands that read no run
+
+    try:
+        checked = _header_form().model_validate(header)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
+        raise RecordError("\n".join([f"{path}: expected a run record", *lines])) from error
+    values = {name: getattr(checked, name) for name in type(checked).model_fields}
+    with _no_collection():
+        facts = _read_facts(folder / FACTS)
+    samples_path = folder / SAMPLES
+    samples = _load(samples_path, lambda: _unpacked(samples_path))
+    if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
+        raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
+    return Record(facts=facts, samples={k: tuple(v) for k, v in samples.items()}, **values)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hundreds of thousands of small objects, none of them garbage: looking for some takes half the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read_facts(path: Path) -> Facts:
+    data = _load(path, lambda: _unpacked(path))
+    try:
+        subjects = [Subject(*row) for row in data["subjects"]]
+        sources = {s.value: s for s in Source}
+        return Facts(
+            Fact(subjects[index], name, value, unit, sources[source], note)
+            for index, name, value, unit, source, note in data["facts"]
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
+
+
+def _unpacked(path: Path) -> bytes:
+    import gzip  # like the others that are imported where they are used: a build writes no record
+    import zlib
+
+    try:
+        return gzip.decompress(path.read_bytes())
+    except zlib.error as error:
+        raise ValueError(error) from error
+
+
+def _load(path: Path, read_bytes: Any) -> Any:
+    if read_bytes is None:
+        raise RecordError(f"{path}: expected a run's header, found no such file")
+    try:
+        return json.loads(read_bytes())
+    except FileNotFoundError as error:
+        raise RecordError(f"{path}: expected with every run, found no such file") from error
+    except (OSError, EOFError, ValueError) as error:
+        raise RecordError(f"{path}: cannot be read: {error}\n  to mend: record the run again") from error
+
+
+_FORM: Any = None
+
+
+def _header_form() -> Any:
+    """The header's form, made of the record's own fields."""
+    global _FORM
+    if _FORM is None:
+        from pydantic import ConfigDict, create_model
+
+        hints = typing.get_type_hints(Record)
+        fields: dict[str, Any] = {
+            f.name: (hints[f.name], ...) for f in dataclasses.fields(Record) if f.name not in ("facts", "samples")
+        }
+        _FORM = create_model("RunHeader", __config__=ConfigDict(extra="forbid"), **fields)
+    return _FORM
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _finite(fact: Fact) -> Fact:
+    """A value that is not finite is not a measurement; JSON could not hold it either."""
+    if isinstance(fact.value, float) and not math.isfinite(fact.value):
+        return dataclasses.replace(fact, value=None, note=f"not finite: {fact.value}")
+    return fact
+
+
+def _packed(data: Any) -> bytes:
+    import gzip
+
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)

@@ -1,0 +1,110 @@
+"""Rounds: calls that are ready to be timed take turns, so that drift hits all of them alike.
+
+Used by the child processes of bench and of turns alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flashcore.machine.gpu import Nvml
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.timing import Timed, rotated
+from flashcore.worker import supervisor
+from flashcore.worker.kernel_call import is_poisoned, require_device, synchronize
+
+#: Seconds between two looks at clock and temperature.
+_LOOK_EVERY = 0.02
+
+
+class Watch:
+    """Looks at the GPU's state now and then, and keeps what it saw."""
+
+    def __init__(self, device: str) -> None:
+        self._nvml: Nvml | None = None
+        self._next = 0.0
+        self.seen: dict[str, Any] = {}
+        if device == "cpu":
+            self.seen["note"] = "no GPU: timed on the CPU"
+            return
+        import torch
+
+        try:
+            self._nvml = Nvml(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
+        except (OSError, AttributeError) as error:
+            self.seen["note"] = f"NVML cannot be asked: {error}"
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self._nvml is None or now < self._next:
+            return
+        self._next = now + _LOOK_EVERY
+        state = self._nvml.state()
+        self.seen["looks"] = self.seen.get("looks", 0) + 1
+        if state.sm_clock is not None:
+            self.seen.setdefault("sm_clock", []).append(state.sm_clock)
+        if state.temperature is not None:
+            self.seen.setdefault("temperature", []).append(state.temperature)
+        if state.throttle is not None:
+            known = self.seen.setdefault("throttle", [])
+            known += [name for name in state.throttle if name not in known]
+
+
+def sample(
+    ready: Mapping[str, Timed],
+    mode: str,
+    rule: StopRule,
+    watch: Watch,
+    spent: dict[str, float],
+    announce: Callable[[str], None],
+) -> dict[str, list[float]]:
+    """Samples of one mode (us): every call once a round, until each has enough.
+
+    Args:
+        ready: calls by label, in the order of a round, which begins at another one each time.
+        spent: seconds that each label's samples took, added to.
+        announce: told the label before each sample.
+    """
+    samples: dict[str, list[float]] = {label: [] for label in ready}
+    own = dict.fromkeys(ready, 0.0)
+    active = list(ready)
+    began = time.monotonic()
+    turn = 0
+    while active:
+        for label in rotated(active, turn):
+            announce(label)
+            start = time.monotonic()
+            samples[label].append(getattr(ready[label], mode)())
+            own[label] += time.monotonic() - start
+        watch.look()
+        elapsed = time.monotonic() - began
+        active = [label for label in active if not rule.enough(samples[label], own[label], elapsed)]
+        turn += 1
+    for label, seconds in own.items():
+        spent[label] += seconds
+    return samples
+
+
+def release(device: str) -> None:
+    """Gives the graphs' memory back before the next shape."""
+    if device != "cpu":
+        import torch
+
+        synchronize(device)
+        torch.cuda.empty_cache()
+
+
+def serve(arguments: Sequence[str], perform: Callable[[supervisor.Task, supervisor.Journal], dict[str, Any]]) -> int:
+    """The program of a child that times: ``TASKFILE JOURNAL``. Gives its exit code."""
+    device = json.loads(Path(arguments[0]).read_text("utf-8"))["tasks"][0]["payload"]["device"]
+
+    def prepare() -> None:
+        require_device(device)
+        gc.freeze()  # a capture may collect garbage first: leave torch's own thousands of objects out of it
+
+    return supervisor.child(arguments, perform, prepare=prepare, is_poisoned=lambda: is_poisoned(device))

@@ -1,0 +1,155 @@
+"""How far an answer is from fp64, and whether that is within its tolerance class.
+
+Works on tensors of any device; torch is imported inside the functions, which only children call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flashcore.worker.kernel_call import Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: What a variant's error may be, over that of its class's emulation.
+FROBENIUS_LIMIT = 1.5
+MAX_LIMIT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How far an answer is from the reference.
+
+    ``ulp`` is one unit in the last place of the output's dtype at the largest reference magnitude; ``norm``
+    the reference's Frobenius norm. ``at`` is where the largest error is, with what stood there.
+    """
+
+    max: float
+    mean: float
+    frobenius: float
+    ulp: float
+    norm: float
+    at: tuple[int, ...]
+    expected: float
+    found: float
+
+
+def ulp(magnitude: float, dtype: Any) -> float:
+    """One unit in the last place of ``dtype`` at ``magnitude``; 1 for integers."""
+    import torch
+
+    if not dtype.is_floating_point:
+        return 1.0
+    info = torch.finfo(dtype)
+    smallest = info.smallest_normal
+    return float(info.eps * 2.0 ** math.floor(math.log2(max(magnitude, smallest))))
+
+
+def not_finite(found: Tensor, reference: Tensor) -> Tensor:
+    """Mask of NaN and Inf where the reference has none, or another one."""
+    values = found.double()
+    mask: Tensor = ~values.isfinite() & ~(values == reference)
+    return mask
+
+
+def differing(a: Tensor, b: Tensor) -> Tensor:
+    """Mask of the elements that differ in any bit: NaN equals itself, 0 does not equal -0."""
+    import torch
+
+    size = a.element_size()
+    bits = [x.contiguous().view(-1).view(torch.uint8).view(-1, size) for x in (a, b)]
+    mask: Tensor = (bits[0] != bits[1]).any(dim=1).view(a.shape)
+    return mask
+
+
+def errors(found: Tensor, reference: Tensor) -> Errors:
+    """Compares an answer with the fp64 reference, where the reference is finite."""
+    import torch
+
+    finite = reference.isfinite()
+    difference = torch.where(finite, (found.double() - reference).abs(), 0.0)
+    count = max(1, int(finite.sum()))
+    known = torch.where(finite, reference, 0.0)
+    norm = float(known.norm())
+    # NaN wins against every number here, as it should.
+    index = int(difference.argmax()) if difference.numel() else 0
+    at = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), reference.shape))
+    return Errors(
+        max=float(difference[at]),
+        mean=float(difference.sum()) / count,
+        frobenius=float(difference.norm()) / norm if norm > 0 else float(difference.norm()),
+        ulp=ulp(float(known.abs().max()), found.dtype),
+        norm=norm if norm > 0 else 1.0,
+        at=at,
+        expected=float(reference[at]),
+        found=float(found[at]),
+    )
+
+
+def over_class(own: Errors, entitled: Errors) -> tuple[float, float]:
+    """Largest and Frobenius error over the emulation's.
+
+    An emulation without any error (one key: the output is a value itself) is taken to have half a unit
+    in the last place, in one element: no number of that type can promise less.
+    """
+    return (
+        own.max / (entitled.max or entitled.ulp / 2),
+        own.frobenius / (entitled.frobenius or entitled.ulp / 2 / entitled.norm),
+    )
+
+
+def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float], *, peer: bool) -> list[str]:
+    """Complaints about an answer's errors; empty if it keeps its class and the fence."""
+    place = f"at {list(own.at)}: expected {own.expected:.6g}, found {own.found:.6g}"
+    complaints = []
+    if not peer:
+        limit = MAX_LIMIT * entitled.max + entitled.ulp
+        if not own.max <= limit:
+            complaints.append(
+                f"max error {own.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
+                f"+ 1 ulp), {place}"
+            )
+        # One element off by one unit is conceded here as well.
+        limit = FROBENIUS_LIMIT * entitled.frobenius + entitled.ulp / entitled.norm
+        if not own.frobenius <= limit:
+            complaints.append(
+                f"relative Frobenius error {own.frobenius:.3g} exceeds {limit:.3g} "
+                f"({FROBENIUS_LIMIT:g} × the emulation of {tolerance} + 1 ulp in one element)"
+            )
+    for name, value in (("max", own.max), ("mean", own.mean)):
+        if not value <= fence[name]:
+            complaints.append(f"{name} error {value:.3g} is beyond the problem's fence of {fence[name]:g}, {place}")
+    return complaints
+
+
+def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
+    """Complaints about where was written, and NaN or Inf; empty if none. ``unwritten`` holds masks."""
+    complaints = []
+    for name, guard in outputs.guards.items():
+        damage = guard.damage()
+        if damage:
+            complaints.append(f"{name}: out-of-bounds write: {damage}")
+    for name, mask in unwritten.items():
+        count = int(mask.sum())
+        if count:
+            complaints.append(f"{name}: {count} of {mask.numel()} elements never written, the first at {_first(mask)}")
+    if complaints:
+        return complaints
+    for name, answer in answers.items():
+        mask = not_finite(outputs[name], answer)
+        count = int(mask.sum())
+        if count:
+            at = _first(mask)
+            complaints.append(
+                f"{name}: {count} of {mask.numel()} elements not finite, the first at {at}: "
+                f"expected {float(answer[tuple(at)]):.6g}, found {float(outputs[name][tuple(at)])}"
+            )
+    return complaints
+
+
+def _first(mask: Tensor) -> list[int]:
+    return [int(i) for i in mask.nonzero()[0]]

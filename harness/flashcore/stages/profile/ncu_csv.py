@@ -1,0 +1,308 @@
+"""Reads what ``ncu --csv --page raw --print-units base`` prints. Pure: text in, rows out.
+
+The text is tool chatter (lines that start with ``==``), a header, a row of units, and one row a kernel
+launch. Rows are told apart by the NVTX range they ran in, never by position. Nothing is guessed: a
+row that is torn or does not fit the header is dropped and named, and a value that is not a finite
+number as ncu writes them (``1,234.56``) is no value.
+
+ncu prints two decimals. A ratio of 0.05 is therefore known to about 10 %; counters are exact.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from flashcore.errors import RecordError
+
+Dim3 = tuple[int, int, int]
+
+#: Columns that every layout we can read has. The NVTX column's name goes on; this is how it starts.
+COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "Device", "CC")
+NVTX_COLUMN = "thread Domain:Push/Pop_Range"
+#: How often each instruction was executed, by address: it comes along with the counts per opcode.
+EXECUTED = "inst_executed"
+
+_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+_WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
+_NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
+_NOT_FINITE = {"nan", "-nan", "inf", "+inf", "-inf", "infinity", "-infinity"}
+
+
+class LayoutError(RecordError):
+    """The text is not the CSV that we asked ncu for: says what was expected and what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One cell. ``value`` is ``None`` exactly when ``note`` says why there is no number.
+
+    ``instances`` holds the parts that ncu lists in parentheses (per opcode, …), ``None`` if it
+    lists none or they cannot be read.
+    """
+
+    value: float | None
+    unit: str = ""
+    instances: Mapping[str, float] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One profiled kernel launch. ``range_name`` is ``None`` outside of the domain asked for."""
+
+    id: int
+    range_name: str | None
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    device: str
+    cc: tuple[int, int]
+    cells: Mapping[str, str]
+    units: Mapping[str, str]
+
+    def __contains__(self, metric: str) -> bool:
+        return metric in self.cells
+
+    def read(self, metric: str) -> Reading:
+        """The reading of a metric, in ncu's own unit; without a value if ncu did not return it."""
+        if metric not in self.cells:
+            return Reading(None, note="ncu did not return it")
+        return reading(self.cells[metric], self.units.get(metric, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of one report, in the order of execution.
+
+    ``notes`` name every row that was dropped; ``suspects`` are the ranges that a dropped row may
+    have belonged to, whose rows are therefore perhaps not all here.
+    """
+
+    rows: tuple[KernelRow, ...]
+    notes: tuple[str, ...] = ()
+    suspects: frozenset[str] = frozenset()
+
+    def by_range(self) -> dict[str, list[KernelRow]]:
+        """Range name → its launches, in order."""
+        groups: dict[str, list[KernelRow]] = {}
+        for row in self.rows:
+            if row.range_name is not None:
+                groups.setdefault(row.range_name, []).append(row)
+        return groups
+
+
+def number(text: str) -> float | None:
+    """The number that ncu wrote (thousands commas, decimal point), ``None`` if it is none."""
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
+def reading(text: str, unit: str = "") -> Reading:
+    """Reads one cell, as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``."""
+    text = text.strip()
+    if text.lower() in _NO_VALUE:
+        return Reading(None, unit, note=f"ncu gave {text!r}" if text else "ncu gave an empty value")
+    instances: dict[str, float] | None = None
+    head = text
+    if match := _WITH_INSTANCES.fullmatch(text):
+        head, instances = match["value"], _instances(match["instances"])
+    if head.lower() in _NOT_FINITE:
+        return Reading(None, unit, note=f"ncu gave {head!r}, which is not finite")
+    value = number(head)
+    if value is None or value in (float("inf"), float("-inf")):
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        return Reading(None, unit, note=f"ncu gave {shown!r}, which is not a number")
+    return Reading(value, unit, instances)
+
+
+def _instances(text: str) -> dict[str, float] | None:
+    found: dict[str, float] = {}
+    for part in text.split(";"):
+        name, colon, digits = part.strip().rpartition(": ")
+        value = number(digits.strip())
+        if not colon or not name or value is None or name in found:
+            return None
+        found[name] = value
+    return found
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+_SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_PARTS = {"": 1.0, "m": 1e3, "u": 1e6, "n": 1e9}  # how many of them make one
+_TIME = re.compile(r"(?P<prefix>[num]?)(?:s|sec|second)")
+_BYTES = re.compile(r"(?P<prefix>[KMGT]?)(?:byte|B)(?:/block)?")
+_FREQUENCY = re.compile(r"(?P<prefix>[kKMGT]?)(?:hz|Hz)|(?P<top>[KMGT]?)cycle/(?P<below>[num]?)(?:s|second)")
+_RATE = re.compile(r".*/[num]?(?:s|sec|second)")
+
+
+def convert(value: float, unit: str, wanted: str) -> float | None:
+    """``value`` in ``wanted`` (``ns``, ``B``, ``pct``, ``Hz`` or ``1``); ``None`` if it cannot be.
+
+    A count (``1``) takes any of ncu's words for things counted (inst, warp, block, register/thread),
+    but no time, bytes, percentage or rate, and no word with a scale (``Kinst``) that we might misread.
+    """
+    unit = unit.strip()
+    time, size, clock = _TIME.fullmatch(unit), _BYTES.fullmatch(unit), _FREQUENCY.fullmatch(unit)
+    match wanted:
+        case "ns" if time:
+            return value * (1e9 / _PARTS[time["prefix"]])
+        case "B" if size:
+            return value * _SCALE[size["prefix"]]
+        case "Hz" if clock:
+            return value * _SCALE[clock["prefix"] or clock["top"] or ""] * _PARTS[clock["below"] or ""]
+        case "pct" if unit == "%":
+            return value
+        case "1" if unit == "SM":
+            return value
+        case "1" if not (time or size or clock or unit == "%" or unit[:1].isupper() or _RATE.fullmatch(unit)):
+            return value
+    return None
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def parse(text: str, *, domain: str = "flashcore") -> Table:
+    """Reads ncu's raw page.
+
+    Args:
+        text: what ncu printed.
+        domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost.
+
+    Raises:
+        LayoutError: no header, other columns, no units row, or a decimal comma.
+    """
+    lines = list(io.StringIO(text.removeprefix("\ufeff")))  # by newline alone, unlike splitlines
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        raise LayoutError(_no_header(lines))
+    header = _header(lines[start])
+    records = [(n, line) for n, line in enumerate(lines[start + 1 :], start + 2) if line.strip() and line[:2] != "=="]
+    if not records:
+        return Table((), (f"line {start + 1}: the header is there, but not a single row",))
+    first = _fields(records[0][1])
+    if first is None or len(first) != len(header):
+        return Table((), (f"line {records[0][0]}: the units row is torn; nothing after it can be read",))
+    if first[0]:
+        raise LayoutError(
+            f"ncu CSV: expected a row of units below the header (its ID is empty), found ID {first[0]!r}; "
+            "print it with --page raw --print-units base"
+        )
+    units = dict(zip(header, (u.strip() for u in first), strict=True))
+    return _table(header, units, records[1:], domain)
+
+
+def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int, str]], domain: str) -> Table:
+    rows: list[KernelRow] = []
+    notes: list[str] = []
+    suspects: set[str] = set()
+    dropped = False  # a row was dropped since the last good one
+    for n, line in records:
+        row, why = _row(header, units, line, domain)
+        if row is None:
+            notes.append(f"line {n}: {why}; the row is dropped")
+            if rows and rows[-1].range_name is not None:
+                suspects.add(rows[-1].range_name)
+        else:
+            if dropped and row.range_name is not None:
+                suspects.add(row.range_name)
+            rows.append(row)
+        dropped = row is None
+    return Table(tuple(rows), tuple(notes), frozenset(suspects))
+
+
+def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tuple[KernelRow | None, str]:
+    fields = _fields(line)
+    if fields is None:
+        return None, f"torn or not CSV ({line.strip()[:40]!r})"
+    if len(fields) != len(header):
+        return None, f"{len(fields)} fields where the header has {len(header)}"
+    cells = dict(zip(header, fields, strict=True))
+    _refuse_decimal_comma(cells)
+    grid, block = _dims(cells["Grid Size"]), _dims(cells["Block Size"])
+    cc = re.fullmatch(r"(\d+)\.(\d+)", cells["CC"])
+    if not cells["ID"].isdecimal() or grid is None or block is None or cc is None:
+        found = {c: cells[c] for c in ("ID", "Grid Size", "Block Size", "CC")}
+        return None, f"ID, grid, block or compute capability cannot be read ({found})"
+    nvtx = next(value for name, value in cells.items() if name.startswith(NVTX_COLUMN))
+    return KernelRow(
+        id=int(cells["ID"]),
+        range_name=range_of(nvtx, domain),
+        kernel=cells["Kernel Name"],
+        grid=grid,
+        block=block,
+        device=cells["Device"],
+        cc=(int(cc[1]), int(cc[2])),
+        cells={name: value for name, value in cells.items() if "__" in name or name == EXECUTED},
+        units=units,
+    ), ""
+
+
+def range_of(cell: str, domain: str) -> str | None:
+    """The innermost range of a domain in the push/pop column, ``None`` if there is none.
+
+    The cell reads ``<thread>  "<domain>:<range>:<payload …>:<message>" …``, a quoted part a range, the
+    outermost first. Names of ranges in our domain hold no colon.
+    """
+    found = [part.split(":") for part in re.findall(r'"([^"]*)"', cell)]
+    names = [part[1] for part in found if len(part) >= 2 and part[0] == domain]
+    return names[-1] if names else None
+
+
+def _fields(line: str) -> list[str] | None:
+    """The fields of one line; ``None`` if it is torn. ncu ends every line, so one that is not
+    ended was cut, even where the cut happens to fall behind a closing quote."""
+    if not line.endswith("\n") or not line.startswith('"'):
+        return None
+    try:
+        # Instances of one metric in a large kernel pass the module's default limit of 128 KiB a field.
+        csv.field_size_limit(max(csv.field_size_limit(), len(line)))
+        rows = list(csv.reader([line], strict=True))
+    except csv.Error:
+        return None
+    return rows[0] if len(rows) == 1 else None
+
+
+def _header(line: str) -> list[str]:
+    if line.startswith('"ID";'):
+        raise LayoutError("ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C")
+    header = _fields(line)
+    if header is None:
+        raise LayoutError(f"ncu CSV: the header is torn ({line[-60:].strip()!r}); import the report again")
+    missing = [c for c in COLUMNS if c not in header]
+    if not any(c.startswith(NVTX_COLUMN) for c in header):
+        missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
+    if missing:
+        raise LayoutError(
+            f"ncu CSV in another layout: expected the columns {', '.join(missing)}; "
+            f"found {', '.join(header[:16])}{', …' if len(header) > 16 else ''}. "
+            "Print it with --csv --page raw --print-units base"
+        )
+    return header
+
+
+def _no_header(lines: list[str]) -> str:
+    found = next((line.strip() for line in lines if line.strip()), "")
+    what = f"its first line is {found[:100]!r}" if found else "it is empty"
+    return f'ncu CSV: expected a header that starts with "ID","Process ID"; found none: {what}'
+
+
+def _dims(text: str) -> Dim3 | None:
+    match = re.fullmatch(r"\(\s*(\d+),\s*(\d+),\s*(\d+)\)", text.strip())
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def _refuse_decimal_comma(cells: Mapping[str, str]) -> None:
+    """``0,57`` would read as nothing and ``1,234`` as a thousand times too much: refuse the whole text."""
+    for name, text in cells.items():
+        if "__" in name and _DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text):
+            raise LayoutError(
+                f"ncu CSV: expected a decimal point, found {text!r} in {name}: the text was written with "
+                "a decimal comma; run ncu with LC_ALL=C"
+            )

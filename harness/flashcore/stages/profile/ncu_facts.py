@@ -1,0 +1,387 @@
+"""From ncu's rows to facts: of each kernel launch, and of the case that made the launches. Pure.
+
+Whatever the catalogue holds appears for every profiled case, measured or unmeasured with its reason:
+the chip has no such metric, ncu refused it, did not return it, or gave no number for it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from flashcore.model import catalogue
+from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
+from flashcore.model.record import Fact, Launch, Plan, Source, Subject
+from flashcore.stages.profile.ncu_csv import EXECUTED, KernelRow, convert
+from flashcore.static import phases
+
+#: FLOPs an executed thread-level instruction stands for. HADD2, HMUL2 and HFMA2 work on two halves.
+CUDA_CORE_FLOP = {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2, "op_hadd": 2, "op_hmul": 2, "op_hfma": 4}
+TENSOR_FLOP = ("tensor_flop_fp16", "tensor_flop_bf16", "tensor_flop_fp8")
+DERIVED = (
+    "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block",
+    "kernel_launches", "plan_matches",
+)  # fmt: skip
+
+#: The catalogue's entries that a profile measures: ncu's own and those derived from them.
+MEASURED: dict[str, FactSpec] = {
+    name: spec
+    for name, spec in FACTS.items()
+    if spec.ncu is not None or spec.chips or name in DERIVED or name.startswith("stall_share_")
+}
+
+#: How often a warp was found at an instruction, by address, whether it issued or was held.
+SAMPLES = "smsp__pcsamp_sample_count"
+#: Why a metric that takes many passes may be missing.
+LEFT_OUT = "it takes many passes; a run of many cases asks for it on a variant's first shape alone"
+#: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
+_COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
+_COUNT_TOLERANCE = 0.5  # counts are whole: parts that differ from their total by one are not its parts
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A value, or ``None`` and why. ``weight`` is the denominator of a ratio, if that was read."""
+
+    value: float | None
+    note: str = ""
+    weight: float | None = None
+
+
+Values = dict[str, Measured]
+
+
+def metrics_to_ask(chip: str, refused: Iterable[str] = (), *, sampled: bool = False) -> list[str]:
+    """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones.
+
+    Args:
+        sampled: whether to sample where the warps are, which the shares of phases are made of.
+    """
+    asked: dict[str, None] = {SAMPLES: None} if sampled else {}
+    for spec in FACTS.values():
+        name = spec.ncu_name(chip)
+        if name is not None:
+            for metric in (_COMPANIONS.get(name), name, spec.weight):
+                if metric is not None:
+                    asked[metric] = None
+    for metric in refused:
+        asked.pop(metric, None)
+    return list(asked)
+
+
+def facts_of(
+    variant: str,
+    shape: str,
+    rows: Sequence[KernelRow],
+    *,
+    chip: str,
+    plan: Plan | None = None,
+    refused: Mapping[str, str] | None = None,
+    code: phases.Code | None = None,
+) -> list[Fact]:
+    """All facts of one case: of the case first, then of each kernel summed over its launches, then, for a
+    kernel launched more than once, of each launch by its index among the case's launches.
+
+    Args:
+        rows: the case's launches; at least one.
+        chip: as ncu names it (``gh100``).
+        plan: what the variant said it launches; ``None`` for a peer.
+        refused: ncu metric → ncu's words why it would not measure it.
+        code: the phases of the variant's code; ``None`` if its sources mark none.
+    """
+    launches = [_launch_values(row, chip, refused or {}) for row in rows]
+    if code is not None:
+        for row, values in zip(rows, launches, strict=True):
+            values |= _phase_shares(row, code, (refused or {}).get(SAMPLES, ""))
+    case = _combine(launches, chip)
+    case["kernel_launches"] = Measured(float(len(rows)))
+    case["plan_matches"] = _plan_matches(rows, plan)
+    facts = _facts(Subject(variant, shape=shape), case)
+    kernels: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        kernels.setdefault(short_name(row.kernel), []).append(i)
+    for kernel, own in kernels.items():
+        together = _combine([launches[i] for i in own], chip)
+        facts += _facts(Subject(variant, shape=shape, kernel=kernel), together)
+    for kernel, own in kernels.items():
+        if len(own) > 1:
+            for i in own:
+                facts += _facts(Subject(variant, shape=shape, kernel=kernel, launch=i), launches[i])
+    return facts
+
+
+def unmeasured(variant: str, shape: str, reason: str) -> list[Fact]:
+    """Every fact a profile measures, unmeasured for one reason: of a case that could not be profiled."""
+    return _facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, reason)))
+
+
+def _facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
+    names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
+    return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].note) for n in names]
+
+
+def short_name(kernel: str) -> str:
+    """A kernel's name without return type, template arguments and parameters."""
+    name = re.sub(r"(\(anonymous namespace\)|<unnamed>)::", "", kernel).removeprefix("void ")
+    depth, kept = 0, ""
+    for char in name:
+        if char == "<":
+            depth += 1
+        elif char == ">":
+            depth = max(0, depth - 1)
+        elif char == "(" and depth == 0:
+            break
+        elif depth == 0:
+            kept += char
+    return re.sub(r"\s+", "", kept) or kernel
+
+
+# --- one launch ----------------------------------------------------------------------------------
+
+
+def _launch_values(row: KernelRow, chip: str, refused: Mapping[str, str]) -> Values:
+    values = {
+        name: _read(row, spec, chip, refused) for name, spec in MEASURED.items() if spec.ncu is not None or spec.chips
+    }
+    _derive(values, chip)
+    values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
+    return values
+
+
+def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
+    metric = spec.ncu_name(chip)
+    if metric is None:
+        return Measured(None, f"{chip} has no such metric")
+    if metric in refused and metric not in row:  # some come along even so
+        return Measured(None, f"ncu refused {metric}: {refused[metric]}")
+    reading = row.read(metric)
+    if spec.dear and metric not in row:
+        return Measured(None, f"{reading.note}: {LEFT_OUT}")
+    if spec.opcodes:
+        return _opcodes(reading.value, reading.instances, reading.note, spec.opcodes)
+    weight = row.read(spec.weight).value if spec.weight is not None else None
+    if spec.kind is Kind.RATIO and weight == 0:
+        return Measured(None, f"nothing to divide by: {spec.weight} is 0", weight)
+    if reading.value is None:
+        return Measured(None, reading.note, weight)
+    value = convert(reading.value, reading.unit, spec.unit)
+    if value is None or not math.isfinite(value):
+        found = f"{reading.value:g} {reading.unit or '(no unit)'}"
+        return Measured(None, f"ncu gave {found}, expected a value in {spec.unit}", weight)
+    return Measured(value, weight=weight)
+
+
+def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]) -> Measured:
+    """How often these opcodes were executed. One that is not listed ran not once, but only if the listed
+    ones add up to ncu's total."""
+    if total is None:
+        return Measured(None, note)
+    if instances is None and total > 0:
+        return Measured(None, "ncu gave no counts per opcode (--print-metric-instances details)")
+    listed = instances or {}
+    found = math.fsum(listed.values())
+    if abs(found - total) > _COUNT_TOLERANCE:
+        note = f"ncu's counts per opcode add up to {found:,.0f}, not to its total {total:,.0f}"
+        return Measured(None, note)
+    return Measured(sum(listed.get(opcode, 0.0) for opcode in opcodes))
+
+
+def _barriers_per_block(row: KernelRow, executed: Measured) -> Measured:
+    if executed.value is None:
+        return executed
+    warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
+    return Measured(executed.value / warps) if warps else Measured(None, "ncu gave an empty grid or block")
+
+
+# --- phases --------------------------------------------------------------------------------------
+
+
+def _phase_shares(row: KernelRow, code: phases.Code, refused: str) -> Values:
+    """The share of each phase in the samples of one launch."""
+    names = [PHASE_SHARE + phase for phase in code.names]
+    found = f"ncu refused {SAMPLES}: {refused}" if refused else _samples_by_phase(row, code)
+    if isinstance(found, str):
+        return dict.fromkeys(names, Measured(None, found))
+    total = math.fsum(found.values())
+    if total == 0:
+        return dict.fromkeys(names, Measured(None, "no warp was sampled: the kernel is too short"))
+    values: Values = {}
+    for name, phase in zip(names, code.names, strict=True):
+        share = found.get(phase, 0.0) / total
+        error = 100 * math.sqrt(share * (1 - share) / total)
+        values[name] = Measured(100 * share, f"{total:,.0f} samples of warps, standard error {error:.1f} points")
+    return values
+
+
+def _samples_by_phase(row: KernelRow, code: phases.Code) -> dict[str, float] | str:
+    """Phase → samples; or why they cannot be told apart.
+
+    ncu names instructions by their address in memory. It lists all those of the kernel with how often they
+    were executed, so the first of them is where the kernel begins, and their distances to it must be offsets
+    of the code that the phases are known of.
+    """
+    if code.why:
+        return code.why
+    own = code.kernels.get(short_name(row.kernel))
+    if own is None:
+        return f"the kernel {short_name(row.kernel)} is not in the variant's own code"
+    reading = row.read(SAMPLES)
+    if reading.value is None:
+        return reading.note
+    sampled, executed = _addresses(reading.instances or {}), _addresses(row.read(EXECUTED).instances or {})
+    if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
+        return f"ncu's samples per address do not add up to its total {reading.value:,.0f}"
+    if not executed:
+        return f"ncu gave no {EXECUTED} per address, which tells where the kernel begins"
+    start = min(executed)
+    if strange := sorted({*executed, *sampled} - {start + offset for offset in own}):
+        return f"ncu names an instruction at {strange[0] - start:#x} of the kernel, where the code built here has none"
+    found: dict[str, float] = {}
+    for address, count in sampled.items():
+        phase = own[address - start]
+        found[phase] = found.get(phase, 0.0) + count
+    return found
+
+
+def _addresses(instances: Mapping[str, float]) -> dict[int, float]:
+    """Instances by address, which ncu writes as decimals or hexadecimals; none if one is no address."""
+    try:
+        return {int(address, 0): count for address, count in instances.items()}
+    except ValueError:
+        return {}
+
+
+# --- from one another ----------------------------------------------------------------------------
+
+
+def _derive(values: Values, chip: str) -> None:
+    """Adds what follows from other facts of the same subject."""
+    has = {n for n in values if FACTS[n].ncu_name(chip) is not None}
+    values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
+    values["tensor_flop"] = _sum(values, dict.fromkeys(TENSOR_FLOP, 1), has)
+    values["cuda_core_flop"] = _sum(values, CUDA_CORE_FLOP, has)
+    reasons = [r for r in catalogue.STALL_REASONS if f"stall_share_{r}" in FACTS]
+    total = _sum(values, {f"stall_{r}": 1 for r in reasons}, has)
+    for reason in reasons:
+        values[f"stall_share_{reason}"] = _share(values[f"stall_{reason}"], total)
+    memory = _sum(values, {f"stall_{r}": 1 for r in catalogue.MEMORY_STALLS}, has)
+    values["memory_stalls"] = _share(memory, total)
+
+
+def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
+    """The weighted sum of the facts that the chip has; unmeasured if one of those is."""
+    parts = {name: factor for name, factor in factors.items() if name in has}
+    if not parts:
+        return Measured(None, "this chip has none of " + ", ".join(factors))
+    result = 0.0
+    for name, factor in parts.items():
+        value = values[name].value
+        if value is None:
+            return Measured(None, f"{name}: {values[name].note}")
+        result += factor * value
+    return Measured(result)
+
+
+def _share(part: Measured, total: Measured) -> Measured:
+    if part.value is None:
+        return part
+    if total.value is None:
+        return total
+    if total.value == 0:
+        return Measured(None, "no warp was held: all stall reasons are 0")
+    return Measured(100.0 * part.value / total.value)
+
+
+# --- the case ------------------------------------------------------------------------------------
+
+
+def _combine(launches: Sequence[Values], chip: str) -> Values:
+    """The values of a case from those of its launches, each by its kind.
+
+    What is derived is derived anew from the combined values: shares are then those of all the case's
+    warps, and a sum of sums stays one.
+    """
+    case = {
+        name: _combine_one(name, launches)
+        for name in launches[0]
+        if FACTS[name].ncu is not None
+        or FACTS[name].chips
+        or name == "barriers_per_block"
+        or name.startswith(PHASE_SHARE)
+    }
+    _derive(case, chip)
+    return case
+
+
+def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
+    values = [launch[name] for launch in launches]
+    if len(values) == 1:
+        return values[0]
+    kind = FACTS[name].kind
+    if kind is Kind.RATIO:  # a launch without a denominator adds nothing to either sum
+        counted = [(i, v) for i, v in enumerate(values) if v.weight != 0]
+        if not counted:
+            return values[0]
+    else:
+        counted = list(enumerate(values))
+    numbers: list[float] = []
+    for i, measured in counted:
+        if measured.value is None:
+            alike = all(v.value is None and v.note == measured.note for _, v in counted)
+            return Measured(None, measured.note if alike else f"launch {i}: {measured.note}")
+        numbers.append(measured.value)
+    match kind:
+        case Kind.COUNTER:
+            return Measured(math.fsum(numbers))
+        case Kind.MAXIMUM:
+            return Measured(max(numbers))
+        case Kind.PERCENTAGE:
+            return _mean(numbers, [launch["ncu_duration"].value for launch in launches], "ncu_duration")
+        case Kind.RATIO:
+            weights = [v.weight for _, v in counted]
+            return _mean(numbers, weights, FACTS[name].weight or "its denominator")
+        case Kind.NONE:
+            return Measured(None, "does not add up over launches")
+
+
+def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> Measured:
+    known = [w for w in weights if w is not None]
+    if len(known) < len(weights):
+        return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is unmeasured")
+    total = math.fsum(known)
+    if total <= 0:
+        return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is 0")
+    return Measured(math.fsum(n * w for n, w in zip(numbers, known, strict=True)) / total)
+
+
+def _plan_matches(rows: Sequence[KernelRow], plan: Plan | None) -> Measured:
+    """1 if ncu saw the plan's launches in the plan's order, else 0 with the first difference."""
+    if plan is None:
+        return Measured(None, "there is no launch plan: a peer, or its plan could not be read")
+    if plan.error:
+        return Measured(None, f"the launch plan is an error: {plan.error}")
+    if len(rows) != len(plan.launches):
+        seen = ", ".join(short_name(row.kernel) for row in rows)
+        return Measured(0.0, f"the plan has {len(plan.launches)} launches, ncu saw {len(rows)}: {seen}")
+    for i, (row, launch) in enumerate(zip(rows, plan.launches, strict=True)):
+        if difference := _difference(row, launch):
+            return Measured(0.0, f"launch {i}: {difference}")
+    return Measured(1.0)
+
+
+def _difference(row: KernelRow, launch: Launch) -> str:
+    pairs: list[tuple[str, object, object]] = [
+        ("kernel", short_name(launch.kernel), short_name(row.kernel)),
+        ("grid", launch.grid, row.grid),
+        ("block", launch.block, row.block),
+    ]
+    dynamic = row.read("launch__shared_mem_per_block_dynamic")
+    size = None if dynamic.value is None else convert(dynamic.value, dynamic.unit, "B")
+    if size is not None:
+        pairs.append(("dynamic shared memory (B)", launch.dynamic_smem, int(size)))
+    cluster = [row.read(f"launch__cluster_dim_{axis}").value for axis in "xyz"]
+    if None not in cluster:  # ncu gives 0 for a launch without clusters
+        pairs.append(("cluster", launch.cluster, tuple(max(1, int(c or 0)) for c in cluster)))
+    return "; ".join(f"{what} is {a} in the plan, {b} in ncu" for what, a, b in pairs if a != b)

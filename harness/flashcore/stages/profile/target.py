@@ -1,0 +1,66 @@
+"""What ncu wraps: this module, run with TASKFILE JOURNAL, calls each case once in its NVTX range.
+
+ncu profiles ranges of the domain ``flashcore`` alone. Everything else of a case, making its inputs and a
+first call that loads modules and initialises libraries, stays outside of the range and runs at full speed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from flashcore.errors import CapabilityError
+from flashcore.worker.journal import Journal, Task, child
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, require_device, synchronize
+
+DEVICE = "cuda"
+DOMAIN = "flashcore"
+SEED = 0
+
+
+def prepare() -> None:
+    """Looks for what every case needs.
+
+    Raises:
+        CapabilityError: no nvtx, no GPU.
+    """
+    if importlib.util.find_spec("nvtx") is None:
+        raise CapabilityError("the Python package nvtx is missing", "pip install nvtx")
+    require_device(DEVICE)
+
+
+def perform(task: Task, journal: Journal) -> None:
+    """One case: inputs, a call to warm up, and the call that is profiled.
+
+    The call is bound to its arguments before the range is opened, so that nothing but the operator's own
+    launches fall into it.
+    """
+    import nvtx
+
+    case = Case.from_json(task.payload)
+    problem = load_problem(case.root, case.problem_file)
+    caller = Caller(case, problem, DEVICE)
+    inputs = problem.make_inputs(dict(case.params), SEED, DEVICE)
+    outputs = caller.outputs()
+    call = caller.bind(inputs, outputs)
+    journal.step(task.name, "warm-up")
+    call()
+    synchronize(DEVICE)
+    journal.step(task.name, "profiled call")
+    with nvtx.annotate(task.name, domain=DOMAIN):
+        answer = call()
+    synchronize(DEVICE)
+    # ncu saves and restores the memory it finds allocated around every pass: leave none to the next case.
+    del inputs, outputs, call, caller, answer
+    _release()
+
+
+def _release() -> None:
+    import torch
+
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    sys.exit(child(sys.argv[1:], perform, prepare=prepare, is_poisoned=lambda: is_poisoned(DEVICE)))

@@ -1,0 +1,152 @@
+"""Reads a cubin: kernels, their resources, and the hash of their code. Pure Python, no CUDA tools.
+
+A cubin is an ELF file. What the compiler decided about a kernel stands in ``.nv.info`` (for all
+kernels) and ``.nv.info.<kernel>`` as a list of attributes; the numbers used here were checked against
+``ptxas -v`` and ``cuobjdump -res-usage``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.errors import FlashcoreError
+
+# EIATTR numbers.
+_REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
+#: From sm_90 on ``.nv.shared.<kernel>`` counts what the system reserves in each block.
+RESERVED_SMEM = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the cubin says of one kernel: registers a thread, stack and parameters in bytes, static
+    shared memory in bytes a block (without what the system reserves), named barriers."""
+
+    name: str
+    registers: int
+    stack_bytes: int
+    static_smem: int
+    barriers: int
+    parameter_bytes: int
+    max_threads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """A cubin's kernels, and the hash of everything that runs: no debug data, no paths, no names."""
+
+    kernels: tuple[Kernel, ...]
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def read(path: Path, arch: str) -> Cubin:
+    """Reads the cubin of ``arch`` (as ``sm_90a``).
+
+    Raises:
+        FlashcoreError: it is not a cubin, or cut short.
+    """
+    data = path.read_bytes()
+    try:
+        return _read(data, arch)
+    except (struct.error, IndexError, ValueError) as error:
+        raise FlashcoreError(
+            f"{path}: expected a 64-bit CUDA ELF file, found {data[:4]!r} ({error})\n  to mend: make clean build"
+        ) from error
+
+
+def _read(data: bytes, arch: str) -> Cubin:
+    if data[:5] != b"\x7fELF\x02":
+        raise ValueError("no ELF header")
+    sections = _sections(data)
+    by_name = {s.name: s for s in sections}
+    symbols = _symbol_names(data, sections)
+    registers: dict[str, int] = {}
+    frames: dict[str, int] = {}
+    for attribute, payload in _attributes(data, by_name.get(".nv.info")):
+        if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
+            index, value = struct.unpack_from("<II", payload)
+            (registers if attribute == _REGISTERS else frames)[symbols[index]] = value
+    names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
+    reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
+    kernels = []
+    for name in names:
+        own = dict(_attributes(data, by_name.get(f".nv.info.{name}")))
+        shared = by_name.get(f".nv.shared.{name}")
+        threads = own.get(_MAX_THREADS)
+        kernels.append(
+            Kernel(
+                name=name,
+                registers=registers[name] if name in registers else _u8(own.get(_REGISTERS)),
+                stack_bytes=frames.get(name, 0),
+                static_smem=max(shared.size - reserved, 0) if shared else 0,
+                barriers=_u8(own.get(_BARRIERS)),
+                parameter_bytes=struct.unpack("<H", own[_PARAMETERS][:2])[0] if _PARAMETERS in own else 0,
+                max_threads=struct.unpack_from("<I", threads)[0] if threads else None,
+            )
+        )
+    return Cubin(tuple(kernels), _code_hash(data, sections))
+
+
+def _u8(payload: bytes | None) -> int:
+    return payload[0] if payload else 0
+
+
+def _sections(data: bytes) -> list[_Section]:
+    offset = struct.unpack_from("<Q", data, 0x28)[0]
+    size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
+    raw = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
+    names_at = raw[names_index][4]
+    return [_Section(_text(data, names_at + r[0]), r[1], r[4], r[5], r[6]) for r in raw]
+
+
+def _text(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode()
+
+
+def _symbol_names(data: bytes, sections: list[_Section]) -> list[str]:
+    table = next((s for s in sections if s.kind == 2), None)
+    if table is None:
+        return []
+    strings = sections[table.link].offset
+    return [
+        _text(data, strings + struct.unpack_from("<I", data, table.offset + at)[0]) for at in range(0, table.size, 24)
+    ]
+
+
+def _attributes(data: bytes, section: _Section | None) -> Iterator[tuple[int, bytes]]:
+    """(number, payload) of each attribute; a payload's length depends on the format byte."""
+    if section is None:
+        return
+    at, end = section.offset, section.offset + section.size
+    while at + 4 <= end:
+        form, number, value = struct.unpack_from("<BBH", data, at)
+        if form == 4:  # `value` is the length of what follows
+            yield number, data[at + 4 : at + 4 + value]
+            at += 4 + value
+        else:  # the value itself: none, one byte or two
+            yield number, struct.pack("<H", value)
+            at += 4
+
+
+def _code_hash(data: bytes, sections: list[_Section]) -> str:
+    """Of the code, the attributes and the constants. Names are left out and the parts are sorted, so
+    that renaming a kernel or moving it within its file does not look like other code."""
+    parts = sorted(
+        hashlib.sha256(data[s.offset : s.offset + s.size]).digest()
+        for s in sections
+        if s.name.startswith((".text.", ".nv.info", ".nv.constant"))
+    )
+    return hashlib.sha256(b"".join(parts)).hexdigest()

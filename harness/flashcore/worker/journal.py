@@ -1,0 +1,283 @@
+"""The journal of a child process: what it is at, and what came out of each task.
+
+A child announces every task before it starts it and answers it when it is done, one JSON line each.
+Whoever reads along (:mod:`flashcore.worker.supervisor`) knows the culprit when the process dies, and what is already
+answered when a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``,
+``result`` and ``fail``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from flashcore.errors import Exit, FlashcoreError
+
+#: What a child prints before the error that ends it, so that it is found among other output.
+SAYS = "flashcore child: "
+#: The exit code of a child that cannot go on at all (EX_IOERR).
+HOPELESS = 74
+#: Names the process whose end is to end the child as well.
+SUPERVISOR = "FLASHCORE_SUPERVISOR"
+_PR_SET_PDEATHSIG = 1
+
+#: CUDA errors after which a process can do nothing more with its device.
+POISON = re.compile(
+    r"illegal memory access|illegal address|unspecified launch failure|misaligned address|"
+    r"device-side assert|illegal instruction|hardware stack error|invalid address space|"
+    r"invalid program counter|launch timed out|uncorrectable (ECC|NVLink)|CUDA error: launch failure",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One unit of work. ``name`` is unique among its siblings; ``payload`` is JSON."""
+
+    name: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a task. ``step`` is what it was at when it failed, if it said so."""
+
+    name: str
+    status: Literal["ok", "failed"]
+    reason: str = ""
+    data: dict[str, Any] | None = None
+    seconds: float = 0.0
+    step: str = ""
+
+
+# --- the child's side ---------------------------------------------------------------------------
+
+
+class Journal:
+    """Append-only JSON lines, each written whole and synced before the call returns.
+
+    The first line holds the process id, so that the supervisor can reach the process that works even
+    when a profiler stands between.
+
+    Raises:
+        FlashcoreError: the file cannot be written (a full disk), naming it.
+    """
+
+    def __init__(self, path: Path | str, **head: Any) -> None:
+        self.path = Path(path)
+        self._began: dict[str, float] = {}
+        self._step: dict[str, str] = {}
+        self._answered: set[str] = set()
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self._write({"event": "start", "pid": os.getpid(), **head})
+
+    def begin(self, name: str) -> None:
+        """The task is started now; until its answer, whatever happens is its doing."""
+        self._began[name] = time.monotonic()
+        self._write({"event": "begin", "name": name})
+
+    def step(self, name: str, step: str) -> None:
+        """The task has come to ``step``: the time limit starts anew, and a crash is laid at its door.
+
+        Survives the end of the process; not synced, so that it costs microseconds.
+        """
+        self._step[name] = step
+        self._write({"event": "step", "name": name, "step": step}, sync=False)
+
+    def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
+        """The task is done and this came out of it."""
+        self._answer({"event": "result", "name": name, "data": None if data is None else dict(data)})
+
+    def fail(
+        self,
+        name: str,
+        reason: str,
+        *,
+        poisoned: bool = False,
+        step: str = "",
+        seconds: float | None = None,
+    ) -> None:
+        """The task failed. ``poisoned``: the device is of no more use to this process.
+
+        ``step`` and ``seconds`` are known from ``step()`` and ``begin()`` unless given.
+        """
+        line: dict[str, Any] = {"event": "fail", "name": name, "reason": reason}
+        line["step"] = step or self._step.get(name, "")
+        line["poisoned"] = poisoned or bool(POISON.search(reason))
+        if seconds is not None:
+            line["seconds"] = seconds
+        self._answer(line)
+
+    def end(self, name: str) -> None:
+        """The task is over; one that was not answered yet is done, without data."""
+        if name not in self._answered:
+            self.result(name)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _answer(self, line: dict[str, Any]) -> None:
+        name = line["name"]
+        self._answered.add(name)
+        began = self._began.get(name)
+        line.setdefault("seconds", 0.0 if began is None else round(time.monotonic() - began, 6))
+        self._write(line)
+
+    def _write(self, line: Mapping[str, Any], *, sync: bool = True) -> None:
+        data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        try:
+            while data:  # a disk that fills up takes a part, and refuses the rest with the reason
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        if not sync:
+            return
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a pipe or device: nothing to sync
+                raise unwritable(self.path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> FlashcoreError:
+    return FlashcoreError(
+        f"{path}: expected to write the journal, found: {error.strerror}\n"
+        "  to mend: make room (or give another folder) and continue with --resume"
+    )
+
+
+def child(
+    arguments: Sequence[str],
+    perform: Callable[[Task, Journal], Mapping[str, Any] | None],
+    *,
+    prepare: Callable[[], None] | None = None,
+    is_poisoned: Callable[[], bool] = lambda: False,
+) -> int:
+    """The main of a child: ``TASKFILE JOURNAL``. Performs every task, returns the exit code.
+
+    An exception in ``perform`` fails its task; the child goes on unless ``is_poisoned``. ``prepare``
+    runs before the first task (imports, the device) and may raise a :class:`FlashcoreError`.
+    """
+    _follow_supervisor()
+    task_file, journal_file = arguments
+    tasks = [Task(t["name"], t["payload"]) for t in json.loads(Path(task_file).read_text("utf-8"))["tasks"]]
+    try:
+        journal = Journal(journal_file)
+        if prepare is not None:
+            prepare()
+        for task in tasks:
+            if not _perform(task, journal, perform, is_poisoned):
+                return int(Exit.FAILED)
+    except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
+        print(f"\n{SAYS}{error}", file=sys.stderr, flush=True)
+        return int(error.exit_code) if error.exit_code is Exit.INCAPABLE else HOPELESS
+    return int(Exit.OK)
+
+
+def _perform(
+    task: Task,
+    journal: Journal,
+    perform: Callable[[Task, Journal], Mapping[str, Any] | None],
+    is_poisoned: Callable[[], bool],
+) -> bool:
+    """Performs and answers one task; False if the process is of no more use."""
+    journal.begin(task.name)
+    try:
+        data = perform(task, journal)
+        json.dumps(data, allow_nan=False)  # data that is no JSON is the task's failure, not the journal's
+    except Exception as error:
+        traceback.print_exc()
+        poisoned = bool(POISON.search(str(error))) or is_poisoned()
+        journal.fail(task.name, describe(error), poisoned=poisoned)
+        return not poisoned
+    journal.result(task.name, data)
+    return True
+
+
+def _follow_supervisor() -> None:
+    """Ends this process when its supervisor is gone: a killed supervisor leaves no orphan on the GPU.
+
+    A direct child has the kernel do it. That way will not do below a profiler, where it would fire when the
+    *thread* that started us ends, and whose thread that was is not ours to know: there we look ourselves.
+    """
+    supervisor = int(os.environ.get(SUPERVISOR, "0"))
+    if not supervisor:
+        return
+    if supervisor == os.getppid() and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        return
+
+    def watch() -> None:
+        while True:
+            time.sleep(1.0)
+            try:
+                os.kill(supervisor, 0)
+            except ProcessLookupError:
+                os._exit(HOPELESS)
+            except PermissionError:
+                return
+
+    threading.Thread(target=watch, name="follow-supervisor", daemon=True).start()
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line: its type, and the first lines of what it says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " ".join(lines[:3])
+    kind = type(error).__name__
+    if isinstance(error, FlashcoreError):
+        return text
+    return f"{kind}: {text[:400]}" if text else kind
+
+
+# --- reading
+
+
+def read_journal(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal; a line torn by the end of its process is left out."""
+    with contextlib.suppress(FileNotFoundError):
+        yield from parse(path.read_bytes())
+
+
+def parse(data: bytes) -> Iterator[dict[str, Any]]:
+    for line in data.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                yield value
+
+
+def answers(folder: Path) -> dict[str, Result]:
+    """Every answer in the folder's journals, by task name. The first answer to a task counts."""
+    found: dict[str, Result] = {}
+    for path in [*sorted(folder.glob("journal-*.jsonl")), folder / "supervisor.jsonl"]:
+        for line in read_journal(path):
+            result = answer_of(line)
+            if result is not None:
+                found.setdefault(result.name, result)
+    return found
+
+
+def answer_of(line: Mapping[str, Any]) -> Result | None:
+    seconds = float(line.get("seconds", 0.0))
+    if line.get("event") == "result":
+        return Result(line["name"], "ok", "", line.get("data"), seconds)
+    if line.get("event") == "fail":
+        return Result(line["name"], "failed", line["reason"], None, seconds, line.get("step", ""))
+    return None

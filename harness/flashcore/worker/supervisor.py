@@ -1,0 +1,344 @@
+"""Journaled child processes: one failing case never takes the others along.
+
+Whatever runs kernels runs in a child, since crashes, hangs and poisoned devices strike there. The
+supervisor reads the child's journal along, names the culprit when the child dies, ends it when it hangs,
+and goes on with a fresh process. The journals are the only truth: called again on the same folder,
+:func:`supervise` runs what is not answered yet, whatever ended the call before.
+
+In ``folder``: ``tasks-N.json``, ``journal-N.jsonl`` and ``child-N.log`` (stdout and stderr) of the N-th
+process, and ``supervisor.jsonl`` with the failures that no child could write down itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.machine import python_process
+from flashcore.worker.journal import (
+    HOPELESS,
+    POISON,
+    SAYS,
+    SUPERVISOR,
+    Journal,
+    Result,
+    Task,
+    answer_of,
+    answers,
+    child,
+    parse,
+    unwritable,
+)
+
+__all__ = ["POISON", "Journal", "Result", "Task", "answers", "child", "lacking", "supervise"]
+
+_LACKS = (
+    (
+        re.compile(r"ERR_NVGPUCTRPERM"),
+        "no permission to read the GPU's performance counters (ERR_NVGPUCTRPERM)",
+        "load the driver with `options nvidia NVreg_RestrictProfilingToAdminUsers=0`, run as root, or start "
+        "the container with --cap-add=SYS_ADMIN",
+    ),
+    (
+        re.compile(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device"),
+        "no CUDA GPU that this process can use",
+        "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch (see: flashcore doctor)",
+    ),
+)
+
+_POLL = 0.02  # seconds between two looks at the journal
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+
+
+def lacking(text: str) -> CapabilityError | None:
+    """The missing capability that a child's output speaks of, if it is one we know."""
+    for pattern, what, mend in _LACKS:
+        if pattern.search(text):
+            return CapabilityError(what, mend)
+    return None
+
+
+def supervise(
+    tasks: Iterable[Task],
+    folder: Path,
+    command: Callable[[Path, Path], list[str]],
+    *,
+    time_limit: float,
+    startup_limit: float = 120.0,
+    batch: int = 64,
+    on_progress: Callable[[Result], None] | None = None,
+    poison: re.Pattern[str] = POISON,
+    finish_limit: float = 20.0,
+    environment: Mapping[str, str] | None = None,
+) -> list[Result]:
+    """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks.
+
+    Args:
+        command: gives, for a task file and a journal, the argv of the child (or of what wraps it).
+        time_limit: seconds a task (or a step that it announces) may take.
+        startup_limit: seconds from the start of a process to its first task, and between tasks.
+        batch: tasks that one process takes.
+        on_progress: called with each result of this call as it comes in.
+        poison: failures after which the process is given up and a fresh one started.
+        finish_limit: seconds that a process (a profiler writing its report) has once its work is over.
+        environment: variables added to the child's environment.
+
+    Raises:
+        CapabilityError: the child said that the machine lacks something, or cannot be started at all.
+        FlashcoreError: a journal could not be written.
+        KeyboardInterrupt: passed on, after the child's process group was ended.
+    """
+    tasks = list(tasks)
+    names = [t.name for t in tasks]
+    if len(set(names)) != len(names):
+        twice = sorted({n for n in names if names.count(n) > 1})
+        raise ValueError(f"expected every task's name once, found twice: {', '.join(twice)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        own = Journal(folder / "supervisor.jsonl")
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    try:
+        known = answers(folder)
+        report = on_progress or (lambda _: None)
+        bad_starts = 0
+
+        def fail(name: str, reason: str, seconds: float = 0.0, step: str = "") -> None:
+            known[name] = Result(name, "failed", reason, None, seconds, step)
+            own.fail(name, reason, step=step, seconds=seconds)
+            report(known[name])
+
+        while pending := [t for t in tasks if t.name not in known]:
+            process = _Process(folder, pending[: max(1, batch)], command, environment or {})
+            try:
+                process.start()
+                for result in process.watch(time_limit, startup_limit, finish_limit, poison):
+                    known[result.name] = result
+                    report(result)
+            finally:
+                process.kill()
+            why = process.reason
+            process.raise_if_hopeless()
+            if process.current is not None:
+                fail(process.current, why, round(process.busy, 3), process.step)
+            elif not process.answered:
+                bad_starts += 1
+                # One bad start may be the first task's own doing; a second one is not.
+                for task in pending[:1] if bad_starts == 1 else pending:
+                    fail(task.name, f"the process never began a task: {why}")
+                continue
+            bad_starts = 0
+        return [known[name] for name in names]
+    finally:
+        own.close()
+
+
+@dataclass(slots=True)
+class _Process:
+    """One child and the journal it writes."""
+
+    folder: Path
+    tasks: list[Task]
+    command: Callable[[Path, Path], list[str]]
+    environment: Mapping[str, str]
+    current: str | None = None  # the task in progress
+    step: str = ""
+    begun: int = 0
+    busy: float = 0.0  # seconds since the task in progress began
+    reason: str = ""  # why the process is over
+    code: int | None = None
+    _popen: subprocess.Popen[bytes] | None = None
+    _log: Path = Path()
+    _journal: Path = Path()
+    _offset: int = 0
+    _rest: bytes = b""
+    _target: int = 0
+    answered: set[str] = field(default_factory=set)
+
+    def start(self) -> None:
+        used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
+        number = f"{max(used, default=0) + 1:03d}"
+        task_file = self.folder / f"tasks-{number}.json"
+        self._journal = self.folder / f"journal-{number}.jsonl"
+        self._log = self.folder / f"child-{number}.log"
+        try:
+            content = {"tasks": [{"name": t.name, "payload": dict(t.payload)} for t in self.tasks]}
+            task_file.write_text(json.dumps(content), encoding="utf-8")
+            log = self._log.open("wb")
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        argv = self.command(task_file, self._journal)
+        with log:
+            try:
+                self._popen = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # a group of its own, which can be ended as a whole
+                    env={**python_process.environment(), **self.environment, SUPERVISOR: str(os.getpid())},
+                )
+            except OSError as error:
+                raise CapabilityError(
+                    f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
+                ) from error
+
+    def watch(
+        self, time_limit: float, startup_limit: float, finish_limit: float, poison: re.Pattern[str]
+    ) -> Iterator[Result]:
+        """Yields answers as they come, until the process is over; then ``reason`` says why."""
+        mark = began = time.monotonic()
+        finishing = False
+        wanted = {t.name for t in self.tasks}
+        while True:
+            over = self._exited()  # looked at before the journal, so that no last line is missed
+            for line in self._new_lines():
+                mark = time.monotonic()
+                event = line.get("event")
+                if event == "start":
+                    self._target = int(line.get("pid", 0))
+                elif line.get("name") not in wanted:
+                    continue  # not ours to wait for
+                elif event == "begin" and not finishing:
+                    self.current, self.step, began = line["name"], "", mark
+                    self.begun += 1
+                elif event == "step" and line.get("name") == self.current:
+                    self.step = line["step"]
+                elif (result := answer_of(line)) is not None:
+                    self.current = None
+                    if result.name not in self.answered:
+                        self.answered.add(result.name)
+                        yield result
+                    if line.get("poisoned") or (result.reason and poison.search(result.reason)):
+                        finishing = True  # what it begins after this is not to be trusted
+            finishing = finishing or len(self.answered) == len(self.tasks)
+            self.busy = time.monotonic() - began
+            if over:
+                self.reason = self._death()
+                return
+            waited = time.monotonic() - mark
+            if finishing:
+                if waited > finish_limit:
+                    return
+            elif self.current is not None and waited > time_limit:
+                at = f" in step {self.step}" if self.step else ""
+                self.reason = f"no answer within {time_limit:g} s{at}: hang?"
+                self._end(finish_limit)
+                return
+            elif self.current is None and waited > startup_limit:
+                self.reason = f"no task begun within {startup_limit:g} s{self._tail()}"
+                self._end(finish_limit)
+                return
+            time.sleep(_POLL)
+
+    def raise_if_hopeless(self) -> None:
+        """Raises when no other process would fare better."""
+        said = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
+        if self.code == HOPELESS:
+            raise FlashcoreError(
+                said
+                or f"{self._journal}: expected a journal, but the child could not write there\n"
+                "  to mend: make room (or give another folder) and continue with --resume"
+            )
+        if len(self.answered) == len(self.tasks):
+            return
+        error = lacking(self._text())
+        if error is None and self.code == Exit.INCAPABLE and said:
+            what, _, mend = said.partition("\n  to mend: ")
+            error = CapabilityError(what, mend or "see: flashcore doctor")
+        if error is not None:
+            raise error
+
+    def kill(self) -> None:
+        """Ends whatever is left of the process group, and reaps the child."""
+        if self._popen is None or self._popen.returncode is not None:
+            return
+        # The leader is not reaped yet, so its number still means this group and session. A profiler may
+        # have put the target into a group of its own; it stays in the session.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(int(entry.name)) == self._popen.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
+        self._popen.wait()
+
+    def _end(self, finish_limit: float) -> None:
+        """Ends the process that works first, so that what wraps it can still write what it has."""
+        assert self._popen is not None
+        target = self._target or self._popen.pid
+        for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(target) == self._popen.pid:  # not a stranger with a reused number
+                    os.kill(target, number)
+            until = time.monotonic() + patience
+            while time.monotonic() < until and not self._exited():
+                if target != self._popen.pid and not _alive(target):
+                    break
+                time.sleep(_POLL)
+        until = time.monotonic() + finish_limit
+        while time.monotonic() < until and not self._exited():
+            time.sleep(_POLL)
+
+    def _exited(self) -> bool:
+        """Whether the child is over, without reaping it: its group's number stays taken."""
+        assert self._popen is not None
+        found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return False
+        signalled = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+        self.code = -found.si_status if signalled else found.si_status
+        return True
+
+    def _new_lines(self) -> Iterator[dict[str, Any]]:
+        with contextlib.suppress(FileNotFoundError), self._journal.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+            self._offset += len(data)
+            whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+            yield from parse(whole)
+
+    def _death(self) -> str:
+        code = self.code or 0
+        if code == 0:
+            return f"ended with exit code 0 before it answered{self._tail()}"
+        if code > 0:
+            return f"exit code {code}{self._tail()}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return f"killed by {name}{hint}{self._tail() if name == 'SIGABRT' else ''}"
+
+    def _text(self) -> str:
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - 64 * 1024))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _tail(self) -> str:
+        lines = [line.strip() for line in self._text().splitlines() if line.strip()]
+        return f": {' | '.join(lines[-3:])[-500:]}" if lines else ""
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

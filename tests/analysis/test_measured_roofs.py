@@ -1,0 +1,223 @@
+"""Measured roofs: ceilings out of a run, a kernel's own clock, when they are measured, and what the suite must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flashcore.analysis import measured_roofs
+from flashcore.machine import toolchain
+from flashcore.manifest.load import load
+from flashcore.model.record import Record, Value
+from flashcore.model.suite import Suite
+from flashcore.pipeline import run as run_module
+from flashcore.pipeline.state import Settings
+from flashcore.runs import store
+from flashcore.stages.bench import bench
+from flashcore.worker.kernel_call import load_problem
+from tests import factory
+from tests.conftest import ROOT
+
+SUITE = ROOT / "kernels/roofs"
+BYTES = {"big": ("dram_bytes", "GB/s")}
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load(str(SUITE))
+
+
+def record(cases: Mapping[str, Mapping[str, Value]], roof: str = "dram", peers: Sequence[str] = ()) -> Record:
+    """A run of variants on the shape ``big``, each timed, with these facts."""
+    make = {name: factory.peer if name in peers else factory.variant for name in cases}
+    return factory.bare_record(
+        factory.suite([make[name](name, roof=roof) for name in cases], [factory.shape("big")]),
+        [f for name, values in cases.items() for f in factory.facts_of(values, name, shape="big")],
+        outcomes=tuple(factory.outcome(name, "big", "bench") for name in cases),
+    )
+
+
+def timed(us: float, **more: Value) -> dict[str, Value]:
+    return {"formula_dram_bytes": 2e9, "warm_p50": us, "warm_p90": 1.01 * us, **more}
+
+
+# --- ceilings -----------------------------------------------------------------------------------
+
+
+def test_dram_is_timed_until_all_is_written() -> None:
+    (found,) = measured_roofs.measured(record({"copy": timed(500.0, kernel_span=400.0, kernel_sm_clock=1970.0)}), BYTES)
+    assert found.value == pytest.approx(4000.0)
+    assert (found.unit, found.clock_mhz) == ("GB/s", 1970.0)
+    assert found.spread == pytest.approx(1.01)
+    assert found.datasheet == 4800.0  # at any clock of the SMs
+    assert found.ratio == pytest.approx(4000 / 4800)
+
+
+def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
+    facts: dict[str, Value] = {"formula_fp32_flop": 6e9, "warm_p50": 110.0, "kernel_span": 100.0}
+    run = record({"fma": {**facts, "kernel_sm_clock": 2000.0}}, roof="fp32")
+    (found,) = measured_roofs.measured(run, {"big": ("fp32_flop", "TFLOP/s")})
+    assert found.value == pytest.approx(60.0)
+    assert found.per_clock == pytest.approx(6e9 / (100 * 2000) / 132)
+
+
+def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
+    run = record({"plain": timed(600.0), "bulk": timed(500.0), "library": timed(400.0)}, peers=["library"])
+    found = measured_roofs.measured(run, BYTES)
+    assert {m.subject.variant: m.peer for m in found} == {"plain": False, "bulk": False, "library": True}
+    ceilings = measured_roofs.ceilings(run, found)
+    assert [r.resource for r in ceilings] == ["dram", "attention"]  # under the resource's name and the problem's
+    assert [r.value for r in ceilings] == [pytest.approx(4000.0)] * 2
+    assert all("bulk/big" in r.note and r.origin == "measured" for r in ceilings)
+
+
+def test_the_least_is_the_best_of_what_costs_time() -> None:
+    run = record(
+        {name: {"formula_barriers": 100, "kernel_block_span": us} for name, us in {"slow": 30.0, "fast": 20.0}.items()},
+        roof="barrier",
+    )
+    found = measured_roofs.measured(run, {"big": ("barriers", "us")})
+    assert [m.name for m in found] == ["slow", "fast"]  # each is a ceiling of its own
+    assert {r.resource: r.value for r in measured_roofs.ceilings(run, found)} == {
+        "barrier": 0.2,
+        "slow": 0.3,
+        "fast": 0.2,
+    }
+
+
+def test_a_launch_is_measured_in_a_graph_and_plainly() -> None:
+    run = record({"launch": {"formula_launches": 32, "warm_p50": 32.0, "eager_p50": 96.0}}, roof="launch")
+    found = measured_roofs.measured(run, {"big": ("launches", "us")})
+    assert [(m.name, m.resource, m.value) for m in found] == [
+        ("launch", "launch", 1.0),
+        ("launch_plain", "launch_plain", 3.0),
+    ]
+
+
+@pytest.mark.parametrize("missing", ["formula_dram_bytes", "warm_p50"])
+def test_what_was_not_measured_is_no_ceiling(missing: str) -> None:
+    facts = {n: v for n, v in timed(500.0).items() if n != missing}
+    assert measured_roofs.measured(record({"copy": facts}), BYTES) == []
+
+
+def test_a_case_that_failed_is_no_ceiling() -> None:
+    run = record({"copy": timed(500.0)})
+    failed = factory.bare_record(
+        run.suite, run.facts, outcomes=(factory.outcome("copy", "big", "bench", "failed", "hang"),)
+    )
+    assert measured_roofs.measured(failed, BYTES) == []
+
+
+# --- the clock inside the kernel ------------------------------------------------------------------
+
+
+def clock(rows: Sequence[Sequence[int]], arguments: Sequence[str] = ("x", "clocked", "clocks")) -> dict[str, float]:
+    """What bench reads off a kernel that notes these rows."""
+    torch = pytest.importorskip("torch")
+
+    class Caller:
+        device = "cpu"
+        case = SimpleNamespace(arguments=[SimpleNamespace(name=n) for n in arguments])
+
+        def outputs(self, fill: int) -> dict[str, Any]:
+            return {"clocks": torch.full((len(rows), 4), fill, dtype=torch.int64)}
+
+        def call(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+            assert inputs["clocked"] == 1
+            outputs["clocks"].copy_(torch.tensor(rows, dtype=torch.int64))
+
+    warm = SimpleNamespace(warm=lambda: 1.0)
+    return bench._own_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
+
+
+NOW = 1_790_000_000_123_456_789  # ns since 1970: more than a double holds
+
+
+def test_the_clock_of_blocks_that_come_and_go() -> None:
+    rows = [[7 * i, 7 * i + 7880, NOW + 4032 * i, NOW + 4032 * i + 4000] for i in range(100)]
+    found = clock(rows)
+    assert found["kernel_sm_clock"] == pytest.approx(1970.0, rel=1e-12)
+    assert found["kernel_span"] == pytest.approx((99 * 4032 + 4000) / 1e3, rel=1e-12)
+    assert found["kernel_block_span"] == pytest.approx(4.0, rel=1e-12)
+
+
+def test_a_kernel_too_short_for_the_chips_nanoseconds_tells_no_clock() -> None:
+    assert clock([[0, 9850, NOW, NOW + 5000]] * 10) == {}
+
+
+def test_an_operator_without_clocks_is_not_asked() -> None:
+    assert clock([[0, 99_000, NOW, NOW + 50_000]], arguments=("x", "out")) == {}
+
+
+# --- measuring, or not ----------------------------------------------------------------------------
+
+H200 = toolchain.Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fresh", "measures"),
+    [
+        (H200, False, False),
+        (None, False, False),  # a look at what was recorded
+        (H200, True, True),
+        (replace(H200, driver="590.1"), False, True),
+        (replace(H200, name="NVIDIA L4", capability=(8, 9)), False, True),
+    ],
+)
+def test_a_machines_roofs_are_measured_once(
+    monkeypatch: pytest.MonkeyPatch, suite: Suite, gpu: toolchain.Gpu | None, fresh: bool, measures: bool
+) -> None:
+    recorded, new = factory.bare_record(suite), factory.bare_record(suite, id="20260203T000000Z-0001")
+    ran: list[Settings] = []
+
+    def run(settings: Settings, say: object) -> run_module.Run:
+        ran.append(settings)
+        return run_module.Run(new, SUITE, settings)
+
+    monkeypatch.setattr(toolchain, "find_gpu", lambda: gpu)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
+    monkeypatch.setattr(store, "latest", lambda *_: recorded)
+    monkeypatch.setattr(run_module, "run", run)
+    found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE)), lambda _: None, fresh=fresh)
+    assert found.id == (new if measures else recorded).id
+    assert [s.suite for s in ran] == [str(SUITE)] * measures
+
+
+# --- the suite ------------------------------------------------------------------------------------
+
+
+def test_every_ceiling_has_a_kernel(suite: Suite) -> None:
+    resources = {v.roof for v in suite.variants.values() if not v.is_peer}
+    tensor = {"fp16_tensor", "bf16_tensor", "fp8_tensor"}
+    rest = {"dram", "l2", "l1", "shared", "fp32", "exp", "issue", "barrier", "cluster_barrier", "launch"}
+    assert resources == tensor | rest
+    problems = {v.problem for v in suite.variants.values()}
+    assert {f"dram_{kind}" for kind in ("read", "write", "copy", "triad")} <= problems
+
+
+def test_every_kernel_is_proved_by_its_instructions(suite: Suite) -> None:
+    proofs = [b for b in suite.budgets if b.fact.startswith("sass_")]
+    unproved = [
+        v.name
+        for v in suite.variants.values()
+        if not v.is_peer and not any(fnmatchcase(v.name, glob) for b in proofs for glob in b.variants)
+    ]
+    assert unproved == []
+
+
+@pytest.mark.parametrize("sms", [1, 20, 58, 108, 114, 132, 148, 188])
+def test_streaming_shapes_are_whole_tiles_on_any_machine(suite: Suite, sms: int) -> None:
+    for shape in suite.shapes.values():
+        if not shape.problem.startswith("dram_") or shape.params["SMS"] == 1:
+            continue
+        problem = load_problem(SUITE, suite.problems[shape.problem].file)
+        params = problem.fit(dict(shape.params), sms, 50 << 20)
+        assert params["WORDS"] % 8192 == 0
+        if shape.problem in ("dram_copy", "dram_triad"):
+            assert params["WORDS"] == 8192 * params["BLOCKS"]  # a block, or a row of clocks, for each tile
+        assert params["WORDS"] * 132 == int(shape.params["WORDS"]) * sms  # the same for each SM

@@ -1,0 +1,457 @@
+"""The build with a real compiler: what it makes, what it leaves alone, and how it fails.
+
+Most tests build single variants without the torch operator, for one arch; all of it stays under a minute
+on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.build import build, launch_plan
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.machine import toolchain
+from flashcore.manifest import load
+from flashcore.model.record import Plan
+from flashcore.static import facts
+from tests.conftest import HOST_FAULTS, ROOT, TOY, Built, compile_one
+
+PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
+Copy = Callable[[], Path]
+
+
+def code_of(built: Built, variant: str) -> str:
+    """The hash of a variant's code."""
+    return facts.facts(built.of(variant))[1]
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replaces text in a file; the text must be there."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# --- what it makes ------------------------------------------------------------------------------
+
+
+def test_every_variant_is_built_for_every_arch(toy: Built) -> None:
+    found = {(a.variant, a.arch): a for a in toy.artifacts}
+    assert list(found) == [
+        ("plain", "sm_80"), ("plain", "sm_90a"), ("wide", "sm_80"), ("wide", "sm_90a"),
+        ("two_steps", "sm_80"), ("two_steps", "sm_90a"),
+    ]  # fmt: skip
+    assert found["two_steps", "sm_80"].status == "unsupported"
+    assert "declared for sm_90a" in found["two_steps", "sm_80"].message
+    for (_, arch), artifact in found.items():
+        if artifact.status == "unsupported":
+            continue
+        assert artifact.status == "ok", artifact.message
+        assert artifact.cubin and artifact.log
+        assert (artifact.library is not None) == (arch == "sm_90a")  # the last arch stands for the host's
+        assert "-lineinfo" in artifact.flags and "-G" not in artifact.flags
+    assert "-DELEMENTS=4" in found["wide", "sm_90a"].flags
+
+
+def test_nothing_is_left_behind(toy: Built, tmp_path: Path) -> None:
+    names = {p.name for p in toy.folder.rglob("*") if p.is_file() or p.name.startswith("keep.")}
+    assert not [n for n in names if n.startswith("keep.") or n.endswith((".ninja", ".tmp")) or n[-1:].isdigit()]
+    assert not Path(".ninja_log").exists() or os.path.getmtime(".ninja_log") < os.path.getmtime(toy.folder)
+
+
+def test_plans_of_the_toy_suite(toy: Built) -> None:
+    shapes = list(toy.suite.shapes.values())
+    plans = {(p.variant, p.shape): p for p in launch_plan.plans(toy.suite, toy.artifacts, shapes)}
+    assert len(plans) == 6 and not any(p.error for p in plans.values())
+    assert [x.grid for x in plans["plain", "tail"].launches] == [(4, 1, 1)]  # 1001 elements, 256 a block
+    assert [x.grid for x in plans["wide", "tail"].launches] == [(1, 1, 1)]
+    two = plans["two_steps", "small"]
+    assert [x.kernel for x in two.launches] == ["copy_kernel", "multiply_kernel"]
+    assert two.workspace_bytes == 4 * 4096
+
+
+def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain.find_nvcc()
+    shapes = list(toy.suite.shapes.values())
+    launch_plan.plans(toy.suite, toy.artifacts, shapes)
+    for artifact in toy.artifacts:
+        facts.facts(artifact)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    again = build.build(toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values())
+    assert all(a.cached and a.seconds is None for a in again if a.status == "ok")
+    assert [a.cubin for a in again] == [a.cubin for a in toy.artifacts]
+    assert len(launch_plan.plans(toy.suite, again, shapes)) == 6
+    assert all(facts.facts(a)[1] for a in again if a.status == "ok")
+
+
+# --- what changes what --------------------------------------------------------------------------
+
+
+def test_a_changed_header_rebuilds_only_what_includes_it(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    first = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
+    edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
+    second = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
+    assert {a.variant: a.cached for a in second.artifacts} == {"plain": False, "two_steps": True}
+    assert first.of("plain").closure != second.of("plain").closure
+    assert first.of("two_steps").closure == second.of("two_steps").closure
+
+
+def test_a_comment_changes_the_closure_but_not_the_code(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    first = compile_one(root, tmp_path / "build", "two_steps")
+    edit(root / "two_steps.cu", "extern", "// One more line,\n// and another.\nextern")
+    second = compile_one(root, tmp_path / "build", "two_steps")
+    assert not second.of("two_steps").cached
+    assert first.of("two_steps").closure != second.of("two_steps").closure
+    assert code_of(first, "two_steps") == code_of(second, "two_steps") != ""
+
+
+def test_a_renamed_kernel_is_the_same_code(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    first = compile_one(root, tmp_path / "build", "two_steps")
+    edit(root / "two_steps.cu", "multiply_kernel", "a_kernel_of_another_name")
+    second = compile_one(root, tmp_path / "build", "two_steps")
+    names = {f.subject.kernel for f in facts.facts(second.of("two_steps"))[0]}
+    assert names == {"copy_kernel", "a_kernel_of_another_name"}
+    assert code_of(first, "two_steps") == code_of(second, "two_steps")
+
+
+def test_config_and_arithmetic_change_the_code(toy: Built, copy: Copy, tmp_path: Path) -> None:
+    assert code_of(toy, "plain") != code_of(toy, "wide")
+    root = copy()
+    edit(root / "two_steps.cu", "copy[i] * factor", "copy[i] + factor")
+    changed = compile_one(root, tmp_path / "build", "two_steps")
+    assert code_of(changed, "two_steps") != code_of(toy, "two_steps")
+
+
+def test_the_closure_holds_no_path_of_this_machine(
+    toy: Built, compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path
+) -> None:
+    moved = compile_one(copy(), tmp_path / "build", "two_steps")
+    assert moved.of("two_steps").closure == toy.of("two_steps").closure
+    assert not [f for f in moved.of("two_steps").flags if str(tmp_path) in f]
+
+
+# --- a variant that does not build --------------------------------------------------------------
+
+
+def test_a_variant_that_does_not_compile_fails_alone(faulty: Built) -> None:
+    status = {a.variant: a.status for a in faulty.artifacts}
+    assert {n for n, s in status.items() if s == "failed"} == {"does_not_compile", "no_variant"}
+    message = faulty.of("does_not_compile").message
+    assert "this fault does not compile" in message
+    assert "fault.cu(" in message
+    assert "ptxas info" not in message
+
+
+def test_a_source_without_its_export_says_so(faulty: Built) -> None:
+    message = faulty.of("no_variant").message
+    assert message.startswith("plan.so: not made")
+    assert "flashcore_launch_plan" in message
+
+
+def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "two_steps.cu", "float* copy =", "flaot* copy =")
+    for _ in range(2):
+        artifact = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
+        assert artifact.status == "failed" and not artifact.cached
+        assert 'identifier "flaot" is undefined' in artifact.message
+    edit(root / "two_steps.cu", "flaot* copy =", "float* copy =")
+    assert compile_one(root, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+# --- launch plans that fail ---------------------------------------------------------------------
+
+
+def test_a_plan_that_crashes_or_hangs_costs_only_itself(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_plan, "TIME_LIMIT", 2.0)
+    shapes = list(faulty.suite.shapes.values())
+    plans = {(p.variant, p.shape): p for p in launch_plan.plans(faulty.suite, faulty.artifacts, shapes)}
+    assert set(plans) == {
+        (v, s) for v in ("good", *HOST_FAULTS) for s in ("tail", "small")
+    }  # fmt: skip
+    errors = {name: plan.error for name, plan in plans.items() if plan.error}
+    assert errors.pop(("plan_refuses", "small")) == "at most 2000 elements"
+    assert not plans["plan_refuses", "small"].crashed
+    for shape in ("tail", "small"):
+        assert "signal 11" in errors.pop(("plan_null", shape))
+        assert "no answer within 2 s" in errors.pop(("plan_hangs", shape))
+        assert plans["plan_null", shape].crashed and plans["plan_hangs", shape].crashed
+    assert not errors
+    assert plans["plan_prints", "small"] == Plan("plan_prints", "small", plans["good", "small"].launches, 0)
+
+
+def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_plan, "TIME_LIMIT", 1.0)
+    chosen = [a for a in faulty.artifacts if a.variant in ("good", "plan_hangs")]
+    launch_plan.plans(faulty.suite, chosen, list(faulty.suite.shapes.values()))
+
+    def kept(variant: str) -> int:
+        path = faulty.of(variant).plan_library
+        assert path is not None
+        return len(json.loads(Path(path).with_name("plans.json").read_bytes()))
+
+    assert (kept("good"), kept("plan_hangs")) == (2, 0)
+
+
+def test_damaged_plan_answers_are_asked_again(toy: Built) -> None:
+    library = toy.of("plain").plan_library
+    assert library is not None
+    cache = Path(library).with_name("plans.json")
+    shapes = list(toy.suite.shapes.values())
+    expected = launch_plan.plans(toy.suite, [toy.of("plain")], shapes)
+    for damage in ("", "{", "[1]", '{"1001": {}}', '{"1001": 7}'):
+        cache.write_text(damage, encoding="utf-8")
+        assert launch_plan.plans(toy.suite, [toy.of("plain")], shapes) == expected
+
+
+# --- several builds, and builds that end early --------------------------------------------------
+
+BUILD = (
+    "import sys; from pathlib import Path; from harness import build, suite, launch_plan, static\n"
+    "s = suite.load(sys.argv[1])\n"
+    "v, _ = suite.select(s, sys.argv[3])\n"
+    "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
+    "p = launch_plan.plans(s, a, list(s.shapes.values()))\n"
+    "for x in a: print(x.variant, x.status, static.facts(x)[1], x.message)\n"
+    "unknown = [f for x in a for f in static.facts(x)[0] if f.value is None and f.source != 'sass']\n"
+    "print(len(p), sum(bool(x.error) for x in p), unknown)\n"
+)
+
+
+def spawn(folder: Path, glob: str = PLAIN_AND_TWO_STEPS, **more: object) -> subprocess.Popen[str]:
+    """A build of the toy suite in a process (and a group) of its own."""
+    process: subprocess.Popen[str] = subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(TOY), str(folder), glob],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more,  # type: ignore[call-overload]
+    )  # fmt: skip
+    return process
+
+
+def test_two_builds_at_once_do_not_harm_each_other(toy: Built, tmp_path: Path) -> None:
+    both = [spawn(tmp_path / "build") for _ in range(2)]
+    answers = [p.communicate(timeout=200) for p in both]
+    assert [p.returncode for p in both] == [0, 0], answers
+    assert answers[0][0] == answers[1][0]
+    assert answers[0][0].endswith("4 0 []\n")
+    assert f"two_steps ok {code_of(toy, 'two_steps')}" in answers[0][0]
+
+
+def test_a_killed_build_is_built_again(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    first = spawn(tmp_path / "build")
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("build/toy/*/keep.*/*")):  # nvcc is at work
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    built = compile_one(TOY, tmp_path / "build", PLAIN_AND_TWO_STEPS)
+    assert all(a.status == "ok" for a in built.artifacts), [a.message for a in built.artifacts]
+    plans = launch_plan.plans(built.suite, built.artifacts, list(built.suite.shapes.values()))
+    assert not any(p.error for p in plans)
+    assert all(facts.facts(a)[1] for a in built.artifacts)
+
+
+def test_an_interrupted_build_ends_its_compilers(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    first = spawn(tmp_path / "build")
+    deadline = time.monotonic() + 20
+    while not list(tmp_path.glob("build/toy/*.ninja")):
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGINT)
+    _, said = first.communicate(timeout=20)  # would wait for a compiler that still holds the pipe
+    assert "KeyboardInterrupt" in said
+    assert not list(tmp_path.glob("build/toy/*.ninja"))
+
+
+def test_a_file_in_the_way_of_the_build_folder(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("", encoding="utf-8")
+    with pytest.raises(FlashcoreError, match=r"build.*: cannot write: .*\n  to mend: free space"):
+        compile_one(TOY, tmp_path / "build", "two_steps")
+
+
+def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    limit = 40_000  # bytes a file: enough for sources and preprocessor-free logs, not for an object
+    process = spawn(
+        tmp_path / "build", "two_steps",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    output, error = process.communicate(timeout=100)
+    assert "Traceback" not in error
+    assert output.startswith("two_steps failed")
+    assert "not made" in output or "error" in output.lower(), output
+    assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+def test_no_room_for_the_first_file(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    process = spawn(tmp_path / "build", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
+    _, error = process.communicate(timeout=100)
+    assert "FlashcoreError" in error.splitlines()[-2] and "cannot write: File too large" in error
+
+
+# --- options and tools --------------------------------------------------------------------------
+
+
+def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load.load(TOY)
+
+    def options(**environment: str) -> build.Options:
+        for name in ("DEBUG", "VERBOSE", "CUDA_ARCH"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return build.Options.from_environment(loaded)
+
+    assert options() == build.Options()
+    assert options(DEBUG="1", VERBOSE="0") == build.Options(debug=True)
+    assert options(DEBUG="") == build.Options()
+    for text in ("9.0", "90", "9.0a", "sm_90a", "90a"):
+        assert options(CUDA_ARCH=text).archs == ("sm_90a",)
+    assert options(CUDA_ARCH="8.0,9.0;sm_90a").archs == ("sm_80", "sm_90a")
+    with pytest.raises(UsageError, match="DEBUG=yes: expected 0 or 1"):
+        options(DEBUG="yes")
+    with pytest.raises(UsageError, match=r"CUDA_ARCH=7\.5: expected one of the suite's archs \(sm_80, sm_90a\)"):
+        options(CUDA_ARCH="7.5")
+
+
+def test_debug_flags() -> None:
+    loaded = load.load(TOY)
+    flags = build.compile_flags(loaded, loaded.variants["wide"], "sm_90a", debug=True)
+    assert "-G" in flags and "-DDEBUG=1" in flags and "-O3" not in flags
+    assert "-DELEMENTS=4" in flags
+
+
+def test_one_arch_alone_is_the_host(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    built = compile_one(TOY, tmp_path / "build", "wide", "sm_80")
+    assert [(a.variant, a.arch, a.plan_library is not None) for a in built.artifacts] == [("wide", "sm_80", True)]
+
+
+def test_verbose_shows_the_commands(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    loaded = load.load(TOY)
+    lines: list[str] = []
+    options = build.Options(verbose=True, archs=("sm_80",))
+    build.build(loaded, tmp_path, options, variants=[loaded.variants["plain"]], with_operator=False, say=lines.append)
+    assert any("-gencode arch=compute_80,code=sm_80" in line for line in lines)
+
+
+def test_nonsense_for_ninja_is_passed_on(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", "many")
+    artifact = compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps")
+    assert artifact.status == "failed" and "invalid -j" in artifact.message
+
+
+def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NVCC", raising=False)
+    monkeypatch.setattr(toolchain, "_nvcc_candidates", lambda: iter([Path("/nowhere/nvcc")]))
+    loaded = load.load(TOY)
+    with pytest.raises(
+        CapabilityError, match=r"no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc"
+    ):
+        build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())
+
+
+def test_the_order_in_which_nvcc_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    for folder in (site / "nvidia" / "cu13" / "bin", tmp_path / "home" / "bin", tmp_path / "path"):
+        folder.mkdir(parents=True)
+        (folder / "nvcc").write_text("#!/bin/sh\necho 'release 13.0, V13.0.88'\n", encoding="utf-8")
+        (folder / "nvcc").chmod(0o755)
+    monkeypatch.delenv("NVCC", raising=False)
+    monkeypatch.setattr(sys, "path", [str(site)])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin:/usr/bin")
+    assert toolchain.find_nvcc().path == site / "nvidia" / "cu13" / "bin" / "nvcc"
+    monkeypatch.setattr(sys, "path", [])
+    assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
+    monkeypatch.delenv("CUDA_HOME")
+    found = toolchain.find_nvcc()
+    assert (found.path, found.release, found.version) == (tmp_path / "path" / "nvcc", "13.0", "13.0.88")
+    monkeypatch.setenv("NVCC", str(tmp_path / "home" / "bin" / "nvcc"))
+    assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
+    monkeypatch.setenv("NVCC", str(tmp_path / "nothing"))
+    with pytest.raises(UsageError, match=r"NVCC=.*nothing: expected a compiler's path"):
+        toolchain.find_nvcc()
+
+
+def test_an_nvcc_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvcc").write_text("#!/bin/sh\necho gibberish; exit 1\n", encoding="utf-8")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("NVCC", str(tmp_path / "nvcc"))
+    with pytest.raises(CapabilityError, match="expected a CUDA release, found 'gibberish'"):
+        toolchain.find_nvcc()
+
+
+# --- the operator -------------------------------------------------------------------------------
+
+LOAD = """
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+op = torch.ops.flashcore_toy.{name}
+x, out = torch.ones(8), torch.zeros(8)
+print(op.default._schema)
+try:
+    op(x, out, 2.0)
+except NotImplementedError as error:
+    print("refused:", str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.parametrize(("suffix", "name"), [("", "two_steps"), ("_b1f2", "two_steps_b1f2")])
+def test_the_operator_loads_without_a_gpu_and_refuses_cpu_tensors(toy: Built, suffix: str, name: str) -> None:
+    library = toy.of("two_steps").library
+    assert library is not None
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LOAD.format(name=name), library],
+        env={**os.environ, "FLASHCORE_OP_SUFFIX": suffix}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    schema, refusal = done.stdout.splitlines()
+    assert schema == f"flashcore_toy::{name}(Tensor x, Tensor(a!) out, float factor) -> ()"
+    assert refusal.startswith("refused: Could not run") and "'CPU' backend" in refusal
+
+
+FAKE = """
+import json, sys, torch
+from flashcore.worker.kernel_call import Caller, Case, load_problem
+from torch._subclasses.fake_tensor import FakeTensorMode
+case = Case.from_json(json.loads(sys.argv[1]))
+Caller(case, load_problem(case.root, case.problem_file))
+op = torch.ops.flashcore_toy.two_steps
+with FakeTensorMode():
+    x, out = torch.empty(8, device="cuda"), torch.empty(8, device="cuda")
+    print(op(x, out, 2.0))
+"""
+
+
+def test_the_operator_has_a_fake_kernel(toy: Built) -> None:
+    from flashcore.worker.kernel_call import Case
+
+    problem = toy.suite.problems["scale"]
+    library = toy.of("two_steps").library
+    case = Case(
+        variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file, params={"N": 8},
+        arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), roof="fp32",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FAKE, json.dumps(case.to_json())],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr

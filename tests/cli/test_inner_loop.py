@@ -1,0 +1,71 @@
+"""The four answers of the inner loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flashcore.cli import inner_loop
+from flashcore.model.record import Record
+from tests import factory
+
+OLD = "20260101T000000Z-0000"
+
+
+def answers(record: Record, previous: Record | None = None, variant: str = "fast") -> str:
+    return "\n".join(inner_loop.answers(record, previous, variant))
+
+
+def test_four_answers_of_a_good_change() -> None:
+    previous = factory.record(id=OLD, times={"fast": 50.0})
+    text = answers(factory.record(times={"fast": 40.0}), previous)
+    assert "1 right?     yes, on 2 shapes; at most 1.10 of its class's error" in text
+    assert f"against run {OLD}" in text
+    assert "faster" in text.split("2 faster?")[1].splitlines()[0]
+    assert "than its parent slow" in text
+    assert "times its floor" in text
+    assert "stalls most on" in text
+    assert "4 promises?  none broken" in text
+
+
+def test_a_wrong_answer_comes_first() -> None:
+    record = factory.record()
+    bad = factory.outcome("fast", "mission", "check", "failed", "max error 0.5")
+    kept = tuple(o for o in record.outcomes if (o.case, o.stage) != ("fast/mission", "check"))
+    text = answers(replace(record, outcomes=(*kept, bad)))
+    assert "NO, wrong on 1 of 2 shapes: mission: max error 0.5" in text
+
+
+def test_a_broken_promise_and_what_moved() -> None:
+    suite = factory.suite(budgets=[factory.budget("registers", maximum=90)])
+    old = factory.fact("registers", 88, "fast", arch="sm_89", kernel="fast_kernel")
+    text = answers(factory.record(suite), factory.record(suite, [old], id=OLD))
+    assert "3 BROKEN" in text
+    assert "broken: registers_limit on fast/fast_kernel (sm_89): 96, promised ≤ 90" in text
+    assert "changed: fast/fast_kernel (sm_89) registers 88 → 96 (worse)" in text
+
+
+def test_nothing_measured_is_said_and_not_guessed() -> None:
+    text = answers(factory.bare_record())
+    assert "unmeasured: it was not checked" in text
+    assert text.count("unmeasured") >= 3
+    assert "yes" not in text
+
+
+def test_a_run_on_another_gpu_is_no_comparison() -> None:
+    previous = factory.record(id=OLD, environment=factory.environment(gpu="NVIDIA L4"), times={"fast": 80.0})
+    text = answers(factory.record(), previous)
+    assert "no earlier run to compare with: measured on NVIDIA L4" in text
+    assert "than before" not in text
+
+
+def test_a_peer_has_answers_too() -> None:
+    text = answers(factory.record(), variant="cudnn")
+    assert "yes, on 2 shapes" in text
+    assert "none broken; 0 kept" in text
+
+
+def test_a_case_without_samples_has_no_ratio() -> None:
+    record = replace(factory.record(), samples={})
+    text = answers(record, factory.record(id=OLD))
+    assert "µs warm" in text
+    assert "than before" not in text

@@ -1,0 +1,428 @@
+"""The commands as a user meets them: real processes, their exit codes and what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import Exit
+from flashcore.machine import toolchain
+from flashcore.model.files import PARTIAL
+from flashcore.model.record import Facts
+from flashcore.runs import store
+from tests import factory
+from tests.conftest import FAULTS, ROOT, TOY, Built, compile_one, flashcore
+
+#: Python that hides every nvcc of this machine from the process.
+NO_NVCC = "import flashcore.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
+#: Python that hides the GPU, so that these tests mean the same everywhere.
+NO_GPU = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+#: Python that leaves the pages out where a test is not about them.
+NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.commands as c; c._render = lambda *_: ['no pages']"
+
+
+class Workplace:
+    """A folder to stand in, with the toy suite already built."""
+
+    def __init__(self, folder: Path, toy: Built) -> None:
+        self.folder = folder
+        self.build = toy.folder
+        self.suite = shutil.copytree(TOY, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(self, *words: str, start: str = NO_GPU, **env: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command on the suite here."""
+        takes_suite = words[0] in ("build", "check", "bench", "profile", "gate")
+        more = ["--suite", "suite", "--build-dir", str(self.build)] if takes_suite else []
+        return flashcore(*words, *more, cwd=self.folder, env=env, start=start)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replaces text in a file of the suite."""
+        path = self.suite / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def add(self, toml: str) -> None:
+        """Adds to the manifest."""
+        with (self.suite / "suite.toml").open("a", encoding="utf-8") as stream:
+            stream.write(toml)
+
+
+@pytest.fixture
+def here(tmp_path: Path, toy: Built) -> Workplace:
+    """A folder to stand in, with the toy suite already built."""
+    return Workplace(tmp_path, toy)
+
+
+# --- without a compiler -------------------------------------------------------------------------
+
+
+def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:
+    done = flashcore("--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("doctor", "list", "build", "check", "bench", "profile", "report", "gate", "diff", "init"):
+        assert f"\n    {word} " in done.stdout
+    assert "3  a required fact is unmeasured or stale" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("frobnicate",), "invalid choice: 'frobnicate'"),
+        (("gate", "--require", "everything"), "invalid choice: 'everything'"),
+        (("check", "--time-limit", "long"), "invalid float value: 'long'"),
+        (("list", "--suite", "nowhere"), "nowhere/suite.toml: expected a suite's manifest, found no such file"),
+        (("build", "--suite", str(TOY), "--variant", "x*"), "--variant x*: expected a glob matching one of plain"),
+        (("gate", "--suite", str(TOY), "--shape", "x"), "--shape x: expected one of tail, small"),
+        (("report",), "profiles: expected a recorded run, found none"),
+        (("gate", "20260102"), "run 20260102: expected one run's id or folder, found none"),
+        (("diff", "a", "b"), "run a: expected one run's id or folder"),
+        (("init", "."), "expected a new or empty folder"),
+    ],
+)
+def test_wrong_usage_exits_2(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "something").write_text("", encoding="utf-8")
+    done = flashcore(*words, cwd=tmp_path)
+    assert done.returncode == Exit.USAGE
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
+    root = shutil.copytree(TOY, tmp_path / "suite")
+    path = root / "suite.toml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"scale.cu"', '"gone.cu"').replace('parent = "plain"', 'parent = "plane"'), "utf-8")
+    done = flashcore("list", "--suite", "suite", cwd=tmp_path)
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.splitlines()[0] == "flashcore: suite/suite.toml: 4 mistakes"
+    assert "  variant.wide.parent: expected a variant, found 'plane'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DEBUG", "maybe", "DEBUG=maybe: expected 0 or 1"),
+        ("CUDA_ARCH", "5.2", "CUDA_ARCH=5.2: expected one of the suite's archs (sm_80, sm_90a)"),
+        ("NVCC", "/nowhere/nvcc", "NVCC=/nowhere/nvcc: expected a compiler's path, found no such file"),
+    ],
+)
+def test_wrong_settings_exit_2(tmp_path: Path, name: str, value: str, said: str) -> None:
+    done = flashcore("build", "--suite", str(TOY), cwd=tmp_path, env={name: value})
+    assert (done.returncode, said in done.stderr) == (Exit.USAGE, True), done.stderr
+
+
+def test_list(tmp_path: Path) -> None:
+    done = flashcore("list", "--suite", str(TOY), cwd=tmp_path)
+    assert done.returncode == 0
+    for text in ("two_steps", "peers.py:torch_mul", "N=1001", "no_spills", "a kernel this small"):
+        assert text in done.stdout
+    facts = flashcore("list", "--facts", cwd=tmp_path)
+    assert facts.returncode == 0 and "spill_store_bytes" in facts.stdout
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flashcore", "list", "--facts"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    with process.stderr:
+        said = process.stderr.read()
+    assert (process.wait(), said) == (0, b"")
+
+
+def test_no_nvcc_exits_4_with_the_way_to_mend_it(tmp_path: Path) -> None:
+    for command in ("build", "gate", "profile"):
+        done = flashcore(command, "--suite", str(TOY), cwd=tmp_path, start=NO_NVCC)
+        assert done.returncode == Exit.INCAPABLE
+        assert "flashcore: no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc" in done.stderr
+    done = flashcore("doctor", cwd=tmp_path, start=NO_NVCC)
+    assert done.returncode == Exit.INCAPABLE
+    assert "missing  nvcc (build): no nvcc found" in done.stdout
+    assert not list(tmp_path.glob("profiles/*"))
+
+
+def test_doctor(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    done = flashcore("doctor", cwd=tmp_path, start=NO_GPU)
+    assert done.returncode == 0, done.stdout
+    assert f"ok       nvcc: {compiler.version}" in done.stdout
+    assert "missing  GPU (check, bench, profile): no CUDA device" in done.stdout
+
+
+def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:
+    for command in ("check", "bench"):
+        done = flashcore(command, "--suite", str(TOY), cwd=tmp_path, start=NO_GPU)
+        assert done.returncode == Exit.INCAPABLE
+        assert "no GPU on this machine\n  to mend: run it on a machine with a GPU" in done.stderr
+
+
+def test_a_defect_of_the_harness_exits_4_and_never_1(tmp_path: Path) -> None:
+    broken = "import flashcore.cli.text_tables as t\ndef broken(): raise AssertionError('planted')\nt.facts = broken"
+    done = flashcore("list", "--facts", cwd=tmp_path, start=broken)
+    assert done.returncode == Exit.INCAPABLE
+    assert done.stderr.startswith("Traceback") and "AssertionError: planted" in done.stderr
+    assert done.stderr.splitlines()[-1] == "flashcore: this is a defect of flashcore; please report it"
+
+
+def test_a_package_that_only_other_commands_need_is_named(here: Workplace) -> None:
+    """A gate's machine has no jinja2: asking it for a report is no defect."""
+    done = here.run("gate", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
+    assert done.returncode == 0, done.stderr
+    done = here.run("profile", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
+    assert done.returncode == Exit.INCAPABLE
+    assert "profile needs the Python package jinja2, found none\n  to mend: pip install jinja2" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- build --------------------------------------------------------------------------------------
+
+
+def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> None:
+    watch = "import atexit; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules))"
+    done = here.run("build", start=f"{NO_GPU}\n{watch}")
+    assert done.returncode == 0, done.stderr
+    assert "0 compiled, 5 unchanged, 0 failed" in done.stderr
+    assert "multiply_kernel" in done.stdout
+    assert done.stdout.endswith("False False\n")
+
+
+def build_faults(faulty: Built, cwd: Path, variant: str) -> subprocess.CompletedProcess[str]:
+    """Builds part of the faults suite where it was built before."""
+    where = ("--suite", str(FAULTS), "--build-dir", str(faulty.folder))
+    return flashcore("build", *where, "--variant", variant, cwd=cwd, start=NO_GPU)
+
+
+def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) -> None:
+    done = build_faults(faulty, tmp_path, "[gd]o*")
+    assert done.returncode == Exit.FAILED
+    assert "does_not_compile for sm_90a FAILED" in done.stderr
+    assert "this fault does not compile" in done.stderr
+    assert "0 compiled, 1 unchanged, 1 failed" in done.stderr
+    assert "fault_kernel" in done.stdout  # the other one's facts
+
+
+def test_a_plan_that_crashes_exits_1(faulty: Built, tmp_path: Path) -> None:
+    done = build_faults(faulty, tmp_path, "plan_null")
+    assert done.returncode == Exit.FAILED
+    assert "plan_null on small FAILED: the launch plan was ended by signal 11" in done.stderr
+
+
+def test_interrupted_builds_leave_no_broken_state(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flashcore", "build", "--suite", str(TOY), "--build-dir", str(tmp_path / "build"),
+         "--variant", "two_steps"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("build/toy/two_steps*/keep.*/*")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("flashcore: interrupted")
+    assert "Traceback" not in said
+    assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+# --- gate, profile and report without a GPU -----------------------------------------------------
+
+
+def test_the_gate_passes_fails_and_counts_what_is_unmeasured(here: Workplace) -> None:
+    done = here.run("gate")
+    assert done.returncode == Exit.OK, done.stdout + done.stderr
+    here.add('\n[[budget]]\nname = "busy"\nfact = "sm_throughput"\nmin = 50\nsource = "a wish"\n')
+    done = here.run("gate")
+    assert done.returncode == Exit.OK, done.stdout  # above the required tier: counted and shown
+    assert "unmeasured" in done.stdout
+    assert here.run("gate", "--require", "counters").returncode == Exit.UNMEASURED
+    here.edit("suite.toml", "max = 32", "max = 4")
+    done = here.run("gate", "--require", "counters")
+    assert done.returncode == Exit.FAILED  # a failure outweighs what is unmeasured
+    assert "registers" in done.stdout
+
+
+def test_a_failed_variant_fails_the_gate(here: Workplace) -> None:
+    here.edit("two_steps.cu", "float* copy =", "flaot* copy =")
+    done = here.run("gate", "--variant", "[pt]*")
+    assert done.returncode == Exit.FAILED, done.stdout
+    assert 'identifier "flaot" is undefined' in done.stderr
+
+
+def test_a_debug_build_is_never_gated(here: Workplace) -> None:
+    done = here.run("gate", DEBUG="1")
+    assert done.returncode == Exit.USAGE
+    assert "DEBUG=1: expected a build that may be timed and gated" in done.stderr
+
+
+def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> None:
+    done = here.run("profile")
+    assert done.returncode == Exit.OK, done.stdout + done.stderr
+    assert "check, bench, profile: left out: no GPU on this machine" in done.stderr
+    (run,) = store.runs(here.folder / "profiles")
+    record = store.read(run)
+    assert [(n.stage, n.status) for n in record.stages] == [
+        ("build", "ok"), ("check", "skipped"), ("bench", "skipped"), ("profile", "skipped"),
+    ]  # fmt: skip
+    assert record.facts.named("registers") and not record.facts.named("warm_p50")
+    assert not store.unfinished(here.folder / "profiles")
+    assert list((here.folder / "reports" / run.name).glob("*.html"))
+    assert sorted(p.name for p in (run / "ptxas").iterdir())[0].startswith("plain-sm_80.log")
+
+    again = here.run("report", run.name, "-o", "elsewhere", start=NO_NVCC)
+    assert again.returncode == 0, again.stderr
+    for page in (here.folder / "reports" / run.name).glob("*.html"):
+        assert (here.folder / "elsewhere" / page.name).read_bytes() == page.read_bytes()
+    assert here.run("gate", run.name, start=NO_NVCC).returncode == Exit.OK
+    assert here.run("diff", run.name, run.name).returncode == Exit.OK
+
+
+def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:
+    limit = f"{NO_GPU}\nimport resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
+    done = here.run("profile", start=limit)
+    assert done.returncode == Exit.USAGE
+    assert "cannot write: File too large" in done.stderr and "go on with --resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    (folder,) = store.unfinished(here.folder / "profiles")
+    resumed = here.run("profile", "--resume", start=NO_PAGES)
+    assert resumed.returncode == Exit.OK, resumed.stderr
+    assert [p.name for p in store.runs(here.folder / "profiles")] == [folder.name.removesuffix(PARTIAL)]
+
+
+def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
+    stop = f"{NO_GPU}\nimport flashcore.runs.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
+    here.edit("two_steps.cu", "copy[i] * factor", "copy[i] + factor")
+    done = here.run("profile", "--resume")
+    assert done.returncode == Exit.USAGE
+    assert "expected the sources that the run began with, found others" in done.stderr
+
+
+def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> None:
+    stop = f"{NO_GPU}\nimport flashcore.runs.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
+    done = here.run("profile", "--resume", start=f"import os; os.environ['CUDA_ARCH'] = '8.0'\n{NO_GPU}")
+    assert done.returncode == Exit.USAGE
+    assert "that the run began with (sm_80, sm_90a), found others (sm_80)" in done.stderr
+
+
+def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> None:
+    here.edit("suite.toml", "max = 32", "max = 4")  # a promise that every variant breaks
+    stop = f"{NO_GPU}\nimport flashcore.runs.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
+    resumed = here.run("profile", "--resume", start=NO_PAGES)
+    assert resumed.returncode == Exit.FAILED, resumed.stdout + resumed.stderr
+    assert "begun as: flashcore profile --variant two_steps" in resumed.stderr
+    (run,) = store.runs(here.folder / "profiles")
+    whole = here.run("gate", run.name)
+    chosen = here.run("gate", run.name, "--variant", "two_steps")
+    assert "plain" in whole.stdout and "plain" not in chosen.stdout  # else this test could not tell them apart
+    assert chosen.stdout in resumed.stdout
+
+
+def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
+    wait = "def wait(*_):\n  open('there', 'w').close()\n  time.sleep(60)"
+    hang = f"{NO_GPU}\nimport flashcore.runs.store as s, time\n{wait}\ns.write = wait"
+    words = ["profile", "--suite", "suite", "--build-dir", str(here.build)]
+    code = f"{hang}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main({words!r}))"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "harness")}
+    going = subprocess.Popen([sys.executable, "-c", code], cwd=here.folder, env=env, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (here.folder / "there").exists():
+            assert going.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        (folder,) = store.unfinished(here.folder / "profiles")
+        refused = here.run("profile", "--resume", start=NO_PAGES)
+        assert refused.returncode == Exit.USAGE, refused.stderr
+        assert f"expected a run that nobody is at, found one still going (process {going.pid})" in refused.stderr
+        assert store.unfinished(here.folder / "profiles") == [folder]
+    finally:
+        going.kill()  # as `kill -9` does
+        going.wait()
+    resumed = here.run("profile", "--resume", start=NO_PAGES)
+    assert resumed.returncode == Exit.OK, resumed.stderr
+    (run,) = store.runs(here.folder / "profiles")
+    assert run.name == folder.name.removesuffix(PARTIAL)
+    assert not list(run.glob("*.lock"))
+
+
+def test_nothing_to_resume(here: Workplace) -> None:
+    done = here.run("profile", "--resume")
+    assert done.returncode == Exit.USAGE
+    assert "expected an unfinished run of suite to resume, found none" in done.stderr
+
+
+@pytest.mark.parametrize("name", [store.HEADER, store.FACTS])
+def test_a_damaged_old_run_does_not_take_down_a_new_one(here: Workplace, name: str) -> None:
+    path = measured(here)
+    (path / name).write_bytes((path / name).read_bytes()[:100])
+    done = here.run("gate")
+    assert done.returncode == Exit.OK, done.stderr
+    assert "Traceback" not in done.stderr and f"passed over run {path.name}" in done.stderr
+    named = here.run("gate", path.name)
+    assert named.returncode == Exit.USAGE and "to mend: record the run again" in named.stderr
+
+
+# --- joining what a GPU measured ----------------------------------------------------------------
+
+
+def measured(here: Workplace) -> Path:
+    """Records a run as if an H200 had profiled every CUDA variant."""
+    done = here.run("profile", start=NO_PAGES)
+    assert done.returncode in (Exit.OK, Exit.UNMEASURED), done.stderr
+    (run,) = store.runs(here.folder / "profiles")
+    record = store.read(run)
+    names = list(record.suite.variants)
+    facts = [factory.fact("sm_throughput", 60.0, v, shape="small") for v in names]
+    ran = [(v, s, "check") for v in names for s in record.suite.shapes] + [(v, "small", "profile") for v in names]
+    environment = dataclasses.replace(record.environment, gpu="NVIDIA H200", gpu_arch="sm_90a")
+    record = dataclasses.replace(
+        record,
+        environment=environment,
+        facts=Facts([*record.facts, *facts]),
+        outcomes=tuple(factory.outcome(v, s, stage) for v, s, stage in ran),  # type: ignore[arg-type]
+    )
+    shutil.rmtree(run)
+    run.mkdir()
+    store.write(record, run)
+    return run
+
+
+BUSY = '\n[[budget]]\nname = "busy"\nfact = "sm_throughput"\nmin = 50\nshapes = ["small"]\nsource = "a wish"\n'
+
+
+def test_recorded_facts_count_as_long_as_they_are_fresh(here: Workplace) -> None:
+    here.add(BUSY)
+    measured(here)
+    done = here.run("gate", "--require", "counters")
+    assert done.returncode == Exit.OK, done.stdout + done.stderr
+
+    here.edit("two_steps.cu", "float* copy = ", "/* what the first kernel writes */ float* copy = ")
+    done = here.run("gate", "--require", "counters")
+    assert done.returncode == Exit.OK, done.stdout + done.stderr  # a comment is no other code
+
+    here.edit("two_steps.cu", "copy[i] * factor", "copy[i] + factor")
+    assert here.run("gate").returncode == Exit.OK
+    done = here.run("gate", "--require", "counters")
+    assert done.returncode == Exit.UNMEASURED
+    assert "stale" in done.stdout
+
+
+def test_a_changed_problem_makes_everything_stale(here: Workplace) -> None:
+    here.add(BUSY)
+    measured(here)
+    here.edit("problem.py", "1e-5", "1e-4")
+    done = here.run("gate", "--require", "counters")
+    assert done.returncode == Exit.UNMEASURED
+    assert "cases are stale" in done.stderr

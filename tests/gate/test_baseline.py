@@ -1,0 +1,380 @@
+"""The committed baseline: written, read, held to, tightened, and loosened only with a reason."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashcore.cli import gate_command
+from flashcore.errors import Exit, UsageError
+from flashcore.gate import baseline, judge, regressions, table
+from flashcore.gate.baseline import Baseline, parse, save
+from flashcore.gate.judge import Judgement
+from flashcore.model.gate_policy import ALLOWANCES
+from flashcore.model.record import Facts, Record, Value
+from flashcore.model.suite import GatePolicy, GateRule, Waiver
+from tests import factory
+
+TODAY = date(2026, 6, 1)
+KERNEL: dict[str, Any] = {"arch": "sm_90a", "kernel": "fast_kernel"}
+
+
+def of(*facts: Any, rules: tuple[GateRule, ...] = (), waivers: tuple[Waiver, ...] = (), **changes: Any) -> Record:
+    suite = factory.suite(waivers=waivers, gate=GatePolicy(rules=rules))
+    return factory.record(suite, facts, **changes)
+
+
+def fact(name: str, value: Value | None) -> Any:
+    return factory.fact(name, value, "fast", **KERNEL)
+
+
+BEFORE = save(of(), None).baseline
+
+
+def held(record: Record, old: Baseline = BEFORE, **options: Any) -> Judgement:
+    return judge.judge(record, today=TODAY, baseline=old, **options)
+
+
+def failed(judgement: Judgement) -> list[tuple[str, str]]:
+    return [(v.budget, str(v.subject)) for v in judgement.verdicts if v.status == "fail"]
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_read_and_the_same_facts_give_the_same_bytes() -> None:
+    text = BEFORE.text()
+    again = parse(text)
+    assert (again.suite, again.nvcc, again.values) == (BEFORE.suite, BEFORE.nvcc, BEFORE.values)
+    assert again.text() == text
+    rows = [line for line in text.splitlines() if line and not line.startswith(("#", "suite ", "nvcc "))]
+    assert rows == sorted(rows) and len(rows) == len(BEFORE.values)
+    assert "fast sm_90a fast_kernel * registers 96" in rows
+    shuffled = replace(of(), facts=Facts(reversed(list(of().facts))))
+    assert save(shuffled, None).baseline.text() == text
+
+
+def test_shapes_that_differ_have_lines_of_their_own() -> None:
+    odd = factory.fact("theoretical_occupancy", 50.0, "fast", shape="long", **KERNEL)
+    text = save(of(odd), None).baseline.text()
+    assert "fast sm_90a fast_kernel long theoretical_occupancy 50\n" in text
+    assert "fast sm_90a fast_kernel mission theoretical_occupancy 25\n" in text
+    assert held(of(odd), parse(text)).exit_code is Exit.OK
+    assert failed(held(of(), parse(text))) == [("baseline_theoretical_occupancy", "fast/long/fast_kernel (sm_90a)")]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("fast sm_90a fast_kernel * registers", "baseline:99: expected `variant"),
+        ("fast sm_90a fast_kernel * registers many", "expected `variant"),
+        ("<<<<<<< HEAD", "expected `variant"),
+        ("fast sm_90a fast_kernel * warm_p50 3", "a fact that baselines hold"),
+        ("fast sm_90a other_kernel * registers nan", "a fact that baselines hold"),
+        ("fast sm_90a fast_kernel * registers 96", "a line of its own"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(line: str, found: str) -> None:
+    text = BEFORE.text()
+    expected = found.replace("99", str(len(text.splitlines()) + 1))
+    with pytest.raises(UsageError, match=r"flashcore baseline save") as error:
+        parse(text + line + "\n")
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "# flashcore baseline 2: x\n", "# flashcore baseline 1: x\nsuite a\n"])
+def test_what_is_no_baseline_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        parse(text)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(UsageError):
+        parse(f"{baseline.HEADER}: x\nsuite a\nnvcc 13.0.88\n{text}")
+
+
+# --- held to it ---------------------------------------------------------------------------------
+
+
+def test_the_same_facts_pass_in_silence() -> None:
+    judgement = held(of())
+    assert judgement.exit_code is Exit.OK
+    assert not judgement.notes
+    assert sum(v.budget.startswith("baseline_") for v in judgement.verdicts) >= len(BEFORE.values)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fails"),
+    [
+        ("registers", 96, False),
+        ("registers", 97, True),  # the next step of eight
+        ("registers", 80, False),
+        ("spill_store_bytes", 4, True),
+        ("sass_bar", 7, True),
+        ("sass_hmma", 48, False),  # three quarters are left: unrolled differently
+        ("sass_hmma", 47, True),
+        ("sass_hmma", 0, True),
+        ("sass_hmma", 128, False),
+        ("compiler_warnings", 1, True),
+        ("sass_instructions", 9000, False),  # only shown
+        ("static_smem", 9000, False),  # not held by itself: smem is
+    ],
+)
+def test_a_regression_beyond_its_allowance_fails(name: str, value: int, fails: bool) -> None:
+    judgement = held(of(fact(name, value)))
+    assert failed(judgement) == ([(f"baseline_{name}", "fast/fast_kernel (sm_90a)")] if fails else [])
+    if fails:
+        (verdict,) = [v for v in judgement.verdicts if v.status == "fail"]
+        assert verdict.source.startswith("baseline, saved")
+
+
+def test_registers_within_a_step_cost_the_same() -> None:
+    old = save(of(fact("registers", 90)), None).baseline
+    assert held(of(fact("registers", 96)), old).exit_code is Exit.OK
+    assert held(of(fact("registers", 97)), old).exit_code is Exit.FAILED
+
+
+def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.txt"
+    file.write_text(BEFORE.text())
+    old = baseline.read(file)
+    assert old is not None
+    (verdict,) = [v for v in held(of(fact("registers", 128)), old).verdicts if v.status == "fail"]
+    line = next(
+        i for i, x in enumerate(file.read_text().splitlines(), 1) if x.startswith("fast sm_90a fast_kernel * reg")
+    )
+    assert verdict.source == f"baseline, baseline.txt:{line}: 96"
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), "many"])
+def test_a_fact_that_is_none_any_more_is_unmeasured(value: Value | None) -> None:
+    judgement = held(of(fact("registers", value)))
+    assert judgement.exit_code is Exit.UNMEASURED
+
+
+def test_a_fact_that_vanished_is_unmeasured() -> None:
+    judgement = held(factory.without(of(), "sass_bar", variant="fast"))
+    assert judgement.exit_code is Exit.UNMEASURED
+    assert {v.budget for v in judgement.verdicts if v.status == "unmeasured" and v.required} == {"baseline_sass_bar"}
+
+
+def renamed(record: Record, old: str, new: str, **changed: Value) -> Record:
+    facts = []
+    for f in record.facts:
+        if f.subject.kernel == old:
+            f = replace(f, subject=replace(f.subject, kernel=new), value=changed.get(f.name, f.value))
+        facts.append(f)
+    plans = tuple(
+        replace(p, launches=tuple(replace(x, kernel=new if x.kernel == old else x.kernel) for x in p.launches))
+        for p in record.plans
+    )
+    return replace(record, facts=Facts(facts), plans=plans)
+
+
+def test_a_renamed_kernel_is_recognised_and_still_held() -> None:
+    judgement = held(renamed(of(), "fast_kernel", "quick_kernel"))
+    assert judgement.exit_code is Exit.OK
+    assert "kernel renamed: fast_kernel is now quick_kernel (fast, sm_90a)" in judgement.notes
+    worse = held(renamed(of(), "fast_kernel", "quick_kernel", spill_store_bytes=8))
+    assert ("baseline_spill_store_bytes", "fast/quick_kernel (sm_90a)") in failed(worse)
+
+
+def test_of_two_renamed_kernels_each_keeps_its_own() -> None:
+    before = of(factory.fact("registers", 40, "split", arch="sm_90a", kernel="split_combine"))
+    old = save(before, None).baseline
+    after = renamed(renamed(before, "split_combine", "a_merge"), "split_kernel", "b_main")
+    judgement = held(after, old)
+    assert judgement.exit_code is Exit.OK
+    assert "kernel renamed: split_combine is now a_merge (split, sm_90a)" in judgement.notes
+
+
+def test_a_kernel_without_successor_leaves_a_gap() -> None:
+    record = of()
+    gone = replace(record, facts=Facts(f for f in record.facts if f.subject.kernel != "split_combine"))
+    judgement = held(gone)
+    assert judgement.exit_code is Exit.UNMEASURED
+    assert any("no such kernel" in v.reason for v in judgement.verdicts)
+
+
+def test_what_the_suite_dropped_is_a_note_and_what_is_new_too() -> None:
+    fewer = factory.suite([factory.variant("slow"), factory.variant("newcomer")])
+    judgement = held(factory.record(fewer))
+    assert judgement.exit_code is Exit.OK
+    assert any("fast for sm_90a: gone from the suite" in n for n in judgement.notes)
+    assert any("newcomer/newcomer_kernel" in n and "baseline save" in n for n in judgement.notes)
+
+
+def test_only_the_variants_that_were_chosen_are_held() -> None:
+    judgement = held(of(fact("registers", 255)), variants=("slow",))
+    assert judgement.exit_code is Exit.OK
+
+
+# --- another compiler ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nvcc", ["12.8.93", "13.1.12", "13.0.99"])
+def test_another_nvcc_is_no_regression(nvcc: str) -> None:
+    worse = of(fact("registers", 255), environment=factory.environment(nvcc=nvcc))
+    judgement = held(worse)
+    assert judgement.exit_code is Exit.INCAPABLE
+    assert not failed(judgement)
+    assert "COULD NOT JUDGE" in table.summary(judgement)
+    assert nvcc in judgement.trouble[0]
+
+
+def test_a_compile_failure_of_another_nvcc_is_no_regression_either() -> None:
+    broken = (*factory.artifacts(factory.suite())[:-1], factory.artifact("split", "sm_90a", "failed", "error"))
+    judgement = held(of(artifacts=broken, environment=factory.environment(nvcc="12.8.93")))
+    assert judgement.exit_code is Exit.INCAPABLE
+
+
+def test_what_a_gpu_measured_fails_whatever_the_compiler() -> None:
+    suite = factory.suite(budgets=[factory.budget("bank_conflicts", maximum=1)])
+    record = factory.record(suite, environment=factory.environment(nvcc="12.8.93"))
+    assert judge.judge(record).exit_code is Exit.FAILED
+
+
+# --- saving and the ratchet ---------------------------------------------------------------------
+
+
+def test_saving_takes_what_is_better_and_keeps_what_is_worse() -> None:
+    saved = save(of(fact("registers", 64), fact("sass_bar", 9)), BEFORE)
+    assert "fast sm_90a fast_kernel * registers 64\n" in saved.baseline.text()
+    assert "fast sm_90a fast_kernel * sass_bar 6\n" in saved.baseline.text()
+    assert saved.tightened == ("fast sm_90a fast_kernel * registers 96 → 64",)
+    (kept,) = saved.kept
+    assert kept.startswith('fast sm_90a fast_kernel * sass_bar 6 → 9: [[waiver]] budget = "baseline_sass_bar"')
+
+
+def test_small_steps_do_not_add_up() -> None:
+    old = save(of(fact("registers", 89)), None).baseline
+    for registers in (92, 95, 96):
+        saved = save(of(fact("registers", registers)), old)
+        assert not saved.kept
+        old = saved.baseline
+    assert "fast sm_90a fast_kernel * registers 89\n" in old.text()
+
+
+def test_the_ratchet_only_tightens() -> None:
+    suite = factory.suite([*factory.suite().variants.values(), factory.variant("newcomer")])
+    record = factory.record(suite, [fact("registers", 64), fact("sass_bar", 9)])
+    text = save(record, BEFORE, ratchet=True).baseline.text()
+    assert "fast_kernel * registers 64\n" in text and "fast_kernel * sass_bar 6\n" in text
+    assert "newcomer sm_90a newcomer_kernel * registers" not in text
+    with pytest.raises(UsageError, match="flashcore baseline save"):
+        save(record, None, ratchet=True)
+
+
+def test_another_nvcc_starts_anew() -> None:
+    record = of(fact("registers", 255), environment=factory.environment(nvcc="13.0.99"))
+    saved = save(record, BEFORE)
+    assert saved.baseline.nvcc == "13.0.99" and not saved.kept
+    with pytest.raises(UsageError, match=r"nvcc 13\.0\.99"):
+        save(record, BEFORE, ratchet=True)
+
+
+def test_what_was_not_built_stays() -> None:
+    record = of()
+    one = replace(
+        record,
+        artifacts=tuple(a for a in record.artifacts if a.variant == "fast"),
+        facts=Facts(f for f in record.facts if f.subject.variant == "fast"),
+    )
+    assert save(one, BEFORE).baseline.text() == BEFORE.text()
+
+
+def test_slack_of_the_manifests_own_limits_is_suggested() -> None:
+    budgets = [
+        factory.budget("registers", "tight", maximum=96),
+        factory.budget("registers", "loose", maximum=128),
+        factory.budget("theoretical_occupancy", "low", minimum=10),
+        factory.budget("sass_bar", "broken", maximum=1),
+        factory.budget("warm_p50", "slow", maximum=1e9),
+    ]
+    found = regressions.slack(factory.record(factory.suite(budgets=budgets)))
+    assert found == ["loose: max = 128 could be 96", "low: min = 10 could be 25"]
+
+
+# --- loosening ----------------------------------------------------------------------------------
+
+
+def test_a_waiver_with_its_reason_loosens_and_is_listed() -> None:
+    waiver = factory.waiver("baseline_registers", 128, variants=("fast",), reason="two tiles in flight")
+    judgement = held(of(fact("registers", 120), waivers=(waiver,)))
+    assert judgement.exit_code is Exit.OK
+    text = table.table(judgement)
+    assert "loosened in the manifest (1)" in text and "two tiles in flight" in text
+    assert held(of(fact("registers", 129), waivers=(waiver,))).exit_code is Exit.FAILED
+
+
+def test_a_waiver_past_its_date_loosens_no_more() -> None:
+    waiver = factory.waiver("baseline_registers", 128, variants=("fast",), expires="2026-05-31")
+    assert held(of(fact("registers", 120), waivers=(waiver,))).exit_code is Exit.FAILED
+
+
+def rule(**changes: Any) -> GateRule:
+    return GateRule(**{"facts": ("registers",), "severity": "fail", "reason": "why not", **changes})
+
+
+@pytest.mark.parametrize(
+    ("rules", "value", "code"),
+    [
+        ([rule(tolerance=0.5)], 144, Exit.OK),
+        ([rule(tolerance=0.5)], 145, Exit.FAILED),
+        ([rule(severity="show")], 255, Exit.OK),
+        ([rule(severity="ignore")], 255, Exit.OK),
+        ([rule(severity="show", expires="2026-05-31")], 255, Exit.FAILED),
+        ([rule(severity="show", expires="2026-06-01")], 255, Exit.OK),
+        ([rule(severity="show", archs=("sm_80",))], 255, Exit.FAILED),
+        ([rule(severity="show", kernels=("fast*",))], 255, Exit.OK),
+        ([rule(severity="ignore"), rule()], 255, Exit.FAILED),  # the last one counts
+    ],
+)
+def test_rules_are_data(rules: list[GateRule], value: int, code: Exit) -> None:
+    judgement = held(of(fact("registers", value), rules=tuple(rules)))
+    assert judgement.exit_code is code
+    assert "why not" in table.table(judgement)
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "baseline.txt"
+    file.write_text(BEFORE.text())
+    options: dict[str, Any] = {"formats": [], "require": "static", "today": TODAY, "variants": None, "held_to": file}
+    other = of(fact("registers", 64), environment=factory.environment(nvcc="12.8.93"))
+    assert gate_command.gate(other, ratchet=True, **options) is Exit.INCAPABLE
+    assert file.read_text() == BEFORE.text()
+    assert gate_command.gate(of(fact("registers", 64)), ratchet=True, **options) is Exit.OK
+    assert "fast_kernel * registers 64" in file.read_text()
+    assert "tightened: fast sm_90a fast_kernel * registers 96 → 64" in capsys.readouterr().err
+
+
+def test_saving_what_is_worse_exits_1_and_leaves_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.txt"
+    assert gate_command.save(of(), file, ratchet=False) is Exit.OK
+    assert gate_command.save(of(fact("sass_bar", 9)), file, ratchet=False) is Exit.FAILED
+    assert file.read_text() == BEFORE.text()
+
+
+def test_without_a_baseline_nothing_is_held_to_one(tmp_path: Path) -> None:
+    code = gate_command.gate(of(), formats=[f"json={tmp_path}/x.json"], require="static", today=TODAY, variants=None,
+                             held_to=tmp_path / "baseline.txt")  # fmt: skip
+    assert code is Exit.OK
+    assert "baseline_" not in (tmp_path / "x.json").read_text()
+
+
+def test_every_fact_of_a_baseline_is_in_the_catalogue() -> None:
+    from flashcore.model.catalogue import FACTS
+
+    assert all(FACTS[name].tier == "static" for name in ALLOWANCES)
+    assert all(own.better == (FACTS[name].better or "higher") for name, own in ALLOWANCES.items())

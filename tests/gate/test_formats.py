@@ -1,0 +1,272 @@
+"""The gate's outputs: each held to its published schema, and each saying what the judgement says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import Exit, UsageError
+from flashcore.gate import formats, judge
+from flashcore.gate.formats import render
+from flashcore.gate.judge import Judgement
+from flashcore.gate.locate import Place, Places
+from flashcore.model.record import Record
+from flashcore.model.suite import Suite
+from tests import factory
+from tests.conftest import TESTS
+
+jsonschema = pytest.importorskip("jsonschema")
+etree = pytest.importorskip("lxml.etree")
+
+SCHEMAS = TESTS / "data" / "schemas"
+TODAY = date(2026, 6, 1)
+SOURCE = """#include <common.cuh>
+// fast_kernel( of a comment is no definition
+extern "C" __global__ void __launch_bounds__(256)
+    fast_kernel(const float* x) {
+}
+void launch() { fast_kernel<<<1, 1>>>(nullptr); }
+"""
+NASTY = 'a]]> & <b> "c" | 100 %, \x1b[31mred\x1b[0m \x00 \ud800 日本\nsecond line'
+
+
+def suite(root: Path, **changes: Any) -> Suite:
+    root.mkdir(parents=True, exist_ok=True)
+    (root / ".git").mkdir(exist_ok=True)
+    folder = root / "my kernels"
+    folder.mkdir(exist_ok=True)
+    (folder / "fast.cu").write_text(SOURCE)
+    (folder / "common.cuh").write_text("\n\n__global__ void slow_kernel(\nint) {}\n")
+    (folder / "slow.cu").write_text('#include "common.cuh"\n')
+    (folder / "suite.toml").write_text('name = "x"\n\n[variant.split]\nsource = "split.cu"\n')
+    budgets = [
+        factory.budget("registers", maximum=128),
+        factory.budget("spill_store_bytes", maximum=0),
+        factory.budget("theoretical_occupancy", minimum=10),
+        factory.goal("tensor_active", minimum=60),
+    ]
+    return factory.suite(budgets=budgets, root=str(folder), **changes)
+
+
+def troubled(root: Path) -> Record:
+    """A record with a failure of each kind, a waived miss, a gap, an open goal and hostile texts."""
+    waiver = factory.waiver("registers_limit", 160, variants=("slow",), reason=f"known: {NASTY}", expires="2027-01-01")
+    facts = [
+        factory.fact("registers", 140, "fast", arch="sm_89", kernel="fast_kernel"),
+        factory.fact("registers", 150, "slow", arch="sm_89", kernel="slow_kernel"),
+        factory.fact("spill_store_bytes", 8, "fast", arch="sm_80", kernel="fast_kernel"),
+        factory.fact("spill_store_bytes", 8, "fast", arch="sm_89", kernel="fast_kernel"),
+        factory.fact("local_memory_site", "common.cuh:3", "fast", arch="sm_89", kernel="fast_kernel"),
+        factory.fact("registers", None, "split", arch="sm_90a", kernel="split_kernel", note=f"no cubin: {NASTY}"),
+    ]
+    made = suite(root, waivers=[waiver])
+    failed = factory.artifact("split", "sm_90a", "failed", f"split.cu(7): error: {NASTY}")
+    return factory.record(made, facts, artifacts=(*factory.artifacts(made)[:-1], failed))
+
+
+def judged(record: Record) -> Judgement:
+    return judge.judge(record, today=TODAY)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    return troubled(tmp_path)
+
+
+# --- each schema --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["troubled", "clean", "bare"])
+def any_record(request: pytest.FixtureRequest, tmp_path: Path) -> Record:
+    if request.param == "troubled":
+        return troubled(tmp_path)
+    made = suite(tmp_path)
+    return factory.record(made) if request.param == "clean" else factory.bare_record(made)
+
+
+def test_junit_is_valid(any_record: Record) -> None:
+    schema = etree.XMLSchema(etree.fromstring((SCHEMAS / "junit-10.xsd").read_bytes()))
+    text = render("junit", judged(any_record), any_record, Places(any_record))
+    schema.assertValid(etree.fromstring(text.encode()))
+
+
+def test_sarif_is_valid(any_record: Record) -> None:
+    schema = json.loads(gzip.decompress((SCHEMAS / "sarif-2.1.0.json.gz").read_bytes()))
+    text = render("sarif", judged(any_record), any_record, Places(any_record))
+    jsonschema.Draft4Validator(schema).validate(json.loads(text))
+
+
+def test_json_is_valid(any_record: Record) -> None:
+    schema = json.loads(Path(formats.__file__).with_name("gate.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    text = render("json", judged(any_record), any_record, Places(any_record))
+    jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+
+
+@pytest.mark.parametrize("form", formats.FORMATS)
+def test_the_same_record_gives_the_same_text(form: formats.Format, record: Record) -> None:
+    one, other = (render(form, judged(record), record, Places(record)) for _ in range(2))
+    assert one == other
+    assert one.endswith("\n")
+
+
+# --- what they say ------------------------------------------------------------------------------
+
+
+def test_junit_counts_agree_with_the_judgement(record: Record) -> None:
+    judgement = judged(record)
+    top = etree.fromstring(render("junit", judgement, record, Places(record)).encode())
+    counts = judgement.counts()
+    assert int(top.get("failures")) == counts["fail"] == len(top.findall(".//failure"))
+    assert int(top.get("errors")) == judgement.missing == len(top.findall(".//error"))
+    assert int(top.get("tests")) == len(judgement.verdicts)
+    assert "worse" not in etree.tostring(top, encoding="unicode")
+
+
+def test_sarif_holds_failures_gaps_and_suppressed_waivers(record: Record) -> None:
+    run = json.loads(render("sarif", judged(record), record, Places(record)))["runs"][0]
+    levels = [(r["ruleId"], r["level"], "suppressions" in r) for r in run["results"]]
+    assert ("registers_limit", "error", False) in levels
+    assert ("registers_limit", "error", True) in levels
+    assert ("registers_limit", "warning", False) in levels
+    assert run["invocations"][0]["exitCode"] == 1
+    prints = [r["partialFingerprints"]["flashcoreVerdict/v1"] for r in run["results"]]
+    assert len(set(prints)) == len(prints)
+    uris = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"]}
+    assert "my%20kernels/fast.cu" in uris
+
+
+def test_annotations_stand_on_the_line_that_is_to_blame(record: Record) -> None:
+    lines = render("github", judged(record), record, Places(record)).splitlines()
+    commands = [line for line in lines if line.startswith("::")]
+    assert any(c.startswith("::error file=my kernels/fast.cu,line=4,") and "registers_limit" in c for c in commands)
+    spill = [c for c in commands if "spill_store_bytes_limit" in c]
+    # sm_80 has no site of its own: that of the same kernel for another arch is the best there is.
+    assert [c.split(",")[1] for c in spill] == ["line=3"]
+    assert "fast/fast_kernel (sm_80)" in spill[0] and "fast/fast_kernel (sm_89)" in spill[0]
+    assert any(c.startswith("::warning ") for c in commands)
+
+
+def test_an_annotation_cannot_be_broken_out_of(tmp_path: Path) -> None:
+    record = troubled(tmp_path)
+    for line in render("github", judged(record), record, Places(record)).splitlines():
+        if line.startswith("::"):
+            head, _, data = line[2:].partition("::")
+            assert not re.search(r"\r|\n|\x1b", data)
+            assert head.count("title=") == 1
+    text = formats.github(judged(record), Places(record))
+    assert "%0Asecond line" in text or "second line" not in text
+
+
+def test_more_annotations_than_are_shown_are_counted() -> None:
+    variants = [factory.variant(f"v{i}") for i in range(30)]
+    facts = [factory.fact("registers", 200, v.name, arch="sm_89", kernel=f"{v.name}_kernel") for v in variants]
+    budgets = [factory.budget("registers", f"limit_{i}", variants=(f"v{i}",), maximum=128) for i in range(30)]
+    record = factory.record(factory.suite(variants, budgets=budgets), facts)
+    lines = formats.github(judged(record), Places(record)).splitlines()
+    assert len(lines) == formats.MOST_ANNOTATIONS
+    assert "21 more" in lines[-1]
+
+
+def test_a_clean_judgement_annotates_nothing(tmp_path: Path) -> None:
+    record = factory.record(suite(tmp_path))
+    judgement = judged(record)
+    assert judgement.exit_code is Exit.OK
+    assert formats.github(judgement, Places(record)) == ""
+    assert "✅" in render("markdown", judgement, record, Places(record))
+
+
+def test_markdown_names_failures_waivers_and_reasons(record: Record) -> None:
+    text = render("markdown", judged(record), record, Places(record))
+    assert "❌" in text and "`my kernels/fast.cu:4`" in text
+    assert "### Loosened in the manifest" in text and "2027-01-01" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", row)) in (7,) for row in rows)
+
+
+def test_markdown_is_bounded() -> None:
+    facts = [factory.fact("registers", 200, f"v{i}", arch="sm_90a", kernel=f"v{i}_kernel") for i in range(300)]
+    suite = factory.suite([factory.variant(f"v{i}", archs=("sm_90a",)) for i in range(300)],
+                          budgets=[factory.budget("registers", maximum=128)], archs=("sm_90a",))  # fmt: skip
+    record = factory.bare_record(suite, facts)
+    text = render("markdown", judged(record), record, Places(record))
+    assert text.count("registers\\_limit") == formats.MOST_ROWS
+    assert "… and 200 more" in text
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+def verdict_on(record: Record, budget: str, **subject: Any) -> judge.Verdict:
+    return next(
+        v
+        for v in judged(record).verdicts
+        if v.budget == budget and all(getattr(v.subject, k) == w for k, w in subject.items())
+    )
+
+
+def test_a_compilers_error_is_the_place_of_a_failed_build(record: Record) -> None:
+    verdict = verdict_on(record, "builds", variant="split", arch="sm_90a")
+    assert Places(record).of(verdict) == Place("my kernels/split.cu", 7)
+
+
+def test_a_kernel_is_found_in_a_header(record: Record) -> None:
+    verdict = verdict_on(record, "registers_limit", kernel="slow_kernel")
+    assert Places(record).of(verdict) == Place("my kernels/common.cuh", 3)
+
+
+def test_a_variant_without_source_points_at_the_manifest(record: Record) -> None:
+    verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
+    assert Places(record).of(verdict) == Place("my kernels/suite.toml", 3)
+
+
+@pytest.mark.parametrize("kernel", ["_Z11fast_kernelPKf", "_ZN4some11fast_kernelEPKf"])
+def test_a_mangled_kernel_is_found_by_the_name_within(kernel: str, tmp_path: Path) -> None:
+    fact = factory.fact("registers", 140, "fast", arch="sm_89", kernel=kernel)
+    record = factory.record(suite(tmp_path), [fact])
+    assert Places(record).of(verdict_on(record, "registers_limit", kernel=kernel)) == Place("my kernels/fast.cu", 4)
+
+
+def test_sources_that_are_not_here_give_no_place() -> None:
+    record = factory.record(
+        factory.suite(budgets=[factory.budget("registers", maximum=128)], root="/nowhere/kernels"),
+        [factory.fact("registers", 140, "fast", arch="sm_89", kernel="fast_kernel")],
+    )
+    assert Places(record).of(verdict_on(record, "registers_limit", kernel="fast_kernel")) is None
+    assert "::error title=" in formats.github(judged(record), Places(record))
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["yaml"], ["json="], ["json", "sarif"], ["json=x", "sarif=x"], ["=x"]])
+def test_a_format_that_cannot_be_is_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        formats.parse(words)
+
+
+def test_the_table_stays_on_the_terminal_when_all_else_goes_to_files() -> None:
+    assert formats.parse([]) == [("table", None)]
+    assert formats.parse(["sarif=a.sarif"]) == [("sarif", "a.sarif"), ("table", None)]
+    assert formats.parse(["github", "junit=x"]) == [("github", None), ("junit", "x")]
+
+
+def test_one_call_writes_them_all(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    sarif = tmp_path / "out" / "gate.sarif"
+    formats.write(["github", f"sarif={sarif}", f"json={tmp_path}/gate.json"], judged(record), record)
+    assert json.loads(sarif.read_text())["version"] == "2.1.0"
+    assert json.loads((tmp_path / "gate.json").read_text())["outcome"] == "failed"
+    assert summary.read_text().startswith("before\n## ❌ flashcore gate")
+    said = capsys.readouterr().out
+    assert said.startswith("::error ") and "gate FAILED" in said

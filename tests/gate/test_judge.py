@@ -1,0 +1,496 @@
+"""The judge: every way a promise can be kept, broken, waived or left unmeasured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from flashcore.errors import Exit
+from flashcore.gate import table
+from flashcore.gate.judge import Judgement, Verdict, judge
+from flashcore.model.record import Facts, Origin, Record, Value
+from flashcore.model.suite import Budget, Tier, Waiver
+from flashcore.model.text import number
+from tests import factory
+
+TODAY = date(2026, 6, 1)
+REGISTERS = factory.budget("registers", maximum=128)
+
+
+def of(budgets: Iterable[Budget], waivers: Iterable[Waiver] = (), facts: Iterable[Any] = (), **changes: Any) -> Record:
+    return factory.record(factory.suite(budgets=budgets, waivers=waivers), facts, **changes)
+
+
+def found(judgement: Judgement, budget: str, status: str | None = None) -> list[Verdict]:
+    return [v for v in judgement.verdicts if v.budget == budget and status in (None, v.status)]
+
+
+def registers(value: Value | None, variant: str = "fast", arch: str = "sm_89", note: str = "") -> Any:
+    return factory.fact("registers", value, variant, arch=arch, kernel=f"{variant}_kernel", note=note)
+
+
+# --- pass and fail ------------------------------------------------------------------------------
+
+
+def test_a_complete_record_passes_and_every_subject_is_judged() -> None:
+    result = judge(of([REGISTERS]), require="timing", today=TODAY)
+    assert result.exit_code is Exit.OK
+    subjects = {str(v.subject) for v in found(result, "registers_limit")}
+    expected = {f"{v}/{v}_kernel ({a})" for v in ("slow", "fast") for a in factory.ARCHS}
+    assert subjects == expected | {"split/split_kernel (sm_90a)", "split/split_combine (sm_90a)"}
+    assert result.left_out == 2  # split on sm_80 and sm_89
+
+
+def test_one_value_beyond_its_limit_fails_and_is_named() -> None:
+    result = judge(of([REGISTERS], facts=[registers(129)]))
+    assert result.exit_code is Exit.FAILED
+    (verdict,) = found(result, "registers_limit", "fail")
+    assert str(verdict.subject) == "fast/fast_kernel (sm_89)"
+    assert (verdict.value, verdict.limit, verdict.source) == (129, "≤ 128", "FlashCore design 000")
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "status"),
+    [
+        ({"maximum": 96}, 96, "pass"),
+        ({"maximum": 96}, 97, "fail"),
+        ({"minimum": 96}, 96, "pass"),
+        ({"minimum": 96}, 95, "fail"),
+        ({"minimum": 64, "maximum": 96}, 80, "pass"),
+        ({"minimum": 64, "maximum": 96}, 63, "fail"),
+        ({"minimum": 64, "maximum": 96}, 97, "fail"),
+    ],
+)
+def test_limits_are_inclusive(limits: dict[str, Any], value: int, status: str) -> None:
+    budget = factory.budget("registers", variants=("fast",), archs=("sm_89",), **limits)
+    result = judge(of([budget], facts=[registers(value)]))
+    assert [v.status for v in found(result, "registers_limit")] == [status]
+
+
+@pytest.mark.parametrize(
+    ("fact", "subject"),
+    [
+        ("theoretical_occupancy", {"arch": "sm_89", "shape": "long", "kernel": "fast_kernel"}),
+        ("warm_p50", {"shape": "long"}),
+        ("bank_conflicts", {"shape": "mission"}),
+        ("max_error", {"shape": "mission"}),
+        ("formula_flop", {"shape": "mission"}),
+    ],
+)
+def test_each_kind_of_fact_is_judged_where_it_lives(fact: str, subject: dict[str, str]) -> None:
+    budget = factory.budget(fact, variants=("fast",), maximum=1e15)
+    bad = factory.fact(fact, 2e15, "fast", **subject)  # type: ignore[arg-type]
+    result = judge(of([budget], facts=[bad]), require="timing")
+    (verdict,) = found(result, f"{fact}_limit", "fail")
+    assert verdict.subject == bad.subject
+    assert judge(of([budget]), require="timing").exit_code is Exit.OK
+
+
+def test_kernels_of_a_case_have_limits_of_their_own() -> None:
+    budget = factory.budget("bank_conflicts", kernels=("*_combine",), maximum=1000)
+    facts = [factory.fact("bank_conflicts", 5000, "split", shape="mission", kernel="split_combine")]
+    result = judge(of([budget], facts=facts), require="timing")
+    assert [str(v.subject) for v in found(result, "bank_conflicts_limit", "fail")] == ["split/mission/split_combine"]
+    assert len(found(result, "bank_conflicts_limit")) == 2
+
+
+def test_peers_have_no_budgets() -> None:
+    budget = factory.budget("warm_p50", maximum=1)
+    assert not any(v.subject.variant == "cudnn" for v in judge(of([budget])).verdicts)
+
+
+# --- unmeasured: fail closed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), None, "low", True])
+def test_what_is_no_number_is_unmeasured_and_never_a_pass(value: Value | None) -> None:
+    result = judge(of([REGISTERS], facts=[registers(value, note="the tool was silent")]))
+    assert result.exit_code is Exit.UNMEASURED
+    (verdict,) = found(result, "registers_limit", "unmeasured")
+    assert verdict.required
+    assert verdict.value is None
+    assert verdict.reason == "the tool was silent" if value is None else "no measurement" in verdict.reason
+
+
+def test_a_fact_that_vanished_leaves_a_gap() -> None:
+    record = of([REGISTERS])
+    result = judge(factory.without(record, "registers", variant="fast", arch="sm_89"))
+    assert result.exit_code is Exit.UNMEASURED
+    (gap,) = found(result, "registers_limit", "unmeasured")
+    assert str(gap.subject) == "fast/fast_kernel (sm_89)"
+
+
+def test_one_kernel_of_two_without_its_fact_leaves_a_gap() -> None:
+    record = factory.without(of([REGISTERS]), "registers", kernel="split_combine")
+    (gap,) = found(judge(record), "registers_limit", "unmeasured")
+    assert gap.subject.kernel == "split_combine"
+
+
+def test_a_kernel_of_the_plan_without_occupancy_leaves_a_gap() -> None:
+    budget = factory.budget("theoretical_occupancy", minimum=10)
+    record = factory.without(of([budget]), "theoretical_occupancy", kernel="split_combine", shape="long")
+    (gap,) = found(judge(record), "theoretical_occupancy_limit", "unmeasured")
+    assert (gap.subject.kernel, gap.subject.shape) == ("split_combine", "long")
+
+
+def test_an_empty_record_is_no_pass() -> None:
+    suite = factory.suite(budgets=[REGISTERS])
+    record = factory.bare_record(suite, artifacts=(), plans=())
+    result = judge(record)
+    assert result.exit_code is Exit.UNMEASURED
+    assert not result.counts()["pass"]
+
+
+def test_a_renamed_kernel_does_not_lose_its_promise() -> None:
+    budget = factory.budget("registers", kernels=("old_name",), maximum=128)
+    result = judge(of([budget]))
+    assert result.exit_code is Exit.UNMEASURED
+    (verdict,) = found(result, "registers_limit")
+    assert "renamed" in verdict.reason
+
+
+def test_a_kernel_glob_skips_variants_without_such_a_kernel() -> None:
+    budget = factory.budget("registers", kernels=("split_*",), maximum=128)
+    result = judge(of([budget]))
+    assert result.exit_code is Exit.OK
+    assert len(found(result, "registers_limit")) == 2
+
+
+@pytest.mark.parametrize(
+    ("fact", "tier"), [("registers", "static"), ("bank_conflicts", "counters"), ("warm_p50", "timing")]
+)
+@pytest.mark.parametrize("require", ["static", "counters", "timing"])
+def test_require_says_up_to_which_tier_a_gap_exits_3(fact: str, tier: Tier, require: Tier) -> None:
+    order = ("static", "counters", "timing")
+    record = factory.without(of([factory.budget(fact, maximum=1e9)]), fact, variant="fast")
+    result = judge(record, require=require)
+    needed = order.index(tier) <= order.index(require)
+    assert result.exit_code is (Exit.UNMEASURED if needed else Exit.OK)
+    assert found(result, f"{fact}_limit", "unmeasured")
+
+
+def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
+    record = factory.without(of([REGISTERS], facts=[registers(200)]), "registers", variant="slow", arch="sm_80")
+    result = judge(record)
+    assert result.exit_code is Exit.FAILED
+    assert result.missing == 1
+    text = table.table(result)
+    assert text.index("FAILED (1)") < text.index("UNMEASURED, required")
+
+
+def test_stale_cases_are_unmeasured_even_beside_facts() -> None:
+    budget = factory.budget("bank_conflicts", maximum=1e9)
+    record = replace(of([budget]), stale={"fast/long": "stale: the code changed"})
+    result = judge(record, require="counters")
+    assert result.exit_code is Exit.UNMEASURED
+    (gap,) = found(result, "bank_conflicts_limit", "unmeasured")
+    assert (gap.subject.case, gap.reason) == ("fast/long", "stale: the code changed")
+    assert [v.subject.case for v in found(result, "correct", "unmeasured")] == ["fast/long"]
+    assert judge(record).exit_code is Exit.OK
+
+
+def test_a_gap_says_what_the_stage_said() -> None:
+    budget = factory.budget("bank_conflicts", maximum=1e9, variants=("fast",))
+    record = factory.without(of([budget]), "bank_conflicts")
+    outcomes = tuple(
+        factory.outcome(o.variant, o.shape, o.stage, "failed", "killed by SIGSEGV") if o.stage == "profile" else o
+        for o in record.outcomes
+    )
+    result = judge(replace(record, outcomes=outcomes))
+    assert {v.reason for v in found(result, "bank_conflicts_limit")} == {"killed by SIGSEGV"}
+
+
+# --- builds and correct, the two that need no budget --------------------------------------------
+
+
+def test_a_failed_build_is_a_failure_with_the_compilers_words() -> None:
+    record = of([REGISTERS])
+    broken = factory.artifact("fast", "sm_89", "failed", "fast.cu(7): error: expected a ;")
+    artifacts = tuple(broken if (a.variant, a.arch) == ("fast", "sm_89") else a for a in record.artifacts)
+    result = judge(replace(record, artifacts=artifacts))
+    assert result.exit_code is Exit.FAILED
+    (verdict,) = found(result, "builds", "fail")
+    assert "fast.cu(7)" in verdict.reason
+
+
+def test_an_arch_that_was_not_built_is_unmeasured() -> None:
+    record = of([])
+    record = replace(record, artifacts=tuple(a for a in record.artifacts if a.arch != "sm_80"))
+    result = judge(record)
+    assert result.exit_code is Exit.UNMEASURED
+    assert {v.subject.arch for v in found(result, "builds", "unmeasured")} == {"sm_80"}
+
+
+def test_a_wrong_answer_fails_whatever_is_required() -> None:
+    record = of([])
+    bad = factory.outcome("fast", "mission", "check", "failed", "NaN in out")
+    result = judge(replace(record, outcomes=(*record.outcomes, bad)))
+    assert result.exit_code is Exit.FAILED
+    assert found(result, "correct", "fail")[0].reason == "NaN in out"
+
+
+def test_no_gpu_at_all_is_no_failure_of_the_static_tier() -> None:
+    suite = factory.suite(budgets=[REGISTERS, factory.budget("warm_p50", maximum=1)])
+    facts = [f for v in ("slow", "fast") for f in factory.static_facts(v, shapes=("mission", "long"))]
+    facts += factory.static_facts("split", ("sm_90a",), ("mission", "long"))
+    record = factory.bare_record(suite, facts, environment=factory.environment(gpu=None))
+    assert judge(record).exit_code is Exit.OK
+    assert judge(record, require="counters").exit_code is Exit.UNMEASURED
+
+
+def test_an_arch_that_a_variant_does_not_name_is_left_out() -> None:
+    variants = [factory.variant("slow"), factory.variant("fast", archs=("sm_90a",))]
+    result = judge(factory.record(factory.suite(variants, budgets=[REGISTERS])))
+    assert result.exit_code is Exit.OK
+    assert {v.subject.arch for v in result.verdicts if v.subject.variant == "fast" and v.tier == "static"} == {"sm_90a"}
+    assert result.left_out == 2
+
+
+def test_a_peers_failure_is_a_note() -> None:
+    record = of([])
+    bad = factory.outcome("cudnn", "mission", "check", "failed", "no such backend")
+    result = judge(replace(record, outcomes=(*record.outcomes, bad)))
+    assert result.exit_code is Exit.OK
+    assert any("cudnn/mission" in n for n in result.notes)
+
+
+def test_the_inner_loop_judges_only_what_it_built() -> None:
+    record = of([REGISTERS])
+    record = replace(record, artifacts=tuple(a for a in record.artifacts if a.variant == "fast"))
+    assert judge(record).exit_code is Exit.UNMEASURED
+    result = judge(record, variants=("fast",))
+    assert result.exit_code is Exit.OK
+    assert {v.subject.variant for v in result.verdicts} == {"fast"}
+
+
+# --- goals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "status", "progress"),
+    [
+        ({"maximum": 10.0}, 40.0, "open", 0.25),
+        ({"maximum": 10.0}, 8.0, "pass", 1.0),
+        ({"minimum": 60.0}, 15.0, "open", 0.25),
+        ({"minimum": 60.0}, 61.0, "pass", 1.0),
+        ({"maximum": 0.0}, 3.0, "open", 0.0),
+        ({"minimum": 60.0}, -1.0, "open", 0.0),
+    ],
+)
+def test_goals_show_progress_and_never_fail(limits: dict[str, Any], value: float, status: str, progress: float) -> None:
+    budget = factory.goal("warm_p50", variants=("fast",), shapes=("mission",), stretch=5.0, **limits)
+    result = judge(of([budget], facts=[factory.fact("warm_p50", value, "fast", shape="mission")]), require="timing")
+    (verdict,) = found(result, "warm_p50_goal")
+    assert verdict.status == status
+    assert verdict.progress == pytest.approx(progress)
+    assert result.exit_code is Exit.OK
+    assert "stretch 5 µs" in verdict.limit
+
+
+def test_an_unmeasured_goal_is_not_required() -> None:
+    record = factory.without(of([factory.goal("warm_p50", maximum=10)]), "warm_p50")
+    result = judge(record, require="timing")
+    assert result.exit_code is Exit.OK
+    assert result.counts("goal")["unmeasured"] == 6
+
+
+# --- devices and archs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "here"),
+    [
+        ("L4", "NVIDIA L4", True),
+        ("L4", "NVIDIA L40", False),
+        ("L4", "NVIDIA H200", False),
+        ("H200", "NVIDIA H200", True),
+        ("A100", "NVIDIA A100-SXM4-80GB", True),
+    ],
+)
+def test_a_budget_of_a_device_holds_there_alone(device: str, gpu: str, here: bool) -> None:
+    budget = factory.budget("warm_p50", maximum=1, device=device)
+    result = judge(of([budget], environment=factory.environment(gpu=gpu)), require="timing")
+    assert result.exit_code is (Exit.FAILED if here else Exit.OK)
+    if not here:
+        assert {v.status for v in found(result, "warm_p50_limit")} == {"unmeasured"}
+        assert found(result, "warm_p50_limit")[0].reason == f"for {device} only; this record is of {gpu}"
+
+
+def test_joined_facts_are_of_the_gpu_they_were_measured_on() -> None:
+    budget = factory.budget("warm_p50", maximum=1, device="H200")
+    origin = Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "all")
+    record = of([budget], environment=factory.environment(gpu=None), joined=(origin,))
+    assert judge(record).exit_code is Exit.FAILED
+
+
+def test_a_measured_budget_of_another_arch_is_not_judged_here() -> None:
+    result = judge(of([factory.budget("warm_p50", maximum=1, archs=("sm_89",))]), require="timing")
+    assert result.exit_code is Exit.OK
+    assert "for sm_89 only" in found(result, "warm_p50_limit")[0].reason
+
+
+def test_a_variant_that_this_gpu_does_not_support_is_left_out() -> None:
+    environment = factory.environment(gpu="NVIDIA L4", gpu_arch="sm_89")
+    result = judge(of([factory.budget("warm_p50", maximum=1e9)], environment=environment), require="timing")
+    assert "split" not in {v.subject.variant for v in found(result, "warm_p50_limit")}
+
+
+# --- waivers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted", "status", "state"),
+    [
+        (140, 140, "waived", "holds"),
+        (139, 140, "waived", "holds"),
+        (141, 140, "fail", "exceeded"),
+        (128, 140, "pass", "not needed"),
+    ],
+)
+def test_a_waiver_covers_up_to_what_it_accepts(value: int, accepted: float, status: str, state: str) -> None:
+    waiver = factory.waiver("registers_limit", accepted, variants=("fast",), archs=("sm_89",))
+    result = judge(of([REGISTERS], [waiver], [registers(value)]), today=TODAY)
+    (verdict,) = [v for v in found(result, "registers_limit") if v.subject == registers(0).subject]
+    assert verdict.status == status
+    (use,) = result.waivers
+    assert (use.state, use.worst) == (state, value)
+    assert result.exit_code is (Exit.FAILED if status == "fail" else Exit.OK)
+    if status == "fail":
+        assert "141" in verdict.reason
+        assert "140" in verdict.reason
+    if state == "not needed":
+        assert "no longer needed" in table.table(result)
+
+
+def test_a_waiver_of_a_minimum_looks_the_other_way() -> None:
+    budget = factory.budget("theoretical_occupancy", minimum=30, variants=("fast",))
+    good = factory.waiver("theoretical_occupancy_limit", 25)
+    assert judge(of([budget], [good])).exit_code is Exit.OK
+    bad = factory.waiver("theoretical_occupancy_limit", 26)
+    assert judge(of([budget], [bad])).exit_code is Exit.FAILED
+
+
+def test_a_waiver_below_a_range_does_not_cover_a_miss_above_it() -> None:
+    budget = factory.budget("registers", minimum=64, maximum=128, archs=("sm_89",), variants=("fast",))
+    waiver = factory.waiver("registers_limit", 32)
+    assert judge(of([budget], [waiver], [registers(129)])).exit_code is Exit.FAILED
+    assert judge(of([budget], [waiver], [registers(40)])).exit_code is Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("expires", "today", "code"),
+    [
+        ("2026-06-01", date(2026, 6, 1), Exit.OK),  # the last day
+        ("2026-05-31", date(2026, 6, 1), Exit.FAILED),
+        ("2026-05-31", None, Exit.OK),
+        (None, date(2099, 1, 1), Exit.OK),
+    ],
+)
+def test_a_waiver_past_its_date_does_not_hold(expires: str | None, today: date | None, code: Exit) -> None:
+    waiver = factory.waiver("registers_limit", 200, expires=expires)
+    result = judge(of([REGISTERS], [waiver], [registers(140)]), today=today)
+    assert result.exit_code is code
+    if code is Exit.FAILED:
+        assert result.waivers[0].state == "expired"
+        assert "expired on 2026-05-31" in found(result, "registers_limit", "fail")[0].reason
+    assert any("no date" in n for n in result.notes) == (today is None)
+
+
+def test_a_waiver_holds_only_where_it_says() -> None:
+    waiver = factory.waiver("registers_limit", 200, archs=("sm_80",))
+    assert judge(of([REGISTERS], [waiver], [registers(140)])).exit_code is Exit.FAILED
+    other = factory.waiver("another_limit", 200)
+    result = judge(of([REGISTERS], [other], [registers(140)]))
+    assert result.exit_code is Exit.FAILED
+    assert result.waivers[0].state == "idle"
+
+
+def test_a_waiver_never_covers_what_is_not_a_number() -> None:
+    waiver = factory.waiver("registers_limit", 1e9)
+    assert judge(of([REGISTERS], [waiver], [registers(float("nan"))])).exit_code is Exit.UNMEASURED
+
+
+def test_loosened_limits_are_listed() -> None:
+    waiver = factory.waiver("registers_limit", 200)
+    assert [w.waiver for w in judge(of([REGISTERS], [waiver], [registers(140)])).loosened] == [waiver]
+
+
+# --- notes and text -----------------------------------------------------------------------------
+
+
+def test_another_nvcc_release_is_said_loudly() -> None:
+    result = judge(of([], environment=factory.environment(nvcc="12.8.93")))
+    assert any("12.8.93" in n and "13.0" in n for n in result.notes)
+    assert not judge(of([], environment=factory.environment(nvcc="13.0.99"))).notes
+
+
+def test_the_order_of_facts_changes_nothing() -> None:
+    record = of([REGISTERS, factory.budget("bank_conflicts", maximum=1e9)], facts=[registers(140)])
+    turned = replace(record, facts=Facts(reversed(list(record.facts))))
+    one = judge(record)
+    assert one.counts() != judge(turned).counts()  # a later fact wins, so the planted one is hidden there
+    clean = of([REGISTERS])
+    turned = replace(clean, facts=Facts(reversed(list(clean.facts))))
+    assert {(v.subject, v.status) for v in judge(clean).verdicts} == {
+        (v.subject, v.status) for v in judge(turned).verdicts
+    }
+
+
+def test_the_table_says_it_all() -> None:
+    budgets = [REGISTERS, factory.budget("warm_p50", maximum=30), factory.goal("warm_p50", maximum=30, device="L4")]
+    text = table.table(judge(of(budgets, facts=[registers(140)]), today=TODAY))
+    assert text.splitlines()[0] == "FAILED (5)"
+    assert "fast/fast_kernel (sm_89)" in text
+    assert "≤ 128" in text
+    assert text.splitlines()[-1].startswith("gate FAILED: 5 failed")
+    assert text.splitlines()[-1].endswith("(exit 1)")
+
+
+def test_the_table_sums_up_each_goal() -> None:
+    budgets = [factory.goal("warm_p50", maximum=30), factory.goal("warm_p50", "l4_goal", maximum=30, device="L4")]
+    text = table.table(judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
+    (ours,) = [x for x in text.splitlines() if "warm_p50_goal" in x]
+    assert "reached by 4 of 6" in ours
+    assert "farthest: slow/" in ours
+    assert "7 % of the way" in ours
+    (theirs,) = [x for x in text.splitlines() if "l4_goal" in x]
+    assert "reached by 0 of 6, 6 unmeasured" in theirs
+    assert "for L4 only" in theirs
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1024, "B", "1,024 B"),
+        (30.0, "pct", "30 %"),
+        (8.75, "us", "8.75 µs"),
+        (128.4, "1", "128.4"),
+        (None, "B", "unmeasured"),
+    ],
+)
+def test_numbers_read_well(value: Value | None, unit: str, text: str) -> None:
+    assert number(value, unit) == text
+
+
+def test_ten_thousand_cases_in_under_five_seconds() -> None:
+    budgets = [
+        REGISTERS,
+        factory.budget("theoretical_occupancy", minimum=20),
+        factory.budget("bank_conflicts", maximum=1e6),
+        factory.budget("spill_instructions", maximum=0),
+        factory.goal("warm_p50", maximum=5),
+    ]
+    waivers = [factory.waiver("registers_limit", 200, variants=(f"v{i}",)) for i in range(100)]
+    record = factory.large_record(10_000, budgets, waivers)
+    started = time.perf_counter()
+    result = judge(record, require="timing", today=TODAY)
+    table.table(result)
+    # Not a benchmark: a quadratic scan would take minutes.
+    assert time.perf_counter() - started < 5
+    assert result.exit_code is Exit.OK
+    assert len(result.verdicts) > 40_000

@@ -1,0 +1,454 @@
+"""Planted regressions: the gate names every fault rightly, and stays silent on every harmless change.
+
+Faults and harmless changes of code go through the real compiler: each is the suite's one kernel with one
+edit, built as a variant of its own and then judged as if it were the sound one. Those of records are edits of a
+complete, passing record.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.build import build, launch_plan
+from flashcore.errors import Exit
+from flashcore.gate import baseline, judge
+from flashcore.gate.baseline import Baseline
+from flashcore.gate.judge import Judgement
+from flashcore.machine import toolchain
+from flashcore.manifest import load as suite_module
+from flashcore.model.record import Artifact, Fact, Facts, Plan, Record, Subject
+from flashcore.model.suite import Suite
+from flashcore.runs import freshness
+from flashcore.static import facts as facts_module
+from tests import factory
+from tests.conftest import TESTS
+
+PLANTED = TESTS / "suites" / "planted"
+TODAY = date(2026, 6, 1)
+Edits = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """One change of the kernel. ``blame`` is the budget that must fail; empty if the change is harmless."""
+
+    name: str
+    edits: Edits
+    blame: str = ""
+    code: Exit = Exit.OK
+
+
+def fault(name: str, blame: str, *edits: tuple[str, str], code: Exit = Exit.FAILED) -> Code:
+    return Code(name, edits, blame, code)
+
+
+def harmless(name: str, *edits: tuple[str, str]) -> Code:
+    return Code(name, edits)
+
+
+LOAD = """    const float4 wide = reinterpret_cast<const float4*>(x + base + kTile / 2)[t];
+    sum += wide.x + wide.y + wide.z + wide.w;
+"""
+STORE = "    reinterpret_cast<float4*>(out + base)[t] = make_float4(c[0] * factor, c[1], c[2], c[3] + sum);\n"
+BOUNDS = "__launch_bounds__(kThreads)"
+MANY = """    float many[%d];
+#pragma unroll
+    for (int i = 0; i < %d; ++i) many[i] = tile[(t + i * 7) %% kTile];
+#pragma unroll 1
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int i = 0; i < %d; ++i) many[i] = many[i] * many[(i * 7 + 1) %% %d] + factor;
+    }
+#pragma unroll
+    for (int i = 0; i < %d; ++i) sum += many[i];
+"""
+
+CODE_FAULTS = [
+    fault(
+        "register_cap",
+        "baseline_spill_store_bytes",
+        (BOUNDS, "__launch_bounds__(kThreads, 8)"),
+        (LOAD, LOAD + MANY % ((48,) * 5)),
+    ),
+    fault("more_registers", "baseline_registers", (LOAD, LOAD + MANY % ((64,) * 5))),
+    fault("occupancy_by_registers", "baseline_theoretical_occupancy", (LOAD, LOAD + MANY % ((96,) * 5))),
+    fault(
+        "barrier_in_loop",
+        "baseline_sass_bar",
+        (
+            "      multiply(c, a, b);\n      __syncthreads();\n",
+            "      __syncthreads();\n      multiply(c, a, b);\n      __syncthreads();\n",
+        ),
+    ),
+    fault("barrier_outside", "baseline_sass_bar", (STORE, "    __syncthreads();\n" + STORE)),
+    fault(
+        "narrow_loads",
+        "baseline_sass_ldg_128",
+        (
+            LOAD,
+            """    for (int i = 0; i < 4; ++i)
+      sum += x[base + kTile / 2 + i * kThreads + t];
+""",
+        ),
+    ),
+    fault(
+        "narrow_stores",
+        "baseline_sass_stg_128",
+        (
+            STORE,
+            """    out[base + t] = c[0] * factor;
+    out[base + kThreads + t] = c[1] + c[2];
+    out[base + 2 * kThreads + t] = c[3] + sum;
+""",
+        ),
+    ),
+    fault(
+        "twice_the_shared_memory",
+        "baseline_smem",
+        ("tile[kTile];", "tile[2 * kTile];"),
+        ("tile[t ^ 1]", "tile[t ^ 1 + kTile]"),
+    ),
+    fault(
+        "occupancy_by_shared_memory",
+        "baseline_theoretical_occupancy",
+        ("tile[kTile];", "tile[5 * kTile];"),
+        ("tile[t ^ 1]", "tile[(t ^ 1) + 4 * kTile]"),
+    ),
+    fault(
+        "tensor_cores_lost",
+        "baseline_sass_hmma",
+        (
+            "      multiply(c, a, b);\n",
+            """      for (int i = 0; i < 4; ++i)
+        c[i] += __uint_as_float(a[i]) * __uint_as_float(b[i & 1]);
+""",
+        ),
+    ),
+    fault(
+        "asynchronous_copy_lost",
+        "baseline_sass_ldgsts",
+        (
+            "    copy_async(tile + 4 * t, x + base + 4 * t);\n",
+            "    reinterpret_cast<float4*>(tile)[t] = reinterpret_cast<const float4*>(x + base)[t];\n",
+        ),
+    ),
+    fault("run_time_index", "baseline_stack_bytes", ("(step & 1) ? c[1] : c[0]", "c[step & 3]")),
+    fault("workspace", "baseline_workspace_bytes", ("p.workspace_bytes = 0;", "p.workspace_bytes = 4 * s.N;")),
+    fault(
+        "smaller_blocks_on_an_sm",
+        "baseline_theoretical_occupancy",
+        ("block = dim3(kThreads)", "block = dim3(kThreads), .dynamic_smem = 64 * 1024"),
+    ),
+    fault("does_not_compile", "builds", ("float sum = 0;", "flaot sum = 0;")),
+    fault(
+        "plan_of_another_kernel",
+        "baseline_theoretical_occupancy",
+        ('.kernel = "planted_kernel"', '.kernel = "planted_kernel_v2"'),
+        code=Exit.UNMEASURED,
+    ),
+    fault(
+        "plan_crashes",
+        "baseline_theoretical_occupancy",
+        ("  flashcore::Plan p;\n", "  flashcore::Plan p;\n  *reinterpret_cast<volatile int*>(8) = 0;\n"),
+        code=Exit.UNMEASURED,
+    ),
+]
+
+HARMLESS_CODE = [
+    harmless("comment", ("  float sum = 0;", "  // What is added up.\n  float sum = 0; /* it starts at nothing */")),
+    harmless("white_space", ("  float sum = 0;", "\n\n\n  float   sum   =   0 ;\n\n")),
+    harmless("renamed_symbol", ("planted_kernel", "other_kernel")),
+    harmless("renamed_variable", ("sum", "total")),
+    harmless("renamed_constant", ("kTile", "kElements")),
+    harmless("renamed_helper", ("copy_async", "fetch_async")),
+    harmless(
+        "dead_code",
+        ("__device__ void copy_wait", "__device__ int unused(int i) { return i * 7; }\n\n__device__ void copy_wait"),
+    ),
+    harmless(
+        "static_assert", ("}  // namespace", 'static_assert(kTile % kThreads == 0, "whole tiles");\n\n}  // namespace')
+    ),
+    harmless(
+        "another_kernel_beside_it",
+        (
+            "static flashcore::Plan plan",
+            'extern "C" __global__ void unused_kernel(float* out) { out[0] = 1; }\n\nstatic flashcore::Plan plan',
+        ),
+    ),
+    harmless("same_value_spelt_otherwise", ("kTile = 2048", "kTile = 8 * kThreads")),
+    harmless(
+        "local_name_for_an_expression",
+        ("    copy_wait();", "    const bool arrived = true;\n    if (arrived) copy_wait();"),
+    ),
+    harmless(
+        "using_alias",
+        ("namespace {\n", "namespace {\n\nusing Number = float;\n"),
+        ("  float sum = 0;", "  Number sum = 0;"),
+    ),
+    harmless("fewer_registers_are_better", ("tile[t ^ 3]", "tile[t ^ 2]")),
+]
+CODE = [*CODE_FAULTS, *HARMLESS_CODE]
+
+
+def write_suite(folder: Path, codes: Sequence[Code]) -> Suite:
+    """The planted suite with a variant for each change."""
+    shutil.copytree(PLANTED, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    source = (PLANTED / "kernel.cu").read_text()
+    manifest = (PLANTED / "suite.toml").read_text()
+    at, end = manifest.index("[variant.sound]"), manifest.index("[[budget]]")
+    table = manifest[at:end]
+    for code in codes:
+        text = source
+        for old, new in code.edits:
+            assert old in text, f"{code.name}: the kernel has no {old!r}"
+            text = text.replace(old, new)
+        (folder / f"{code.name}.cu").write_text(text)
+        manifest += "\n" + table.replace("variant.sound", f"variant.{code.name}").replace(
+            "kernel.cu", f"{code.name}.cu"
+        )
+    (folder / "suite.toml").write_text(manifest)
+    return suite_module.load(folder)
+
+
+class World:
+    """Everything compiled once: the facts of each variant, to be judged as those of ``sound``."""
+
+    def __init__(self, folder: Path) -> None:
+        everything = write_suite(folder / "suite", CODE)
+        self.suite = suite_module.load(PLANTED)
+        options = build.Options()
+        self.artifacts = build.build(everything, folder / "build", options, variants=everything.variants.values(),
+                                     with_operator=False)  # fmt: skip
+        self.plans = launch_plan.plans(everything, self.artifacts, list(everything.shapes.values()))
+        self.nvcc = toolchain.find_nvcc().version
+        self.baseline: Baseline = baseline.save(self.record("sound"), None).baseline
+
+    def record(self, name: str) -> Record:
+        artifact = next(a for a in self.artifacts if a.variant == name)
+        plans = [replace(p, variant="sound") for p in self.plans if p.variant == name]
+        return record_of(self.suite, replace(artifact, variant="sound"), plans, self.nvcc)
+
+
+def record_of(suite: Suite, artifact: Artifact, plans: Sequence[Plan], nvcc: str) -> Record:
+    facts, code = facts_module.facts(artifact, Path(suite.root))
+    own: dict[Subject, dict[str, Fact]] = {}
+    for fact in facts:
+        own.setdefault(fact.subject, {})[fact.name] = fact
+    for plan in plans:
+        if artifact.status == "ok":
+            facts += facts_module.plan_facts(artifact, plan, own, None)
+    return factory.bare_record(
+        suite, facts, artifacts=(replace(artifact, code=code),), plans=tuple(plans),
+        environment=factory.environment(gpu=None, nvcc=nvcc),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    if toolchain.optional_tool("nvdisasm") is None:
+        pytest.skip("no nvdisasm on this machine")
+    try:
+        nvcc = toolchain.find_nvcc()
+    except Exception as error:
+        pytest.skip(f"no nvcc: {error}")
+    if nvcc.release != "13.0":
+        pytest.skip(f"planted for nvcc 13.0, found {nvcc.version}")
+    return World(tmp_path_factory.mktemp("planted"))
+
+
+def broken(judgement: Judgement) -> set[str]:
+    return {v.budget for v in judgement.limits if v.status == "fail" or (v.status == "unmeasured" and v.required)}
+
+
+def test_the_sound_kernel_passes(world: World) -> None:
+    judgement = judge.judge(world.record("sound"), today=TODAY, baseline=world.baseline)
+    assert (judgement.exit_code, broken(judgement), judgement.notes) == (Exit.OK, set(), ())
+    facts = {k.fact: v for k, v in world.baseline.values.items()}
+    assert min(facts[n] for n in ("sass_hmma", "sass_bar", "sass_ldg_128", "sass_stg_128", "sass_ldgsts")) >= 1
+
+
+@pytest.mark.parametrize("change", CODE_FAULTS, ids=lambda c: c.name)
+def test_a_fault_of_the_code_is_named(change: Code, world: World) -> None:
+    judgement = judge.judge(world.record(change.name), today=TODAY, baseline=world.baseline)
+    assert judgement.exit_code is change.code
+    assert change.blame in broken(judgement)
+
+
+@pytest.mark.parametrize("change", HARMLESS_CODE, ids=lambda c: c.name)
+def test_a_harmless_change_of_the_code_is_passed_in_silence(change: Code, world: World) -> None:
+    judgement = judge.judge(world.record(change.name), today=TODAY, baseline=world.baseline)
+    assert (judgement.exit_code, broken(judgement)) == (Exit.OK, set())
+
+
+def rebuilt(world: World, folder: Path, text: Callable[[str], str] = lambda t: t) -> Record:
+    """The sound kernel, built at another place, its manifest changed."""
+    shutil.copytree(PLANTED, folder / "elsewhere" / "suite", ignore=shutil.ignore_patterns("__pycache__"))
+    manifest = folder / "elsewhere" / "suite" / "suite.toml"
+    manifest.write_text(text(manifest.read_text()))
+    suite = suite_module.load(manifest.parent)
+    made = build.build(
+        suite, folder / "objects", build.Options(), variants=suite.variants.values(), with_operator=False
+    )
+    artifact = next(a for a in made if a.variant == "sound")
+    plans = launch_plan.plans(suite, [artifact], list(suite.shapes.values()))
+    return record_of(suite, artifact, plans, world.nvcc)
+
+
+def reordered(manifest: str) -> str:
+    head, *parts = manifest.split("\n[")
+    return "\n[".join([head, *reversed(parts)])
+
+
+def reworded(manifest: str) -> str:
+    return manifest.replace("as it should be", "still as it should be").replace("eight blocks", "8 blocks")
+
+
+@pytest.mark.parametrize(
+    "text", [str, reordered, reworded], ids=["other_build_path", "reordered_manifest", "reworded_manifest"]
+)
+def test_a_harmless_change_around_the_code_is_passed_in_silence(
+    text: Callable[[str], str], world: World, tmp_path: Path
+) -> None:
+    record = rebuilt(world, tmp_path, text)
+    judgement = judge.judge(record, today=TODAY, baseline=world.baseline)
+    assert (judgement.exit_code, broken(judgement)) == (Exit.OK, set())
+    assert record.artifacts[0].code == world.record("sound").artifacts[0].code
+
+
+# --- records --------------------------------------------------------------------------------------
+
+BUDGETS = (
+    factory.budget("registers", maximum=128),
+    factory.budget("bank_conflicts", maximum=200),
+    factory.budget("warm_p50", maximum=1e6),
+    factory.goal("tensor_active", minimum=60),
+)
+Change = Callable[[Record], Record]
+
+
+def sound(**changes: Any) -> Record:
+    return factory.record(factory.suite(budgets=BUDGETS, **changes))
+
+
+def with_facts(*facts: Fact) -> Change:
+    return lambda record: replace(record, facts=Facts([*record.facts, *facts]))
+
+
+def waived(value: float, **changes: Any) -> Change:
+    waiver = factory.waiver("registers_limit", 160, **changes)
+    facts = [factory.fact("registers", value, "fast", arch="sm_90a", kernel="fast_kernel")]
+    return lambda record: replace(
+        with_facts(*facts)(record), suite=replace(record.suite, waivers=(waiver,))
+    )  # fmt: skip
+
+
+def stale(record: Record) -> Record:
+    """Another code than the recorded one: nothing is joined."""
+    keys = {c: replace(k, code="changed") for c, k in record.keys.items() if c.startswith("fast/")}
+    facts, outcomes, samples, why, _ = freshness.join(record, {**record.keys, **keys}, set())
+    kept = [f for f in record.facts if f.source not in freshness.MEASURED]
+    return replace(record, facts=Facts([*kept, *facts]), outcomes=tuple(outcomes), samples=samples, stale=why)
+
+
+def failed_check(record: Record) -> Record:
+    wrong = factory.outcome("fast", "mission", "check", "failed", "max error 2")
+    return replace(
+        record, outcomes=tuple(wrong if o.case == wrong.case and o.stage == "check" else o for o in record.outcomes)
+    )
+
+
+def not_built(record: Record) -> Record:
+    return replace(record, artifacts=tuple(a for a in record.artifacts if (a.variant, a.arch) != ("fast", "sm_80")))
+
+
+def slower_clock(record: Record) -> Record:
+    slow = [replace(f, value=f.number * 1.5) for f in record.facts.named("warm_p50") if f.number is not None]
+    return with_facts(*slow, factory.fact("bench_sm_clock", 1200.0, "fast", shape="mission"))(record)
+
+
+RECORD_FAULTS: list[tuple[str, Change, str, Exit]] = [
+    (
+        "dropped_metric",
+        lambda r: factory.without(r, "bank_conflicts", variant="fast"),
+        "bank_conflicts_limit",
+        Exit.UNMEASURED,
+    ),
+    (
+        "nan",
+        with_facts(factory.fact("bank_conflicts", float("nan"), "fast", shape="mission")),
+        "bank_conflicts_limit",
+        Exit.UNMEASURED,
+    ),
+    (
+        "refused_metric",
+        with_facts(factory.fact("bank_conflicts", None, "fast", shape="mission", note="n/a")),
+        "bank_conflicts_limit",
+        Exit.UNMEASURED,
+    ),
+    ("stale_record", stale, "bank_conflicts_limit", Exit.UNMEASURED),
+    (
+        "more_conflicts",
+        with_facts(factory.fact("bank_conflicts", 201, "fast", shape="mission")),
+        "bank_conflicts_limit",
+        Exit.FAILED,
+    ),
+    ("waiver_past_its_date", waived(150, expires="2026-05-31"), "registers_limit", Exit.FAILED),
+    ("worse_than_waived", waived(161), "registers_limit", Exit.FAILED),
+    ("waiver_of_another_variant", waived(150, variants=("slow",)), "registers_limit", Exit.FAILED),
+    ("wrong_answers", failed_check, "correct", Exit.FAILED),
+    ("an_arch_not_built", not_built, "builds", Exit.UNMEASURED),
+    (
+        "another_nvcc",
+        lambda r: replace(r, environment=factory.environment(nvcc="12.9.1")),
+        "registers_limit",
+        Exit.INCAPABLE,
+    ),
+    (
+        "negative_zero_is_a_number_but_text_is_not",
+        with_facts(factory.fact("registers", "few", "fast", arch="sm_90a", kernel="fast_kernel")),
+        "registers_limit",
+        Exit.UNMEASURED,
+    ),
+]
+
+HARMLESS_RECORDS: list[tuple[str, Change]] = [
+    ("facts_in_another_order", lambda r: replace(r, facts=Facts(reversed(list(r.facts))))),
+    ("another_host", lambda r: replace(r, environment=replace(r.environment, host="elsewhere", cpu="other"))),
+    ("another_day", lambda r: replace(r, id="20270102T030405Z-0001", created="2027-01-02T03:04:05Z")),
+    ("slower_clock_same_code", slower_clock),
+    ("a_goal_missed", with_facts(factory.fact("tensor_active", 1.0, "fast", shape="mission"))),
+    (
+        "a_peer_failed",
+        lambda r: replace(r, outcomes=(*r.outcomes, factory.outcome("cudnn", "mission", "check", "failed", "x"))),
+    ),
+    ("a_waived_miss", waived(150)),
+    ("a_waiver_on_its_last_day", waived(150, expires="2026-06-01")),
+    ("a_waiver_no_longer_needed", waived(96)),
+    ("dirty_tree", lambda r: replace(r, environment=replace(r.environment, git_dirty=True))),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "blame", "code"), RECORD_FAULTS, ids=[f[0] for f in RECORD_FAULTS])
+def test_a_fault_of_the_record_is_named(name: str, change: Change, blame: str, code: Exit) -> None:
+    judgement = judge.judge(change(sound()), require="timing", today=TODAY)
+    assert judgement.exit_code is code
+    assert blame in broken(judgement)
+
+
+@pytest.mark.parametrize(("name", "change"), HARMLESS_RECORDS, ids=[h[0] for h in HARMLESS_RECORDS])
+def test_a_harmless_change_of_the_record_is_passed_in_silence(name: str, change: Change) -> None:
+    judgement = judge.judge(change(sound()), require="timing", today=TODAY)
+    assert (judgement.exit_code, broken(judgement)) == (Exit.OK, set())
+
+
+def test_there_are_as_many_harmless_changes_as_faults_and_enough_of_both() -> None:
+    faults = len(CODE_FAULTS) + len(RECORD_FAULTS)
+    quiet = len(HARMLESS_CODE) + 3 + len(HARMLESS_RECORDS)
+    assert faults >= 20 and quiet >= 20

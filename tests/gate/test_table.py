@@ -1,0 +1,42 @@
+"""The terminal's table: one failure on many shapes is one row, and no other is buried beneath it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flashcore.gate import judge, table
+from flashcore.model.record import Subject
+from tests import factory
+
+
+def failed(variant: str, shape: str | None, value: float, budget: str = "theoretical_occupancy") -> judge.Verdict:
+    """A failed limit on a kernel."""
+    about = Subject(variant, "sm_89", shape=shape, kernel="kernel")
+    return judge.Verdict(budget, budget, about, "static", "limit", "fail", value, "%", "≥ 30 %", "a document")
+
+
+def rows(*verdicts: judge.Verdict) -> list[str]:
+    """The failures of the table, the title first."""
+    made = judge.judge(factory.record())
+    made = replace(made, verdicts=verdicts)
+    return table.table(made).split("\n\n")[0].splitlines()
+
+
+def test_the_same_on_several_shapes_is_one_row_and_counts_in_full() -> None:
+    title, *found = rows(*[failed("tiles", f"s{i}", 16.7) for i in range(11)], failed("other", "s0", 10.0))
+    assert title == "FAILED (12)"
+    assert len(found) == 2
+    assert "tiles/s0/kernel (sm_89) and 10 more shapes" in found[0]
+    assert "other/s0/kernel (sm_89) " in found[1] and "more" not in found[1]
+
+
+def test_values_that_differ_stand_apart() -> None:
+    _, *found = rows(failed("tiles", "s0", 16.7), failed("tiles", "s1", 16.6999), failed("tiles", "s2", 16.7))
+    assert ["and 1 more shape" in line for line in found] == [True, False]
+
+
+def test_what_is_left_out_is_counted_by_verdicts() -> None:
+    many = [failed(f"v{i}", f"s{j}", 1.0) for i in range(50) for j in range(3)]
+    title, *found = rows(*many)
+    assert title == "FAILED (150)"
+    assert len(found) == 49 and found[-1].strip() == "… and 6 more"

@@ -1,0 +1,119 @@
+"""The build before the GPU's stages: this machine's arch first, the others beside the checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.build import build
+from flashcore.errors import FlashcoreError
+from flashcore.machine import toolchain
+from flashcore.model.record import Artifact, StageResult
+from flashcore.pipeline import compile_ahead, run
+from flashcore.pipeline import gpu_stages as stages
+from flashcore.pipeline.compile_ahead import Compiling
+from flashcore.pipeline.gpu_stages import measure
+from flashcore.pipeline.state import Line, Settings
+from tests.conftest import TESTS
+
+TOY = TESTS / "suites" / "toy"
+H200 = toolchain.Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "find_gpu", lambda: H200)
+    monkeypatch.delenv("CUDA_ARCH", raising=False)
+
+
+def started(build: Path, said: list[str] | None = None) -> Line:
+    settings = Settings(str(TOY), build=str(build), upto="check", roofs=None)
+    return run.start(settings, said.append if said is not None else lambda _: None)
+
+
+def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path, compiler: toolchain.Nvcc) -> None:
+    whole = started(tmp_path / "whole")
+    said: list[str] = []
+    compile_ahead.compile_all(whole)
+    ahead = started(tmp_path / "ahead", said)
+    under_way = Compiling(ahead, ahead=True)
+    assert {a.arch for a in ahead.artifacts} == {"sm_90a"} and ahead.facts == []
+    assert all(a.library for a in ahead.artifacts if a.status == "ok")
+    assert [p for p in ahead.plans if p.launches]
+    for _ in range(2):  # once more is no harm
+        under_way.finish()
+    assert [(a.variant, a.arch, a.status, a.code, a.cached) for a in ahead.artifacts] == [
+        (a.variant, a.arch, a.status, a.code, a.cached) for a in whole.artifacts
+    ]
+    assert ahead.plans == whole.plans
+    assert {(f.subject, f.name, f.value) for f in ahead.facts} == {(f.subject, f.name, f.value) for f in whole.facts}
+    assert [n.stage for n in ahead.notes] == ["build"]
+    assert any("sm_90a in " in text and "the others meanwhile" in text for text in said)
+
+
+def test_without_a_gpu_all_is_built_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
+) -> None:
+    monkeypatch.setattr(toolchain, "find_gpu", lambda: None)
+    line = started(tmp_path / "build")
+    Compiling(line, ahead=True)
+    assert {a.arch for a in line.artifacts} == set(line.suite.archs) and line.facts
+
+
+def test_what_fails_in_the_background_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
+) -> None:
+    real = build.build
+
+    def once(*given: Any, **named: Any) -> list[Artifact]:
+        monkeypatch.setattr(build, "build", full)
+        return real(*given, **named)
+
+    def full(*_: Any, **__: Any) -> list[Artifact]:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(build, "build", once)
+    under_way = Compiling(started(tmp_path / "build"), ahead=True)
+    with pytest.raises(OSError, match="disk full"):
+        under_way.finish()
+
+
+def test_the_build_ends_with_what_it_was_begun_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
+) -> None:
+    real = build.build
+
+    def once(*given: Any, **named: Any) -> list[Artifact]:
+        monkeypatch.setattr(build, "build", endless)
+        return real(*given, **named)
+
+    def endless(*_: Any, say: Callable[[str], None], **__: Any) -> list[Artifact]:
+        while True:
+            say("still compiling")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(build, "build", once)
+    under_way = Compiling(started(tmp_path / "build"), ahead=True)
+    with pytest.raises(KeyboardInterrupt), under_way:
+        raise KeyboardInterrupt
+    with pytest.raises(FlashcoreError, match="stopped"):
+        under_way.finish()
+
+
+def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
+
+    def ran(_: Line, stage: str, *__: object) -> StageResult:
+        order.append(stage)
+        return StageResult((), ())
+
+    monkeypatch.setattr(stages, "_run_stage", ran)
+    settings = Settings(str(TOY), build=str(tmp_path), upto="bench", roofs=None)
+    line = run.start(settings, lambda _: None)
+    measure(line, tmp_path, lambda: order.append("build over"))
+    assert order == ["check", "build over", "bench"]

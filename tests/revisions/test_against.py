@@ -1,0 +1,290 @@
+"""``flashcore bench --against REV``: real repositories and builds; timed on the CPU, where callables run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import Exit, UsageError
+from flashcore.machine import toolchain
+from flashcore.pipeline.state import Settings
+from flashcore.revisions import against, table, time_pairs
+from flashcore.revisions.against import Options
+from flashcore.revisions.decide import Process
+from flashcore.revisions.table import Comparison, Row
+from flashcore.revisions.time_pairs import Found, Lost, Times
+from tests.conftest import ROOT, TOY, flashcore
+from tests.revisions.test_checkout import git
+
+SPIN = ROOT / "tests" / "suites" / "spin"
+
+
+def committed(root: Path, suite: Path) -> Path:
+    """A repository with the suite in its first commit; gives the suite's folder."""
+    folder = shutil.copytree(suite, root / "suite", ignore=shutil.ignore_patterns("__pycache__"))
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return folder
+
+
+@pytest.fixture
+def spin(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The suite of callables in a repository of its own, which is the present folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return committed(tmp_path, SPIN)
+
+
+def spun(folder: Path, loops: int) -> None:
+    (folder / "loops.py").write_text(f"LOOPS = {loops}\n")
+
+
+def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **options: Any) -> tuple[Exit, Any]:
+    """Runs the comparison with HEAD on the CPU; gives the exit code and its JSON."""
+    settings = Settings("suite", variant=variant, samples=30, repeats=2, time_limit=20)
+    chosen: dict[str, Any] = {"processes": 4, "device": "cpu", "formats": ["json=out/found.json"], **options}
+    code = against.run(settings, Options("HEAD", **chosen), say)
+    return code, json.loads(Path("out/found.json").read_text())
+
+
+def fates(found: Any) -> dict[str, str]:
+    return {c["variant"]: c["fate"] for c in found["cases"]}
+
+
+# --- timed on the CPU ---------------------------------------------------------------------------
+
+
+def test_twice_the_work_is_slower(spin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spun(spin, 4000)
+    code, found = compared("spun")
+    assert code == found["exit_code"] == Exit.FAILED and found["outcome"] == "failed"
+    (case,) = found["cases"]
+    assert (case["variant"], case["shape"], case["fate"]) == ("spun", "small", "slower")
+    assert 0.5 < case["change"] < 1.5 and 0 < case["chance_ends_at"] < case["change"]
+    assert case["after_us"] / case["before_us"] == pytest.approx(1 + case["change"], rel=0.1)
+    assert len(case["changes"]) == len(case["nulls"]) == found["aa"]["comparisons"] == 4
+    assert found["aa"]["largest"] == max(map(abs, case["nulls"]))
+    said = capsys.readouterr().out
+    assert "SLOWER" in said and "compared with itself 4 times" in said and "(exit 1)" in said
+    assert git(Path(), "worktree", "list").count("\n") == 0
+    assert not list(Path("build/against").iterdir())
+
+
+def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None:
+    spun(spin, 500)
+
+    def interrupt(text: str) -> None:
+        if "process 2" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(UsageError, match="did not end, found none"):
+        compared("spun", resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        compared("spun", interrupt)
+    (kept,) = Path("build/against").iterdir()
+    journals = {path: path.read_bytes() for path in kept.glob("turns/*/journal-*")}
+    assert len(journals) == 2
+
+    def look(text: str) -> None:
+        if "process 4" in text:
+            assert {path: path.read_bytes() for path in journals} == journals
+            assert len(list(kept.glob("turns/*/journal-*"))) == 4
+
+    code, found = compared("spun", look, resume=True)
+    assert (code, fates(found)) == (Exit.OK, {"spun": "faster"})
+
+
+def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = spin / "peers.py"
+    peers.write_text("# a comment\n" + peers.read_text())
+
+    def never(*_: object, **__: object) -> Found:
+        raise AssertionError("there is nothing to time")
+
+    monkeypatch.setattr(time_pairs, "run", never)
+    code, found = compared(device="cuda")  # and no GPU is needed to say so
+    assert (code, fates(found)) == (Exit.OK, {"steady": "same code", "spun": "same code"})
+
+
+def test_a_wrong_build_is_not_timed(spin: Path) -> None:
+    good = (spin / "peers.py").read_text()
+    bad = good.replace("        pass\n    return x.clone()", "        pass\n    return x + 1")
+    (spin / "peers.py").write_text(bad)
+    code, found = compared("spun")
+    assert (code, fates(found)) == (Exit.FAILED, {"spun": "failed"})
+    assert found["cases"][0]["reason"].startswith("wrong: ")
+    # Mending it is no regression, but whether it got slower nobody can say.
+    git(spin, "commit", "-qam", "bad")
+    (spin / "peers.py").write_text(good)
+    code, found = compared("spun")
+    assert (code, fates(found)) == (Exit.UNMEASURED, {"spun": "undecided"})
+    assert "HEAD is wrong" in found["cases"][0]["reason"]
+
+
+def test_what_is_new_has_nothing_to_be_compared_with(spin: Path) -> None:
+    manifest = spin / "suite.toml"
+    manifest.write_text(manifest.read_text().replace("[variant.spun]", "[variant.newer]"))
+    code, found = compared()
+    assert (code, fates(found)) == (Exit.OK, {"steady": "same code", "newer": "nothing to compare with"})
+    # So has an operator that takes other arguments today.
+    text = manifest.read_text().replace('"(Tensor x, ', '"(Tensor x, float unused, ')
+    manifest.write_text(text)
+    code, found = compared("steady")
+    assert (code, fates(found)) == (Exit.OK, {"steady": "nothing to compare with"})
+    assert "other arguments" in found["cases"][0]["reason"]
+
+
+def test_a_manifest_that_was_wrong_is_named_by_its_revision(spin: Path) -> None:
+    manifest = spin / "suite.toml"
+    good = manifest.read_text()
+    manifest.write_text(good.replace('baseline = "steady"', 'baseline = "none"'))
+    git(spin, "commit", "-qam", "bad manifest")
+    manifest.write_text(good)
+    with pytest.raises(UsageError, match=r"^HEAD: suite/suite.toml: 1 mistake\n  baseline: expected a variant"):
+        compared()
+
+
+# --- built, not timed ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def toy(tmp_path: Path, compiler: toolchain.Nvcc) -> Path:
+    return committed(tmp_path, TOY)
+
+
+def gate(folder: Path, *words: str) -> tuple[int, str, str]:
+    """The command itself on the toy suite's first variant."""
+    done = flashcore("bench", "--against", "HEAD", "--suite", "suite", "--variant", "plain", *words,
+                     cwd=folder.parent, env={"CUDA_ARCH": "9.0"})  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_same_machine_code_needs_no_gpu(toy: Path) -> None:
+    source = toy / "scale.cu"
+    source.write_text("// a comment above\n" + source.read_text())
+    code, said, heard = gate(toy)
+    assert code == Exit.OK, heard
+    assert "same code, so not timed: plain/small" in said and "(exit 0)" in said
+
+
+def test_other_code_cannot_be_judged_without_a_gpu(toy: Path) -> None:
+    if toolchain.find_gpu() is not None:
+        pytest.skip("there is a GPU")
+    source = toy / "scale.cu"
+    source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
+    code, said, heard = gate(toy)
+    assert code == Exit.INCAPABLE, heard
+    assert "undecided: the code differs, and no GPU on this machine: plain/small" in said
+
+
+def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: Path) -> None:
+    source = toy / "scale.cu"
+    good = source.read_text()
+    source.write_text(good + "\n#error planted\n")
+    code, said, _ = gate(toy)
+    assert code == Exit.FAILED
+    assert "plain/small" in said and "failed: does not compile for sm_90a" in said
+    git(toy, "commit", "-qam", "bad")
+    source.write_text(good)
+    code, said, _ = gate(toy)
+    assert code == Exit.UNMEASURED
+    assert "undecided: HEAD: does not compile for sm_90a" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--against", "no_such"], "expected a git revision"),
+        (["--against", "HEAD", "--processes", "3"], "--processes 3: expected at least 4"),
+        (["--against", "HEAD", "--alpha", "1"], "--alpha 1: expected a chance"),
+        (["--against", "HEAD", "--effect", "-2"], "--effect -2: expected percent"),
+        (["--against", "HEAD", "--format", "junit"], "--format junit: expected table or json"),
+        (["--processes", "9"], "--processes: expected together with --against"),
+        (["--format", "json"], "--format: expected together with --against"),
+    ],
+)
+def test_wrong_usage_is_named(toy: Path, words: list[str], found: str) -> None:
+    done = flashcore("bench", "--suite", "suite", *words, cwd=toy.parent)
+    assert done.returncode == Exit.USAGE and found in done.stderr, done.stderr
+
+
+# --- what is told -------------------------------------------------------------------------------
+
+
+def comparison(*rows: Row, obstacle: str = "") -> Comparison:
+    return Comparison("toy", "main", "0" * 40, "NVIDIA H200", "13.0.88", 0.001, 0.01, 100, rows, obstacle=obstacle)
+
+
+@pytest.mark.parametrize(
+    ("fate_codes", "obstacle", "code"),
+    [
+        ([], "", Exit.OK),
+        (["same code", "no difference", "too small to matter", "faster", "unsupported"], "", Exit.OK),
+        (["nothing to compare with"], "", Exit.OK),
+        (["no difference", "undecided"], "", Exit.UNMEASURED),
+        (["slower", "undecided"], "", Exit.FAILED),
+        (["failed"], "no GPU", Exit.FAILED),
+        (["undecided"], "no GPU", Exit.INCAPABLE),
+    ],
+)
+def test_the_exit_code(fate_codes: list[Any], obstacle: str, code: Exit) -> None:
+    rows = [Row(f"v{i}/s", fate) for i, fate in enumerate(fate_codes)]
+    found = comparison(*rows, obstacle=obstacle)
+    assert found.exit_code == code
+    assert f"(exit {int(code)})" in table.table(found)
+
+
+def test_the_table_tells_the_spread_of_no_change() -> None:
+    processes = (Process(0.02, 0.001), Process(0.021, -0.004))
+    slow = Row("slow/s", "slower", "", 10.0, 10.2, 0.02, 0.004, processes)
+    calm = replace(slow, case="calm/s", fate="no difference", processes=(Process(0.0, 0.002),))
+    text = table.table(comparison(slow, calm, Row("old/s", "same code")))
+    row = next(line for line in text.splitlines() if line.startswith("slow/s"))
+    assert row.split() == ["slow/s", "10.000", "10.200", "+2.00", "0.40", "SLOWER"]
+    assert "compared with itself 3 times, the largest difference 0.40 % (slow/s)" in text
+    assert "1 slower, 1 no difference, 1 same code" in text
+
+
+def test_a_build_that_fails_while_it_is_timed() -> None:
+    times = [Times((10.0,) * 5, (10.0,) * 5, (10.0,) * 5)] * 4
+    lost = {"a/s": Lost("after", "hang?"), "b/s": Lost("again", "hang?"), "c/s": Lost("", "no memory")}
+    rows = against._decided(Found({"d/s": times}, lost), Options("main"))
+    assert {name: row.fate for name, row in rows.items()} == {
+        "a/s": "failed", "b/s": "undecided", "c/s": "undecided", "d/s": "no difference"
+    }  # fmt: skip
+    assert rows["b/s"].reason == "main could not be timed: hang?"
+    assert rows["d/s"].before_us == pytest.approx(10.0)
+    assert rows["d/s"].change == 0
+
+
+# --- on a GPU -----------------------------------------------------------------------------------
+
+IDLE = 'extern "C" __global__ void idle_kernel(float* out) { out[threadIdx.x] = 1.0f; }\n\n'
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_kernel_that_does_more_is_slower_and_other_code_of_the_same_speed_is_not(tmp_path: Path) -> None:
+    folder = committed(tmp_path, TOY)
+    source = folder / "scale.cu"
+    good = source.read_text()
+    loop = "  for (int i = 0; i < 2000; ++i) factor = factor * 1.0f + (count < 0 ? 1.0f : 0.0f);\n  for ("
+    source.write_text(good.replace("  for (", loop, 1))
+    words = ("bench", "--against", "HEAD", "--suite", "suite", "--variant", "plain", "--format", "json=found.json")
+    done = flashcore(*words, cwd=tmp_path)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert done.returncode == Exit.FAILED, done.stdout + done.stderr
+    assert fates(found) == {"plain": "slower"} and found["aa"]["comparisons"] == 9
+    # Other machine code that costs nothing: a kernel that is never launched.
+    source.write_text(good.replace('extern "C" __global__', f'{IDLE}extern "C" __global__', 1))
+    done = flashcore(*words, cwd=tmp_path)
+    found = json.loads((tmp_path / "found.json").read_text())
+    # So short a kernel may be too noisy to say.
+    assert fates(found)["plain"] in ("no difference", "too small to matter", "faster", "undecided"), done.stdout
+    assert done.returncode in (Exit.OK, Exit.UNMEASURED)

@@ -1,0 +1,301 @@
+"""Run records: what is written is read back; what is damaged, foreign or cut short is refused with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import gzip
+import json
+import math
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flashcore.errors import FlashcoreError, RecordError, UsageError
+from flashcore.model.record import SCHEMA_VERSION, CaseKey, Fact, Facts, Origin, Record, Source, Subject
+from flashcore.runs import store
+from tests import factory
+from tests.conftest import ROOT
+
+
+def full() -> Record:
+    """A record in which every field holds something."""
+    made = factory.record()
+    return dataclasses.replace(
+        made,
+        keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
+        stale={"slow/mission": "stale: the code changed"},
+        joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
+    )
+
+
+def change_header(folder: Path, **changes: Any) -> None:
+    """Overwrites fields of a recorded run's header."""
+    path = folder / store.HEADER
+    data = json.loads(path.read_bytes())
+    data.update(changes)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A recorded run."""
+    folder = store.begin(tmp_path, "20260102T030405Z-0001")
+    store.write(full(), folder)
+    return store.complete(folder)
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+def test_a_record_is_read_back_as_it_was(run: Path) -> None:
+    expected, found = full(), store.read(run)
+    assert list(found.facts) == list(expected.facts)
+    for field in dataclasses.fields(Record):
+        if field.name not in ("facts", "samples"):
+            assert getattr(found, field.name) == getattr(expected, field.name), field.name
+    assert found.samples.keys() == expected.samples.keys()
+    for name, series in expected.samples.items():
+        assert found.samples[name] == pytest.approx(series, abs=1e-4)
+
+
+def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    other = store.begin(tmp_path, "20260102T030405Z-0002")
+    store.write(store.read(run), other)
+    for name in (store.HEADER, store.FACTS, store.SAMPLES):
+        assert (other / name).read_bytes() == (run / name).read_bytes(), name
+
+
+TEXT = st.text(max_size=8)
+SUBJECTS = st.builds(
+    Subject, TEXT, st.none() | TEXT, st.none() | TEXT, st.none() | TEXT, st.none() | st.integers(0, 40)
+)
+VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | TEXT
+FACTS = st.lists(st.builds(Fact, SUBJECTS, TEXT, VALUES, TEXT, st.sampled_from(Source), TEXT), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(facts=FACTS)
+def test_any_fact_is_read_back_or_unmeasured(tmp_path: Path, facts: list[Fact]) -> None:
+    store.write(factory.bare_record(facts=facts), tmp_path)
+    for before, after in zip(facts, store.read(tmp_path).facts, strict=True):
+        if isinstance(before.value, float) and not math.isfinite(before.value):
+            assert after.value is None and "not finite" in after.note
+        else:
+            assert after == before and type(after.value) is type(before.value)
+
+
+# --- refused ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (SCHEMA_VERSION + 1, f"found the newer version {SCHEMA_VERSION + 1}\n  to mend: update flashcore"),
+        (SCHEMA_VERSION - 1, f"found the older version {SCHEMA_VERSION - 1}\n  to mend: record the run again"),
+        ("one", "found 'one'"),
+        (None, "found None"),
+        ([1], r"found \[1\]"),
+    ],
+)
+def test_another_schema_is_refused(run: Path, schema: object, message: str) -> None:
+    change_header(run, schema_version=schema)
+    with pytest.raises(RecordError, match=f"expected schema version {SCHEMA_VERSION}, {message}"):
+        store.read(run)
+
+
+def test_another_schema_is_refused_whatever_else_it_holds(run: Path) -> None:
+    (run / store.HEADER).write_text(f'{{"schema_version": {SCHEMA_VERSION + 1}, "other": 1}}', encoding="utf-8")
+    with pytest.raises(RecordError, match="newer"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES])
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
+def test_a_file_cut_short_is_refused(run: Path, name: str, part: float) -> None:
+    data = (run / name).read_bytes()
+    (run / name).write_bytes(data[: int(len(data) * part)])
+    with pytest.raises(RecordError, match=name):
+        store.read(run)
+
+
+@pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES])
+def test_a_missing_file_is_refused(run: Path, name: str) -> None:
+    (run / name).unlink()
+    with pytest.raises(RecordError, match=rf"{name}: expected .*, found no such file"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("name", [store.FACTS, store.SAMPLES])
+@pytest.mark.parametrize("at", [0, 9, 12, 60, -6])
+def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
+    data = bytearray((run / name).read_bytes())
+    data[at] ^= 0xFF
+    (run / name).write_bytes(bytes(data))
+    if at == 9:  # gzip's note of the operating system: nobody reads it
+        store.read(run)
+        return
+    with pytest.raises(RecordError, match=name):
+        store.read(run)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], {}, 7, {"subjects": [], "facts": [[0, "a", 1, "1", "ptxas", ""]]}, {"subjects": [[1, 2]], "facts": [1]},
+     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a", 1, "1", "hearsay", ""]]},
+     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a"]]}, {"subjects": [[[]]], "facts": []}],
+)  # fmt: skip
+def test_rows_that_are_no_facts_are_refused(run: Path, content: object) -> None:
+    (run / store.FACTS).write_bytes(gzip.compress(json.dumps(content).encode()))
+    if content == {"subjects": [[[]]], "facts": []}:
+        store.read(run)  # no fact uses it
+        return
+    with pytest.raises(RecordError, match="expected rows of facts"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("content", [[], 7, {"v/s/warm": 7}])
+def test_samples_of_another_form_are_refused(run: Path, content: object) -> None:
+    (run / store.SAMPLES).write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(RecordError, match="expected a table of samples"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "null", '"x"'])
+def test_a_header_of_another_form_is_refused(run: Path, content: str) -> None:
+    (run / store.HEADER).write_text(content, encoding="utf-8")
+    with pytest.raises(RecordError, match="schema version"):
+        store.read(run)
+
+
+def test_a_header_with_wrong_fields_names_them(run: Path) -> None:
+    change_header(run, suite=7, surprise=1)
+    with pytest.raises(RecordError) as caught:
+        store.read(run)
+    assert "suite" in str(caught.value) and "surprise" in str(caught.value)
+
+
+# --- ids and folders ----------------------------------------------------------------------------
+
+
+def test_ids_sort_by_time() -> None:
+    start = datetime.datetime(2026, 9, 30, 23, 59, 58, tzinfo=datetime.UTC)
+    ids = [store.new_id(start + datetime.timedelta(seconds=s)) for s in (0, 1, 2, 86_400, 10_000_000)]
+    assert ids == sorted(ids)
+    assert all(store.RUN_ID.fullmatch(i) for i in ids)
+    assert ids[0].startswith("20260930T235958Z-")
+    assert len({store.new_id(start) for _ in range(20)}) > 1
+
+
+def test_the_newest_is_found_by_its_id(tmp_path: Path) -> None:
+    names = ["20260102T000000Z-0001", "20260103T000000Z-0001", "20251231T235959Z-ffff"]
+    for name in names:  # the oldest id is written last
+        store.write(factory.bare_record(id=name), folder := store.begin(tmp_path, name))
+        store.complete(folder)
+    (tmp_path / "20270101T000000Z-0000").mkdir()  # nothing in it
+    store.begin(tmp_path, "20270102T000000Z-0000")  # did not end
+    (tmp_path / "notes").mkdir()
+    assert [p.name for p in store.runs(tmp_path)] == sorted(names, reverse=True)
+    assert store.find(tmp_path, None).name == "20260103T000000Z-0001"
+    assert store.find(tmp_path, "20251231").name == names[2]
+    assert store.find(tmp_path, str(tmp_path / names[0])).name == names[0]
+    assert [p.name for p in store.unfinished(tmp_path)] == ["20270102T000000Z-0000.partial"]
+    with pytest.raises(UsageError, match="run 2026: expected one run's id or folder, found several"):
+        store.find(tmp_path, "2026")
+    with pytest.raises(UsageError, match=r"run 1999: .* found none .newest: 20260103T000000Z-0001"):
+        store.find(tmp_path, "1999")
+
+
+def test_no_runs_yet(tmp_path: Path) -> None:
+    assert store.runs(tmp_path / "nowhere") == store.unfinished(tmp_path / "nowhere") == []
+    with pytest.raises(UsageError, match="found none\n  to mend: make profile"):
+        store.find(tmp_path / "nowhere", None)
+
+
+def test_a_run_is_not_there_before_it_is_complete(tmp_path: Path) -> None:
+    folder = store.begin(tmp_path, "20260102T030405Z-0001")
+    store.write(factory.bare_record(), folder)
+    assert store.runs(tmp_path) == []
+    assert store.complete(folder).name == "20260102T030405Z-0001"
+    assert len(store.runs(tmp_path)) == 1
+
+
+# --- several at once, and no room ---------------------------------------------------------------
+
+WRITE = """
+import sys
+from pathlib import Path
+from flashcore.runs import store
+from tests import factory
+folder = store.begin(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else store.new_id())
+store.write(factory.record(id=folder.name.removesuffix(store.PARTIAL)), folder)
+print(store.complete(folder).name)
+"""
+
+
+def writer(*words: str, **more: Any) -> subprocess.Popen[str]:
+    """A process that records a run."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITE, *words], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
+    )  # fmt: skip
+
+
+def test_two_writers_at_once(tmp_path: Path) -> None:
+    both = [writer(str(tmp_path)) for _ in range(2)]
+    names = [p.communicate(timeout=60)[0].strip() for p in both]
+    assert sorted(names) == sorted(p.name for p in store.runs(tmp_path))
+    assert len(set(names)) == 2
+    assert all(store.read(p).id == p.name for p in store.runs(tmp_path))
+
+
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from flashcore.runs.store import write_atomically\n"
+        "for _ in range(200): write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * 10000)"
+    )
+    path = tmp_path / "file"
+    both = [subprocess.Popen([sys.executable, "-c", code, str(path), letter], cwd=ROOT) for letter in "ab"]
+    seen = set()
+    while any(p.poll() is None for p in both):
+        if path.exists():
+            data = path.read_bytes()
+            assert len(data) == 10_000
+            seen.add(data[:1])
+            assert len(set(data)) == 1
+    assert [p.returncode for p in both] == [0, 0]
+    assert seen
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("limit", [100, 2000])
+def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: int) -> None:
+    name = "20260102T030405Z-0001"
+    process = writer(str(tmp_path), name, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    _, error = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert f"{name}.partial" in error and "cannot write: File too large" in error
+    assert "what was measured is kept: go on with --resume" in error
+    (folder,) = store.unfinished(tmp_path)
+    assert not [p.name for p in folder.iterdir() if p.name.endswith(".tmp")]
+    assert store.runs(tmp_path) == []
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "profiles").write_text("", encoding="utf-8")
+    with pytest.raises(FlashcoreError, match=r"cannot write: .*\n  to mend"):
+        store.begin(tmp_path / "profiles", "20260102T030405Z-0001")
+
+
+def test_facts_are_found_by_name_and_subject() -> None:
+    subject = Subject("v", "sm_90a", kernel="k")
+    facts = Facts([Fact(subject, "registers", 1, "1", Source.CUBIN), Fact(subject, "registers", 2, "1", Source.CUBIN)])
+    assert facts.number("registers", subject) == 2  # the later one
+    assert facts.number("registers", Subject("w")) is None
+    assert len(facts) == 2

@@ -1,0 +1,288 @@
+"""The sanitize stage against a stand-in that speaks as compute-sanitizer does: counts reach the right case."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.build import build
+from flashcore.errors import CapabilityError, Exit
+from flashcore.gate import judge
+from flashcore.machine import toolchain
+from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
+from flashcore.model.suite import Argument
+from flashcore.pipeline.gpu_stages import measure
+from flashcore.pipeline.state import Line, Settings
+from flashcore.stages.sanitize import sanitize
+from flashcore.stages.sanitize.sanitize import Report, parse
+from flashcore.worker import kernel_call
+from flashcore.worker.journal import Journal, Task
+from flashcore.worker.kernel_call import Case
+from tests import factory
+from tests.conftest import ROOT, TESTS, flashcore
+
+STANDIN = TESTS / "standins" / "compute-sanitizer"
+NAMES = ("v0/s65", "v1/s65", "v2/s65", "v3/s65")
+
+
+def case(name: str) -> Case:
+    variant, _, shape = name.partition("/")
+    return Case(
+        variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 65},
+        arguments=(), library=None, callable=None, tolerance="exact", seeds=(0,), roof="fp32",
+    )  # fmt: skip
+
+
+Run = Callable[..., StageResult]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("SANITIZER_STANDIN_LOG", str(tmp_path / "calls.jsonl"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    def call(wrong: str = "", **options: object) -> StageResult:
+        monkeypatch.setenv("SANITIZER_STANDIN", wrong)
+        given: dict[str, object] = {"sanitizer": STANDIN, "time_limit": 20.0, "startup_limit": 20.0}
+        return sanitize.run([case(n) for n in NAMES], tmp_path / "sanitize", **given | options)  # type: ignore[arg-type]
+
+    return call
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Callable[[], list[tuple[str, list[str]]]]:
+    def read() -> list[tuple[str, list[str]]]:
+        lines = map(json.loads, (tmp_path / "calls.jsonl").read_text().splitlines())
+        return [(line["tool"], line["cases"]) for line in lines]
+
+    return read
+
+
+def counts(result: StageResult, name: str = "memcheck_errors") -> list[float | None]:
+    facts = Facts(result.facts)
+    return [facts.number(f"sanitizer_{name}", Subject(*_subject(n))) for n in NAMES]
+
+
+def _subject(name: str) -> tuple[str, None, str]:
+    variant, _, shape = name.partition("/")
+    return variant, None, shape
+
+
+def outcomes(result: StageResult) -> dict[str, CaseOutcome]:
+    return {o.case: o for o in result.outcomes}
+
+
+Calls = Callable[[], list[tuple[str, list[str]]]]
+
+
+def test_clean_cases_share_one_process_a_tool(run: Run, calls: Calls) -> None:
+    result = run()
+    assert calls() == [("memcheck", list(NAMES)), ("racecheck", list(NAMES))]
+    for name in ("memcheck_errors", "racecheck_errors", "racecheck_warnings"):
+        assert counts(result, name) == [0, 0, 0, 0]
+    assert {o.status for o in result.outcomes} == {"ok"}
+    assert {o.stage for o in result.outcomes} == {"sanitize"}
+    assert {f.source for f in result.facts} == {Source.SANITIZER}
+
+
+def test_a_race_is_laid_at_the_door_of_the_one_case(run: Run, calls: Calls) -> None:
+    result = run("race=v2/s65")
+    assert counts(result, "racecheck_errors") == [0, 0, 2, 0]
+    assert counts(result) == [0, 0, 0, 0]
+    # The batch was not clean: each of its cases ran once more, alone.
+    assert calls()[2:] == [("racecheck", [n]) for n in NAMES]
+    own = outcomes(result)
+    assert [own[n].status for n in NAMES] == ["ok", "ok", "failed", "ok"]
+    assert own["v2/s65"].reason.startswith("racecheck: 2 errors: Error: Race reported between Write access")
+
+
+def test_a_bad_write_ends_its_process_and_counts_once(run: Run, calls: Calls) -> None:
+    result = run("memory=v1/s65")
+    assert counts(result) == [0, 1, 0, 0]
+    reason = outcomes(result)["v1/s65"].reason
+    assert "memcheck: 1 error: Invalid __global__ write of size 4 bytes at fast_kernel+0x3f0 in fast.cu:41" in reason
+    own = [cases for tool, cases in calls() if tool == "memcheck"]
+    # v0 shared the process of v1 and ran again; v2 and v3 had a clean one of their own.
+    assert own == [list(NAMES), ["v2/s65", "v3/s65"], ["v0/s65"], ["v1/s65"]]
+
+
+def test_a_warning_is_counted_apart_and_is_not_clean(run: Run) -> None:
+    result = run("warning=v0/s65")
+    assert counts(result, "racecheck_errors") == [0, 0, 0, 0]
+    assert counts(result, "racecheck_warnings") == [1, 0, 0, 0]
+    assert outcomes(result)["v0/s65"].status == "failed"
+
+
+@pytest.mark.parametrize("kind", ["crash", "raise", "never", "blind"])
+def test_what_was_not_counted_is_unmeasured_and_the_rest_is_measured(run: Run, kind: str) -> None:
+    result = run(f"{kind}=v3/s65")
+    assert counts(result) == [0, 0, 0, None]
+    own = outcomes(result)
+    assert [own[n].status for n in NAMES] == ["ok", "ok", "ok", "failed"]
+    assert "unmeasured" in own["v3/s65"].reason
+    (lost,) = (f for f in result.facts if f.subject.variant == "v3" and f.name == "sanitizer_memcheck_errors")
+    assert lost.value is None and lost.note.startswith("not sanitized: ")
+
+
+def test_a_count_that_got_lost_is_asked_for_again(run: Run) -> None:
+    assert counts(run("mute=v1/s65")) == [0, 0, 0, 0]
+
+
+def test_called_again_nothing_runs_and_the_facts_are_the_same(run: Run, calls: Calls) -> None:
+    first = run("race=v2/s65")
+    before = len(calls())
+    assert run("race=v2/s65") == first
+    assert len(calls()) == before
+
+
+def test_what_the_tool_is_told(run: Run, tmp_path: Path) -> None:
+    run()
+    lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    memcheck, racecheck = (line["arguments"] for line in lines)
+    assert memcheck[memcheck.index("--report-api-errors") + 1] == "no"
+    assert "--report-api-errors" not in racecheck
+    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.sanitize.sanitize"]
+    assert {line["torch"] for line in lines} == {"1"}, "every tensor has an allocation of its own"
+
+
+def test_without_a_gpu_it_says_so(run: Run) -> None:
+    with pytest.raises(CapabilityError, match="no CUDA GPU"):
+        run("elsewhere")
+
+
+def test_without_the_tool_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(sanitize, "_PLACES", (tmp_path,))
+    with pytest.raises(CapabilityError, match="install"):
+        sanitize.find_sanitizer()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "compute-sanitizer").symlink_to(STANDIN)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert sanitize.find_sanitizer() == tmp_path / "bin" / "compute-sanitizer"
+
+
+def test_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert sanitize.version(STANDIN) == "2025.3.1.0"
+    assert sanitize.version(tmp_path / "absent") is None
+
+
+def test_counts_are_read_as_the_tool_writes_them() -> None:
+    head = "========= COMPUTE-SANITIZER\n"
+    assert parse(head + "========= ERROR SUMMARY: 0 errors\n", "memcheck") == Report(0)
+    many = (
+        head
+        + "========= Invalid __shared__ read of size 2 bytes\n=========     at k+0x10\n"
+        + "========= ERROR SUMMARY: 1,234 errors\n"
+        + "========= ERROR SUMMARY: 1134 errors were not printed. Use --print-limit option to adjust\n"
+    )
+    assert parse(many, "memcheck") == Report(1234, 0, "Invalid __shared__ read of size 2 bytes at k+0x10")
+    one = head + "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"
+    assert parse(one, "racecheck") == Report(0, 1)
+    assert isinstance(parse(one, "memcheck"), str), "a count of the other tool is none"
+    silent = parse(
+        head + "========= Error: Target application terminated before first instrumented API call\n", "memcheck"
+    )
+    assert isinstance(silent, str) and "before first instrumented" in silent
+    assert isinstance(parse("", "racecheck"), str)
+
+
+def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "compute-sanitizer").symlink_to(STANDIN)
+    no_gpu = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+    env = {"CUDA_HOME": str(tmp_path)}
+    done = flashcore("sanitize", "--suite", str(ROOT / "kernels/attention"), cwd=tmp_path, start=no_gpu, env=env)
+    assert done.returncode == Exit.INCAPABLE and "no GPU" in done.stderr
+    done = flashcore("sanitize", "--suite", str(ROOT / "kernels/roofs"), cwd=tmp_path, start=no_gpu, env=env)
+    assert done.returncode == Exit.USAGE and "to mend" in done.stderr
+
+
+# --- in the line ----------------------------------------------------------------------------------
+
+
+def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -> Line:
+    """A line before its GPU stages, on a machine whose tools are all stood in for."""
+
+    def ran(cases: list[Case], folder: Path, **_: object) -> StageResult:
+        seen.extend(c.name for c in cases)
+        return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
+
+    monkeypatch.setattr(sanitize, "run", ran)
+    monkeypatch.setattr(sanitize, "find_sanitizer", lambda: STANDIN)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: ROOT)
+    small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
+    suite = factory.suite(shapes=[factory.shape(), small])
+    gpu = toolchain.Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
+    chosen = Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
+    found = Line(
+        chosen, suite, lambda _: None, gpu, "sm_90a", build.Options(), list(suite.variants.values()),
+        list(suite.shapes.values()),
+    )  # fmt: skip
+    found.artifacts = list(factory.artifacts(suite))
+    return found
+
+
+def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[str] = []
+    made = line(monkeypatch, seen, sanitize=True)
+    measure(made, tmp_path)
+    assert seen == ["slow/small", "fast/small", "split/small"]
+    assert [(n.stage, n.status) for n in made.notes] == [("sanitize", "ok")]
+
+
+def test_a_shape_that_the_user_names_is_taken_whatever_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    made = line(monkeypatch, seen, sanitize=True, shapes=("mission",))
+    made.shapes = made.shapes[:1]
+    measure(made, tmp_path)
+    assert seen == ["slow/mission", "fast/mission", "split/mission"]
+
+
+def test_it_is_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[str] = []
+    made = line(monkeypatch, seen)
+    measure(made, tmp_path)
+    assert seen == [] and made.notes == []
+
+
+def test_a_race_breaks_the_promise_of_none() -> None:
+    small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
+    budget = factory.budget("sanitizer_racecheck_errors", maximum=0)
+    suite = factory.suite(shapes=[factory.shape(), small], budgets=[budget])
+    facts = [factory.fact("sanitizer_racecheck_errors", n, v, shape="small", source=Source.SANITIZER)
+             for v, n in (("slow", 0), ("fast", 2))]  # fmt: skip
+    judged = judge.judge(factory.record(suite, facts)).verdicts
+    found = {str(v.subject): v.status for v in judged if v.budget == budget.name}
+    assert found == {"slow/small": "pass", "fast/small": "fail", "split/small": "unmeasured"}
+
+
+def test_the_target_calls_a_case_with_outputs_of_just_their_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    seen: list[torch.Tensor] = []
+    (tmp_path / "problem.py").write_text(
+        "import torch\ndef make_inputs(params, seed, device, kind='normal'): return {'x': torch.ones(params['N'])}\n"
+        "def reference(inputs, params): ...\ndef emulate(tolerance, inputs, params): ...\ndef work(params): ...\n"
+        "KINDS, TOLERANCES, FENCE = ('normal',), {'exact': ''}, {'max': 0.0, 'mean': 0.0}\n"
+    )
+    monkeypatch.setattr(sanitize, "DEVICE", "cpu")
+    monkeypatch.setattr(kernel_call, "operator", lambda *_: lambda x, out: seen.append(out))
+    arguments = (Argument("x", "tensor", False, ("N",), "float32"), Argument("out", "tensor", True, ("N",), "float16"))
+    made = Case(
+        variant="v", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"N": 5},
+        arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), roof="fp32",
+    )  # fmt: skip
+    sanitize.perform(Task("v/s", made.to_json()), Journal(tmp_path / "journal.jsonl"))
+    (out,) = seen
+    assert (out.dtype, out.numel()) == (torch.float16, 5)
+    assert out.untyped_storage().nbytes() == 10, "no band around it in which a write beside it would be lost"

@@ -1,0 +1,39 @@
+"""What is heavy is imported only where it is used. Who may import whom is import-linter's (``make lint``)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.conftest import ROOT
+
+HEAVY = ("torch", "plotly", "jinja2", "numpy", "nvtx", "pandas", "rich")
+MODULES = sorted(
+    ".".join(p.relative_to(ROOT / "harness").with_suffix("").parts).removesuffix(".__init__")
+    for p in (ROOT / "harness" / "flashcore").rglob("*.py")
+    if p.name != "__main__.py"
+)
+
+
+def loaded(code: str) -> set[str]:
+    """The heavy packages that a fresh process has imported after running the code."""
+    report = f"\nimport json, sys; print(json.dumps([m for m in {(*HEAVY, 'pydantic')} if m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code + report], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "from flashcore.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert loaded(code) == set()
+
+
+def test_no_module_imports_anything_heavy_by_itself() -> None:
+    outside_report = [m for m in MODULES if not m.startswith("flashcore.report")]
+    assert len(outside_report) > 60
+    assert loaded("\n".join(f"import {m}" for m in outside_report)) <= {"pydantic"}
+    assert loaded("import flashcore.report") <= {"pydantic", "jinja2"}
+
+
+def test_no_module_called_utils() -> None:
+    assert not [p for p in ROOT.glob("*/**/utils.py") if ".venv" not in p.parts]

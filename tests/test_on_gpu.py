@@ -1,0 +1,257 @@
+"""On a machine with a GPU: the whole line on the toy suite, planted faults, and the operators themselves.
+
+Everything runs in processes of its own, since a planted fault takes its CUDA context with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import Exit, FlashcoreError
+from flashcore.machine import ncu
+from flashcore.model.record import CaseOutcome, Facts, Record, Subject
+from flashcore.runs import store
+from flashcore.worker.kernel_call import Case
+from tests.conftest import FAULTS, ROOT, TOY, Built, flashcore
+
+pytestmark = pytest.mark.gpu
+
+FEW = ("--samples", "10", "--repeats", "3", "--no-roofs")
+
+
+def have_ncu() -> bool:
+    """Whether this machine has Nsight Compute."""
+    try:
+        ncu.find_ncu()
+    except FlashcoreError:
+        return False
+    return True
+
+
+def newest(folder: Path) -> Record:
+    """The newest run recorded below a folder."""
+    return store.read(store.find(folder / "profiles", None))
+
+
+def outcomes(record: Record) -> dict[tuple[str, str], CaseOutcome]:
+    """(case, stage) → what became of it."""
+    return {(o.case, o.stage): o for o in record.outcomes}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
+    """The toy suite's run, all of it."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = flashcore("profile", "--suite", str(TOY), *FEW, cwd=folder)
+    assert done.returncode in ((Exit.OK,) if have_ncu() else (Exit.OK, Exit.UNMEASURED)), done.stdout + done.stderr
+    return newest(folder), folder
+
+
+def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
+    record, folder = whole
+    found = outcomes(record)
+    for variant in ("plain", "wide", "two_steps", "torch_mul"):
+        assert found[f"{variant}/tail", "check"].status == "ok"
+        assert found[f"{variant}/small", "check"].status == "ok"
+        subject = Subject(variant, shape="small")
+        for mode in ("warm_p50", "cold_p50", "eager_p50"):
+            microseconds = record.facts.number(mode, subject)
+            assert microseconds is not None and 0.1 < microseconds < 1e4, (variant, mode)
+        error = record.facts.number("max_error", subject)
+        assert error is not None and error < 1e-6
+    assert record.environment.gpu and record.gpu_arch
+    assert not store.unfinished(folder / "profiles")
+
+
+@pytest.mark.skipif(not have_ncu(), reason="no ncu on this machine")
+def test_every_case_is_profiled(whole: tuple[Record, Path]) -> None:
+    record, _ = whole
+    for variant, launches in (("plain", 1), ("wide", 1), ("two_steps", 2), ("torch_mul", 1)):
+        assert outcomes(record)[f"{variant}/small", "profile"].status == "ok"
+        subject = Subject(variant, shape="small")
+        assert record.facts.number("kernel_launches", subject) == launches
+        duration = record.facts.number("ncu_duration", subject)
+        assert duration is not None and duration > 100  # nanoseconds
+    for variant in ("plain", "wide", "two_steps"):
+        fact = record.facts.get("plan_matches", Subject(variant, shape="small"))
+        assert fact is not None and fact.value == 1, fact
+    two = [f for f in record.facts.named("ncu_duration") if f.subject.variant == "two_steps" and f.subject.kernel]
+    assert {f.subject.kernel for f in two} >= {"copy_kernel", "multiply_kernel"}
+
+
+def test_what_was_measured_joins_a_run_without_a_gpu(whole: tuple[Record, Path]) -> None:
+    _, folder = whole
+    no_gpu = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+    done = flashcore("gate", "--suite", str(TOY), cwd=folder, start=no_gpu)
+    assert done.returncode == Exit.OK, done.stdout + done.stderr
+    assert re.search(r"join: \d+ facts of 8 cases from run", done.stderr)
+
+
+# --- planted faults -----------------------------------------------------------------------------
+
+#: Fault → what its reason must say.
+REASONS = {
+    "illegal_address": r"illegal",
+    "too_much_smem": r"invalid|shared|resources",
+    "endless_loop": r"no answer within|hang",
+    "gives_nan": r"not finite|never written",
+    "gives_wrong": r"error",
+    "writes_beyond": r"out-of-bounds write",
+    "plan_null": r"signal 11",
+    "plan_hangs": r"no answer within",
+}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The run of the suite in which nearly everything fails."""
+    folder = tmp_path_factory.mktemp("broken")
+    done = flashcore("profile", "--suite", str(FAULTS), *FEW, "--time-limit", "15", cwd=folder)
+    assert done.returncode == Exit.FAILED, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return newest(folder)
+
+
+def test_faults_cost_only_their_own_cases(broken: Record) -> None:
+    found = outcomes(broken)
+    for variant in ("good", "plan_prints"):
+        assert found[f"{variant}/tail", "check"].status == "ok", found[f"{variant}/tail", "check"].reason
+        assert found[f"{variant}/small", "bench"].status == "ok"
+        if have_ncu():
+            assert found[f"{variant}/small", "profile"].status == "ok"
+
+
+@pytest.mark.parametrize(("variant", "reason"), REASONS.items())
+def test_a_fault_is_named_and_never_timed(broken: Record, variant: str, reason: str) -> None:
+    found = outcomes(broken)
+    failed = [o for (case, stage), o in found.items() if case.startswith(f"{variant}/") and o.status == "failed"]
+    assert failed and any(re.search(reason, o.reason) for o in failed), [o.reason for o in failed]
+    assert {o.stage for o in failed} == {"check"} or variant.startswith("plan_")
+    timed = Facts(broken.facts.of(variant)).named("warm_p50")
+    assert not [f for f in timed if f.value is not None]
+
+
+def test_a_shape_that_a_plan_refuses_is_unsupported(broken: Record) -> None:
+    found = outcomes(broken)
+    assert found["plan_refuses/small", "check"].status == "unsupported"
+    assert found["plan_refuses/tail", "check"].status == "ok"
+
+
+@pytest.mark.parametrize("stage", ["check", "bench", "profile"])
+def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> None:
+    if stage == "profile" and not have_ncu():
+        pytest.skip("no ncu on this machine")
+    words = ["profile", "--suite", str(TOY), "--profiles", str(tmp_path / "profiles"),
+             "--build-dir", str(tmp_path / "build"), "-o", str(tmp_path / "report"), *FEW]  # fmt: skip
+    first = subprocess.Popen(
+        [sys.executable, "-m", "flashcore", *words], cwd=ROOT, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(f"profiles/*.partial/{stage}/**/journal-*")):
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    second = subprocess.run(
+        [sys.executable, "-m", "flashcore", *words, "--resume"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert second.returncode in (Exit.OK, Exit.UNMEASURED), second.stderr
+    record = newest(tmp_path)
+    assert {o.status for o in record.outcomes} == {"ok"}, [o for o in record.outcomes if o.status != "ok"]
+    assert len(store.runs(tmp_path / "profiles")) == 1 and not store.unfinished(tmp_path / "profiles")
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+PREPARE = """
+import json, sys, torch
+from flashcore.worker.kernel_call import Caller, Case, load_problem
+case = Case.from_json(json.loads(sys.argv[1]))
+caller = Caller(case, load_problem(case.root, case.problem_file))
+op = torch.ops.flashcore_toy.two_steps
+x = torch.randn(1001, device="cuda")
+"""
+
+
+def child(toy: Built, code: str) -> str:
+    """Runs Python with the toy operator loaded; gives what it printed."""
+    problem = toy.suite.problems["scale"]
+    library = next(a.library for a in toy.artifacts if a.variant == "two_steps" and a.library)
+    case = Case(
+        variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file,
+        params={"N": 1001}, arguments=problem.arguments, library=library, callable=None,
+        tolerance="rounded_once", seeds=(0,), roof="fp32",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PREPARE + code, json.dumps(case.to_json())],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_opcheck(toy: Built) -> None:
+    code = "out = torch.empty_like(x)\nprint(torch.library.opcheck(op.default, (x, out, 2.0)))"
+    said = child(toy, code)
+    assert said.count("SUCCESS") == 4, said
+
+
+def test_on_another_stream_and_in_a_graph(toy: Built) -> None:
+    code = """
+out = torch.zeros_like(x)
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    op(x, out, 2.0)
+side.synchronize()
+print(torch.equal(out, 2 * x))
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    op(x, out, 3.0)
+x.fill_(1.0)
+out.zero_()
+graph.replay()
+torch.cuda.synchronize()
+print(bool((out == 3).all()))
+"""
+    assert child(toy, code) == "True\nTrue\n"
+
+
+def test_torch_compile_takes_it(toy: Built) -> None:
+    code = """
+@torch.compile(fullgraph=True, backend="aot_eager")
+def f(x):
+    out = torch.empty_like(x)
+    op(x, out, 2.0)
+    return out + 1
+print(torch.allclose(f(x), 2 * x + 1))
+"""
+    assert child(toy, code) == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("op(x.half(), torch.empty_like(x), 2.0)", "two_steps: x must be float32"),
+        ("op(x, torch.empty_like(x).half(), 2.0)", "two_steps: out must be float32"),
+        ("op(x.view(7, 143), torch.empty_like(x), 2.0)", "two_steps: x must have 1 dimensions, found 2"),
+        ("op(x, x.new_empty(1000), 2.0)", "two_steps: dimension N of out must be 1001, found 1000"),
+        ("op(x.new_empty(2002)[::2], torch.empty_like(x), 2.0)", "two_steps: x must be contiguous"),
+        ("op(x.new_empty(1002)[1:], torch.empty_like(x), 2.0)", "two_steps: x must be 16-byte aligned"),
+        ("op(x.new_empty(0), x.new_empty(0), 2.0)", "two_steps: dimension N of x is empty"),
+        ("op(x, torch.empty(1001), 2.0)", "two_steps: out must be a CUDA tensor"),
+    ],
+)
+def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built, call: str, said: str) -> None:
+    code = f"\ntry:\n    {call}\n    print('taken')\nexcept RuntimeError as error:\n    print(error)"
+    assert said in child(toy, code)
