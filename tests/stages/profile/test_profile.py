@@ -25,7 +25,7 @@ from flashcore.stages.profile.ncu_facts import MEASURED, SAMPLES, metrics_to_ask
 from flashcore.static.phases import Code
 from flashcore.worker.journal import Journal, Task
 from flashcore.worker.kernel_call import Case
-from tests.conftest import TESTS
+from tests.conftest import ROOT, TESTS
 
 STANDIN = TESTS / "standins" / "ncu"
 NAMES = ("v0/mission", "v1/mission", "v2/mission", "v3/mission", "v4/mission")
@@ -372,9 +372,9 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
     """kill -9 of the whole group, ncu and all, three times at other moments; then it is let run."""
     script = tmp_path / "go.py"
     script.write_text(
-        f"import sys; sys.path[:0] = [{str(TESTS.parent)!r}, {str(TESTS / 'stages')!r}]\n"
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'harness')!r}]\n"
         "from pathlib import Path\nfrom flashcore.stages.profile import profile\n"
-        "from test_profile import STANDIN, NAMES, case\n"
+        "from tests.stages.profile.test_profile import STANDIN, NAMES, case\n"
         f"r = profile.run([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), ncu=STANDIN, chip='gh100',\n"
         "    plans={}, batch=2)\n"
         "print([o.status for o in r.outcomes])\n"
