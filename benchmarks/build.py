@@ -29,6 +29,7 @@ from flashcore.build import binding, build
 from flashcore.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.manifest.load import load, select
 from flashcore.model.suite import Argument, Suite, Variant
 
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure(options: argparse.Namespace) -> None:
     """Runs both parts and prints the table."""
     suite = load(options.suite)
-    gpu = toolchain.find_gpu()
+    gpu = Gpu.find()
     arch = options.arch or (gpu.arch_of(suite.archs) if gpu else None) or suite.archs[-1]
     variants = [v for v in select(suite, options.variant)[0] if not v.is_peer and arch in v.where.archs]
     total = len(variants)

@@ -14,6 +14,7 @@ import pytest
 from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.manifest import load
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Suite
@@ -36,7 +37,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips the tests marked ``gpu`` where there is no GPU."""
-    if toolchain.find_gpu() is None:
+    if Gpu.find() is None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU on this machine"))

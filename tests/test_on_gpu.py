@@ -90,7 +90,7 @@ def test_every_case_is_profiled(whole: tuple[Record, Path]) -> None:
 
 def test_what_was_measured_joins_a_run_without_a_gpu(whole: tuple[Record, Path]) -> None:
     _, folder = whole
-    no_gpu = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+    no_gpu = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
     done = flashcore("gate", "--suite", str(TOY), cwd=folder, start=no_gpu)
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     assert re.search(r"join: \d+ facts of 8 cases from run", done.stderr)

@@ -12,6 +12,7 @@ import pytest
 
 from flashcore.analysis import measured_roofs
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.manifest.load import load
 from flashcore.model.record import Record, Value
 from flashcore.model.suite import Suite
@@ -156,7 +157,7 @@ def test_an_operator_without_clocks_is_not_asked() -> None:
 
 # --- measuring, or not ----------------------------------------------------------------------------
 
-H200 = toolchain.Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ H200 = toolchain.Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980
     ],
 )
 def test_a_machines_roofs_are_measured_once(
-    monkeypatch: pytest.MonkeyPatch, suite: Suite, gpu: toolchain.Gpu | None, fresh: bool, measures: bool
+    monkeypatch: pytest.MonkeyPatch, suite: Suite, gpu: Gpu | None, fresh: bool, measures: bool
 ) -> None:
     recorded, new = factory.bare_record(suite), factory.bare_record(suite, id="20260203T000000Z-0001")
     ran: list[Settings] = []
@@ -179,7 +180,7 @@ def test_a_machines_roofs_are_measured_once(
         ran.append(settings)
         return run_module.Run(new, SUITE, settings)
 
-    monkeypatch.setattr(toolchain, "find_gpu", lambda: gpu)
+    monkeypatch.setattr(Gpu, "find", lambda: gpu)
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
     monkeypatch.setattr(store, "latest", lambda *_: recorded)
     monkeypatch.setattr(run_module, "run", run)

@@ -24,7 +24,7 @@ from tests.conftest import FAULTS, ROOT, TOY, Built, compile_one, flashcore
 #: Python that hides every nvcc of this machine from the process.
 NO_NVCC = "import flashcore.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
 #: Python that hides the GPU, so that these tests mean the same everywhere.
-NO_GPU = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
 NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.commands as c; c._render = lambda *_: ['no pages']"
 

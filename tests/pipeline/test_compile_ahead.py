@@ -12,6 +12,7 @@ import pytest
 from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Artifact, StageResult
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline import gpu_stages as stages
@@ -21,12 +22,12 @@ from flashcore.pipeline.state import Line, Settings
 from tests.conftest import TESTS
 
 TOY = TESTS / "suites" / "toy"
-H200 = toolchain.Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "find_gpu", lambda: H200)
+    monkeypatch.setattr(Gpu, "find", lambda: H200)
     monkeypatch.delenv("CUDA_ARCH", raising=False)
 
 
@@ -58,7 +59,7 @@ def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path
 def test_without_a_gpu_all_is_built_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
 ) -> None:
-    monkeypatch.setattr(toolchain, "find_gpu", lambda: None)
+    monkeypatch.setattr(Gpu, "find", lambda: None)
     line = started(tmp_path / "build")
     Compiling(line, ahead=True)
     assert {a.arch for a in line.artifacts} == set(line.suite.archs) and line.facts

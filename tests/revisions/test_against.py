@@ -13,6 +13,7 @@ import pytest
 
 from flashcore.errors import Exit, UsageError
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.state import Settings
 from flashcore.revisions import against, table, time_pairs
 from flashcore.revisions.against import Options
@@ -175,7 +176,7 @@ def test_the_same_machine_code_needs_no_gpu(toy: Path) -> None:
 
 
 def test_other_code_cannot_be_judged_without_a_gpu(toy: Path) -> None:
-    if toolchain.find_gpu() is not None:
+    if Gpu.find() is not None:
         pytest.skip("there is a GPU")
     source = toy / "scale.cu"
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))

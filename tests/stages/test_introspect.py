@@ -130,7 +130,7 @@ def test_no_answer_is_an_error_that_says_why(tmp_path: Path, function: str, reas
 
 
 def test_the_command_needs_a_gpu_and_a_question(tmp_path: Path) -> None:
-    no_gpu = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+    no_gpu = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
     done = flashcore("introspect", "--suite", str(ROOT / "kernels/attention"), cwd=tmp_path, start=no_gpu)
     assert done.returncode == Exit.INCAPABLE and "no GPU" in done.stderr
     done = flashcore("introspect", "--suite", str(ROOT / "kernels/roofs"), cwd=tmp_path, start=no_gpu)

@@ -229,11 +229,11 @@ def baseline(arguments: argparse.Namespace) -> int:
 
 def metrics(arguments: argparse.Namespace) -> int:
     from flashcore.hardware.metric_tables import lookup
-    from flashcore.machine import toolchain
+    from flashcore.machine.gpu import Gpu
     from flashcore.model.catalogue import CHIPS
 
     file = Path(arguments.table) if arguments.table else None
-    gpu = None if arguments.chip else toolchain.find_gpu()
+    gpu = None if arguments.chip else Gpu.find()
     chip = arguments.chip or (CHIPS.get(gpu.capability) if gpu else None)
     if chip is None:
         raise UsageError(f"no GPU here: expected --chip, one of {', '.join(lookup.chips())}")
@@ -279,7 +279,7 @@ def bounds(arguments: argparse.Namespace) -> int:
     from flashcore.analysis import roofline
     from flashcore.cli import text_tables
     from flashcore.hardware import devices
-    from flashcore.machine import toolchain
+    from flashcore.machine.gpu import Gpu
     from flashcore.manifest.load import load, select
     from flashcore.runs import store
 
@@ -293,7 +293,7 @@ def bounds(arguments: argparse.Namespace) -> int:
         ceilings = roofline.roofs(device)
     else:
         record = store.latest(Path(arguments.profiles), suite.name)
-        gpu = toolchain.find_gpu()
+        gpu = Gpu.find()
         name = gpu.name if gpu else record.gpu if record else None
         if name is None:
             raise UsageError(

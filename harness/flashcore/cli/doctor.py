@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 
 
 def examine() -> tuple[list[str], bool]:
@@ -67,7 +68,7 @@ def _sanitizer() -> str:
 def _gpu() -> str:
     from flashcore.errors import CapabilityError
 
-    gpu = toolchain.find_gpu()
+    gpu = Gpu.find()
     if gpu is None:
         raise CapabilityError(
             "no CUDA device", "use a machine with an NVIDIA GPU and its driver; the rest works without"

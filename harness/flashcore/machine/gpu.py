@@ -1,12 +1,98 @@
-"""The state of a GPU as its driver tells it: SM clock, temperature, why the clock is lowered.
+"""The GPU of this machine: what it is, and the state that its driver tells (SM clock, temperature, why it is lowered).
 
-Through ctypes on ``libnvidia-ml.so.1``, which comes with the driver: no package is needed.
+Through ctypes on ``libcuda.so.1`` and ``libnvidia-ml.so.1``, which come with the driver: no package is needed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import re
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.machine import toolchain
+
+# Numbers of CUdevice_attribute (cuda.h).
+_SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The CUDA device that this process would use."""
+
+    name: str
+    capability: tuple[int, int]
+    sms: int
+    memory_bytes: int
+    l2_bytes: int
+    max_sm_clock_mhz: float
+    driver: str
+
+    def arch_of(self, archs: Sequence[str]) -> str | None:
+        """The suite's arch whose machine code runs here: its own first, else an older one of the same
+        generation (an sm_80 cubin runs on sm_86; arch-specific ones like sm_90a run nowhere else)."""
+        major, minor = self.capability
+        for own in (f"sm_{major}{minor}a", f"sm_{major}{minor}f", f"sm_{major}{minor}"):
+            if own in archs:
+                return own
+        older = [
+            (int(a[3:]), a) for a in archs if a[3:].isdigit() and int(a[3:]) // 10 == major and int(a[3:]) % 10 < minor
+        ]
+        return max(older)[1] if older else None
+
+    @staticmethod
+    @functools.cache
+    def find() -> Gpu | None:
+        """The first visible CUDA device, asked of the driver itself; ``None`` where there is none."""
+        try:
+            driver = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            return None
+        device = ctypes.c_int()
+        if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), 0) != 0:
+            return None
+
+        def attribute(number: int) -> int:
+            value = ctypes.c_int()
+            driver.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+            return value.value
+
+        name = ctypes.create_string_buffer(256)
+        driver.cuDeviceGetName(name, 256, device)
+        memory = ctypes.c_size_t()
+        driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+        return Gpu(
+            name=name.value.decode(),
+            capability=(attribute(_MAJOR), attribute(_MINOR)),
+            sms=attribute(_SM_COUNT),
+            memory_bytes=memory.value,
+            l2_bytes=attribute(_L2),
+            max_sm_clock_mhz=attribute(_CLOCK_KHZ) / 1000,
+            driver=_driver_version(),
+        )
+
+
+def _driver_version() -> str:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
+    if match:
+        return match[1]
+    smi = shutil.which("nvidia-smi")
+    if smi:
+        query = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
+        result = toolchain.ask(query, timeout=20)
+        if result.returncode == 0 and result.stdout.strip():
+            return result.stdout.splitlines()[0].strip()
+    return "unknown"
+
+
+# --- its state ----------------------------------------------------------------------------------
 
 _CLOCK_SM = 1
 _TEMPERATURE_GPU = 0

@@ -1,4 +1,4 @@
-"""Finds what the machine has: nvcc, g++, ninja, nvdisasm, torch's headers, ncu, a GPU.
+"""Finds what builds: nvcc, g++, ninja, nvdisasm, torch's headers.
 
 Nothing is imported to find it (``import torch`` takes over a second) and nothing is changed.
 """
@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore import __version__
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.model import cache
-from flashcore.model.record import Environment
 
 if TYPE_CHECKING:
     import subprocess
@@ -129,7 +127,7 @@ def _has_headers(root: Path) -> bool:
 @functools.cache
 def _nvcc(path: Path) -> Nvcc:
     # The toolkit's version.json would be quicker to ask, but pip's toolkit has none.
-    result = _ask([path, "--version"])
+    result = ask([path, "--version"])
     match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
     if match is None:
         said = (result.stdout + result.stderr).strip()[-300:]
@@ -137,13 +135,14 @@ def _nvcc(path: Path) -> Nvcc:
     root = path.parent.parent
     if not _has_headers(root):
         # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
-        dry = _ask([path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull])
+        dry = ask([path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull])
         if top := re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE):
             root = Path(top[1]).resolve()
     return Nvcc(path, root, match[1], match[2])
 
 
-def _ask(command: Sequence[str | Path], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+def ask(command: Sequence[str | Path], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a program for what it says."""
     import subprocess
 
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
@@ -201,144 +200,3 @@ def version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """The CUDA device that this process would use."""
-
-    name: str
-    capability: tuple[int, int]
-    sms: int
-    memory_bytes: int
-    l2_bytes: int
-    max_sm_clock_mhz: float
-    driver: str
-
-    def arch_of(self, archs: Sequence[str]) -> str | None:
-        """The suite's arch whose machine code runs here: its own first, else an older one of the same
-        generation (an sm_80 cubin runs on sm_86; arch-specific ones like sm_90a run nowhere else)."""
-        major, minor = self.capability
-        for own in (f"sm_{major}{minor}a", f"sm_{major}{minor}f", f"sm_{major}{minor}"):
-            if own in archs:
-                return own
-        older = [
-            (int(a[3:]), a) for a in archs if a[3:].isdigit() and int(a[3:]) // 10 == major and int(a[3:]) % 10 < minor
-        ]
-        return max(older)[1] if older else None
-
-
-# Numbers of CUdevice_attribute (cuda.h).
-_SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
-
-
-@functools.cache
-def find_gpu() -> Gpu | None:
-    """The first visible CUDA device, asked of the driver itself; ``None`` where there is none."""
-    import ctypes  # like `platform` and `subprocess`: a build with nothing to do needs none of them
-
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    device = ctypes.c_int()
-    if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), 0) != 0:
-        return None
-
-    def attribute(number: int) -> int:
-        value = ctypes.c_int()
-        driver.cuDeviceGetAttribute(ctypes.byref(value), number, device)
-        return value.value
-
-    name = ctypes.create_string_buffer(256)
-    driver.cuDeviceGetName(name, 256, device)
-    memory = ctypes.c_size_t()
-    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    return Gpu(
-        name=name.value.decode(),
-        capability=(attribute(_MAJOR), attribute(_MINOR)),
-        sms=attribute(_SM_COUNT),
-        memory_bytes=memory.value,
-        l2_bytes=attribute(_L2),
-        max_sm_clock_mhz=attribute(_CLOCK_KHZ) / 1000,
-        driver=_driver_version(),
-    )
-
-
-def _driver_version() -> str:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
-    if match:
-        return match[1]
-    smi = shutil.which("nvidia-smi")
-    if smi:
-        query = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        result = _ask(query, timeout=20)
-        if result.returncode == 0 and result.stdout.strip():
-            return result.stdout.splitlines()[0].strip()
-    return "unknown"
-
-
-def environment(root: Path, nvcc: Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None) -> Environment:
-    """What a run records of its machine and tools."""
-    import platform
-
-    commit, dirty = _git(root)
-    cuda = version_of("nvidia-cuda-runtime")
-    libraries = {
-        name: found
-        for name in ("nvtx", "plotly", "numpy", "triton", "nvidia-cudnn-cu13")
-        if (found := version_of(name))
-    }
-    return Environment(
-        host=platform.node(),
-        os=platform.platform(),
-        cpu=_cpu(),
-        python=platform.python_version(),
-        harness=__version__,
-        gpu=gpu.name if gpu else None,
-        gpu_arch=arch,
-        gpu_sms=gpu.sms if gpu else None,
-        gpu_memory_bytes=gpu.memory_bytes if gpu else None,
-        gpu_l2_bytes=gpu.l2_bytes if gpu else None,
-        gpu_sm_clock_mhz=gpu.max_sm_clock_mhz if gpu else None,
-        driver=gpu.driver if gpu else None,
-        cuda_runtime=cuda,
-        nvcc=nvcc.version if nvcc else None,
-        ncu=ncu,
-        torch=version_of("torch"),
-        libraries=libraries,
-        git_commit=commit,
-        git_dirty=dirty,
-    )
-
-
-def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return os.uname().machine
-
-
-def _git(root: Path) -> tuple[str | None, bool | None]:
-    """The commit that ``root`` lies in and whether anything differs from it. ``FLASHCORE_COMMIT`` names it
-    for a tree that was copied without its history (a container, a machine without git)."""
-    git = shutil.which("git")
-    given = os.environ.get("FLASHCORE_COMMIT")
-    if git is None:
-        return given, None
-
-    def ask(*words: str) -> str | None:
-        result = _ask([git, "-C", root, *words])
-        return result.stdout.strip() if result.returncode == 0 else None
-
-    commit = ask("rev-parse", "HEAD")
-    if commit is None:
-        return given, None
-    return commit, bool(ask("status", "--porcelain", "--untracked-files=no"))

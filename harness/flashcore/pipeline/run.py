@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flashcore.build import build
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.manifest.load import load, select
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import PARTIAL
@@ -39,7 +39,7 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
     suite = load(settings.suite, Path(settings.build))
     options = build.Options.from_environment(suite)
     variants, shapes = select(suite, settings.variant, settings.shapes)
-    gpu = toolchain.find_gpu()
+    gpu = Gpu.find()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
     if gpu and arch and settings.upto == "profile":
         _require_budgets(suite, gpu, arch)
@@ -54,7 +54,7 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
     return Line(settings, suite, say, gpu, arch, options, [*variants, *companions], shapes, names_of)
 
 
-def _require_budgets(suite: Suite, gpu: toolchain.Gpu, arch: str) -> None:
+def _require_budgets(suite: Suite, gpu: Gpu, arch: str) -> None:
     """A limit on what the chip cannot count is a mistake to hear of now, not after the run."""
     from flashcore.hardware.metric_tables import lookup
 
@@ -62,7 +62,7 @@ def _require_budgets(suite: Suite, gpu: toolchain.Gpu, arch: str) -> None:
         lookup.require_budgets(suite, lookup.table(chip), arch, gpu.name)
 
 
-def _fitted(suite: Suite, shape: Shape, gpu: toolchain.Gpu | None) -> Shape:
+def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
     """The shape as its problem cuts it for this machine, if the problem has a ``fit``: the roofs suite
     loads every SM alike and keeps its working sets within whatever L2 there is."""
     if gpu is None or shape.params.get("SMS", 1) == 1:
@@ -197,7 +197,7 @@ def measure_roofs(
         command=settings.command,
     )
     suite = load(settings.roofs)
-    gpu = toolchain.find_gpu()
+    gpu = Gpu.find()
     recorded = None if fresh else store.latest(Path(settings.profiles), suite.name)
     if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
         recorded = None
@@ -208,7 +208,7 @@ def measure_roofs(
     return recorded, _ceilings(recorded)
 
 
-def _is_of(record: Record, gpu: toolchain.Gpu) -> bool:
+def _is_of(record: Record, gpu: Gpu) -> bool:
     """Whether a run was measured by this kind of machine: GPU, memory, highest clock, driver."""
     e = record.environment
     machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from flashcore.build import build
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, StageNote
 from flashcore.model.suite import Shape, Suite, Variant
 
@@ -48,7 +49,7 @@ class Line:
     settings: Settings
     suite: Suite
     say: Callable[[str], None]
-    gpu: toolchain.Gpu | None
+    gpu: Gpu | None
     gpu_arch: str | None
     options: build.Options
     variants: list[Variant]

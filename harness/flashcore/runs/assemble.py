@@ -16,6 +16,7 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
+from flashcore.machine.environment import of_this_machine
 from flashcore.model import files
 from flashcore.model.record import Facts, Origin, Record, Roof
 from flashcore.pipeline.state import GPU_STAGES, Line, Settings
@@ -62,7 +63,7 @@ def record_of(line: Line, run_id: str, *, before: str | None, roofs: tuple[Roof,
     stale = {case: reason for case, reason in stale.items() if not any((case, stage) in done for stage in GPU_STAGES)}
     if stale:
         line.say(f"join: {len(stale)} cases are stale or were never measured, and count as unmeasured")
-    environment = toolchain.environment(
+    environment = of_this_machine(
         Path(suite.root), toolchain.find_nvcc(Path(line.settings.build)), line.gpu, line.gpu_arch, line.ncu
     )
     return Record(

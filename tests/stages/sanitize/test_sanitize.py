@@ -14,6 +14,7 @@ from flashcore.build import build
 from flashcore.errors import CapabilityError, Exit
 from flashcore.gate import judge
 from flashcore.machine import toolchain
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import Argument
 from flashcore.pipeline.gpu_stages import measure
@@ -195,7 +196,7 @@ def test_counts_are_read_as_the_tool_writes_them() -> None:
 def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "compute-sanitizer").symlink_to(STANDIN)
-    no_gpu = "import flashcore.machine.toolchain as t; t.find_gpu = lambda: None"
+    no_gpu = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
     env = {"CUDA_HOME": str(tmp_path)}
     done = flashcore("sanitize", "--suite", str(ROOT / "kernels/attention"), cwd=tmp_path, start=no_gpu, env=env)
     assert done.returncode == Exit.INCAPABLE and "no GPU" in done.stderr
@@ -218,7 +219,7 @@ def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -
     monkeypatch.setattr(toolchain, "torch_root", lambda: ROOT)
     small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
     suite = factory.suite(shapes=[factory.shape(), small])
-    gpu = toolchain.Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
+    gpu = Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
     chosen = Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
     found = Line(
         chosen, suite, lambda _: None, gpu, "sm_90a", build.Options(), list(suite.variants.values()),
