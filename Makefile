@@ -25,7 +25,7 @@ FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${P
 LINT_IMPORTS = PYTHONPATH="$(CURDIR)/harness" $(PY) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck bench-against
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck bench-against
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ gate: $(READY) ## judge the present sources (or RUN=) by the suite's budgets
 
 roofs: $(READY) ## measure what this machine can really do (needs a GPU)
 	$(FLASHCORE) roofs $(ARGS)
+
+introspect: $(READY) ## ask this GPU for its fragment table, and write it into the attention suite (needs a GPU)
+	$(PY) -P kernels/attention/introspect_fragments.py $(ARGS)
 
 list: $(READY) ## list variants, shapes and budgets
 	$(FLASHCORE) list --suite $(SUITE) $(ARGS)

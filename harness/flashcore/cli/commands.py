@@ -106,13 +106,6 @@ def sanitize(arguments: argparse.Namespace) -> int:
     return _failed(done.record)
 
 
-def introspect(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import introspect_command
-    from flashcore.pipeline.state import printer
-
-    return introspect_command.run(_settings(arguments, None), printer(), check=arguments.check)
-
-
 def _failed(record: Record) -> int:
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
     bad = bad or any(p.crashed for p in record.plans)

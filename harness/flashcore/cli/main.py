@@ -165,9 +165,6 @@ def parser() -> argparse.ArgumentParser:
         "--roofs", default="kernels/roofs", metavar="DIR", help="the suite that measures (default: kernels/roofs)"
     )
     roofs.add_argument("--fresh", action="store_true", help="measure again, even if this machine's roofs are recorded")
-    asking = command("introspect", "ask this GPU what the suite's sources rest on, and write it there",
-                     commands.introspect, suite, places)  # fmt: skip
-    asking.add_argument("--check", action="store_true", help="compare with what is there, and write nothing")
     init = command("init", "write a new suite to fill in", commands.init)
     init.add_argument("folder", metavar="DIR")
     return top
