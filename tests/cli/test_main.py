@@ -26,7 +26,7 @@ NO_NVCC = "import flashcore.machine.toolchain as t; t._nvcc_candidates = lambda:
 #: Python that hides the GPU, so that these tests mean the same everywhere.
 NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
-NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.commands as c; c._render = lambda *_: ['no pages']"
+NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_: [pathlib.Path('no pages')]"
 
 
 class Workplace:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.cli import gate_command
+from flashcore.cli import baseline as baseline_command
+from flashcore.cli import gate as gate_command
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline, judge, regressions, table
 from flashcore.gate.baseline import Baseline, parse, save
@@ -350,25 +351,25 @@ def test_rules_are_data(rules: list[GateRule], value: int, code: Exit) -> None:
 def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "baseline.txt"
     file.write_text(BEFORE.text())
-    options: dict[str, Any] = {"formats": [], "require": "static", "today": TODAY, "variants": None, "held_to": file}
+    options: dict[str, Any] = {"require": "static", "day": TODAY, "variants": None, "held_to": file}
     other = of(fact("registers", 64), environment=factory.environment(nvcc="12.8.93"))
-    assert gate_command.gate(other, ratchet=True, **options) is Exit.INCAPABLE
+    assert gate_command.judged(other, ratchet=True, **options) is Exit.INCAPABLE
     assert file.read_text() == BEFORE.text()
-    assert gate_command.gate(of(fact("registers", 64)), ratchet=True, **options) is Exit.OK
+    assert gate_command.judged(of(fact("registers", 64)), ratchet=True, **options) is Exit.OK
     assert "fast_kernel * registers 64" in file.read_text()
     assert "tightened: fast sm_90a fast_kernel * registers 96 → 64" in capsys.readouterr().err
 
 
 def test_saving_what_is_worse_exits_1_and_leaves_the_file(tmp_path: Path) -> None:
     file = tmp_path / "baseline.txt"
-    assert gate_command.save(of(), file, ratchet=False) is Exit.OK
-    assert gate_command.save(of(fact("sass_bar", 9)), file, ratchet=False) is Exit.FAILED
+    assert baseline_command.save(of(), None, file, ratchet=False) is Exit.OK
+    assert baseline_command.save(of(fact("sass_bar", 9)), baseline.read(file), file, ratchet=False) is Exit.FAILED
     assert file.read_text() == BEFORE.text()
 
 
 def test_without_a_baseline_nothing_is_held_to_one(tmp_path: Path) -> None:
-    code = gate_command.gate(of(), formats=[f"json={tmp_path}/x.json"], require="static", today=TODAY, variants=None,
-                             held_to=tmp_path / "baseline.txt")  # fmt: skip
+    code = gate_command.judged(of(), formats=[f"json={tmp_path}/x.json"], require="static", day=TODAY, variants=None,
+                               held_to=tmp_path / "baseline.txt")  # fmt: skip
     assert code is Exit.OK
     assert "baseline_" not in (tmp_path / "x.json").read_text()
 

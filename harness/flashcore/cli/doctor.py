@@ -1,92 +1,113 @@
-"""Says what this machine can do, stage by stage, and how to mend what it cannot."""
+"""``flashcore doctor``: what this machine can do, stage by stage, and how to mend what it cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
-from flashcore.errors import FlashcoreError
-from flashcore.machine import toolchain
-from flashcore.machine.gpu import Gpu
+from flashcore.errors import CapabilityError, Exit, FlashcoreError
+
+HELP = "say what this machine can do, and how to mend what it cannot"
 
 
-def examine() -> tuple[list[str], bool]:
-    """One line a capability, and whether the machine can at least build."""
-    lines: list[str] = []
-    able: dict[str, bool] = {}
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    pass
 
-    def look(name: str, find: Callable[[], str], needed_for: str) -> None:
-        try:
-            lines.append(f"ok       {name}: {find()}")
-            able[name] = True
-        except FlashcoreError as error:
-            lines.append(f"missing  {name} ({needed_for}): {error}")
-            able[name] = False
+
+def run(_: argparse.Namespace) -> int:
+    parts = examine()
+    can = abilities([p.name for p in parts if p.found])
+    print("\n".join(p.text for p in parts))
+    print(f"so this machine can: {'; '.join(can) or 'nothing yet'}")
+    return Exit.OK if can and can[0] != "report" else Exit.INCAPABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that stages need: what it is here, or why it is not and how to mend that."""
+
+    name: str
+    found: bool
+    detail: str
+    needed_for: str
+
+    @property
+    def text(self) -> str:
+        start = f"ok       {self.name}" if self.found else f"missing  {self.name} ({self.needed_for})"
+        return f"{start}: {self.detail}"
+
+
+def examine() -> list[Part]:
+    """Looks for everything that a stage needs."""
+    from flashcore.machine import ncu, toolchain
+    from flashcore.machine.gpu import Gpu
+    from flashcore.stages.sanitize import sanitize
 
     def nvcc() -> str:
         found = toolchain.find_nvcc()
         return f"{found.version} at {found.path}, runtime {found.cudart_static.name}"
 
-    look("nvcc", nvcc, "build")
-    look("host compiler", lambda: str(toolchain.find_cxx()), "build")
-    look("ninja", lambda: str(toolchain.find_ninja()), "build")
-    mend = "pip install nvidia-cuda-nvdisasm==13.2.51"
-    look("nvdisasm", lambda: str(toolchain.find_tool("nvdisasm", mend)), "SASS counts")
-    look("torch", _torch, "operators, check, bench, profile")
-    look("GPU", _gpu, "check, bench, profile")
-    look("ncu", _ncu, "profile")
-    look("compute-sanitizer", _sanitizer, "sanitize")
-    for package, use in (("nvtx", "profile"), ("numpy", "bench"), ("plotly", "report"), ("jinja2", "report")):
-        look(package, lambda package=package: _package(package), use)  # type: ignore[misc]
-    can_build = able["nvcc"] and able["host compiler"] and able["ninja"]
-    can = ["build, static gate"] if can_build else []
-    if can_build and able["torch"] and able["GPU"]:
-        can.append("check, bench")
-        if able["ncu"] and able["nvtx"]:
-            can.append("profile (if counters may be read)")
-    if able["plotly"] and able["jinja2"]:
-        can.append("report")
-    lines.append(f"so this machine can: {'; '.join(can) or 'nothing yet'}")
-    return lines, can_build
+    def torch() -> str:
+        return f"{package('torch')} at {toolchain.torch_root()}"
+
+    def gpu() -> str:
+        one = Gpu.find()
+        if one is None:
+            mend = "use a machine with an NVIDIA GPU and its driver; the rest works without"
+            raise CapabilityError("no CUDA device", mend)
+        capability = ".".join(map(str, one.capability))
+        return f"{one.name}, compute capability {capability}, {one.sms} SMs, driver {one.driver}"
+
+    def counters() -> str:
+        program = ncu.find_ncu()
+        return f"{ncu.version(program)} at {program}"
+
+    def sanitizer() -> str:
+        program = sanitize.find_sanitizer()
+        return f"{sanitize.version(program) or 'of an unknown version'} at {program}"
+
+    def package(name: str) -> str:
+        version = toolchain.version_of(name)
+        if version is None:
+            raise CapabilityError(f"no {name}", f"pip install {name}")
+        return version
+
+    nvdisasm = "pip install nvidia-cuda-nvdisasm==13.2.51"
+    looks: dict[tuple[str, str], Callable[[], str]] = {
+        ("nvcc", "build"): nvcc,
+        ("host compiler", "build"): lambda: str(toolchain.find_cxx()),
+        ("ninja", "build"): lambda: str(toolchain.find_ninja()),
+        ("nvdisasm", "SASS counts"): lambda: str(toolchain.find_tool("nvdisasm", nvdisasm)),
+        ("torch", "operators, check, bench, profile"): torch,
+        ("GPU", "check, bench, profile"): gpu,
+        ("ncu", "profile"): counters,
+        ("compute-sanitizer", "sanitize"): sanitizer,
+        ("nvtx", "profile"): lambda: package("nvtx"),
+        ("numpy", "bench"): lambda: package("numpy"),
+        ("plotly", "report"): lambda: package("plotly"),
+        ("jinja2", "report"): lambda: package("jinja2"),
+    }
+    parts = []
+    for (name, needed_for), look in looks.items():
+        try:
+            parts.append(Part(name, True, look(), needed_for))
+        except FlashcoreError as error:
+            parts.append(Part(name, False, str(error), needed_for))
+    return parts
 
 
-def _torch() -> str:
-    from flashcore.errors import CapabilityError
+def abilities(found: Collection[str]) -> list[str]:
+    """What a machine with these parts can do; a build is what all but the report begins with."""
 
-    root = toolchain.torch_root()
-    if root is None:
-        raise CapabilityError("no torch", "pip install torch")
-    return f"{toolchain.version_of('torch')} at {root}"
+    def has(*names: str) -> bool:
+        return all(name in found for name in names)
 
-
-def _sanitizer() -> str:
-    from flashcore.stages.sanitize import sanitize
-
-    program = sanitize.find_sanitizer()
-    return f"{sanitize.version(program) or 'of an unknown version'} at {program}"
-
-
-def _gpu() -> str:
-    from flashcore.errors import CapabilityError
-
-    gpu = Gpu.find()
-    if gpu is None:
-        raise CapabilityError(
-            "no CUDA device", "use a machine with an NVIDIA GPU and its driver; the rest works without"
-        )
-    return f"{gpu.name}, compute capability {gpu.capability[0]}.{gpu.capability[1]}, {gpu.sms} SMs, driver {gpu.driver}"
-
-
-def _ncu() -> str:
-    from flashcore.machine import ncu
-
-    found = ncu.find_ncu()
-    return f"{ncu.version(found)} at {found}"
-
-
-def _package(name: str) -> str:
-    from flashcore.errors import CapabilityError
-
-    version = toolchain.version_of(name)
-    if version is None:
-        raise CapabilityError(f"no {name}", f"pip install {name}")
-    return version
+    can = []
+    if has("nvcc", "host compiler", "ninja"):
+        can.append("build, static gate")
+        if has("torch", "GPU"):
+            can.append("check, bench")
+            if has("ncu", "nvtx"):
+                can.append("profile (if counters may be read)")
+    return [*can, "report"] if has("plotly", "jinja2") else can

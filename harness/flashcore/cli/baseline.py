@@ -1,0 +1,51 @@
+"""``flashcore baseline save``: writes what the gate holds the static facts to from now on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashcore.cli import options
+from flashcore.errors import Exit
+
+if TYPE_CHECKING:
+    from flashcore.gate.baseline import Baseline
+    from flashcore.model.record import Record
+
+HELP = "write the present static facts as the committed baseline of the gate"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("save",), metavar="save")
+    options.add_cases(parser)
+    parser.add_argument("--ratchet", action="store_true", help="only tighten what is there already")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli.gate import baseline_path
+    from flashcore.gate import baseline
+    from flashcore.pipeline import run
+    from flashcore.pipeline.state import printer
+
+    record = run.present(options.settings(arguments, upto=None), printer())
+    file = baseline_path(record)
+    return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
+
+
+def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
+    """Writes the present facts as the baseline. What is worse than the old one is kept, and exits 1."""
+    from flashcore.gate import baseline
+    from flashcore.model.files import write_atomically
+
+    saved = baseline.save(record, old, ratchet=ratchet)
+    text = saved.baseline.text()
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        write_atomically(file, text.encode())
+    for words in saved.tightened:
+        print(f"tightened: {words}", file=sys.stderr)
+    for words in saved.kept:
+        print(f"not loosened: {words}", file=sys.stderr)
+    print(f"{file}: {len(saved.baseline.values)} facts, nvcc {saved.baseline.nvcc}", file=sys.stderr)
+    return Exit.FAILED if saved.kept else Exit.OK

@@ -1,0 +1,54 @@
+"""``flashcore bench``: times every case on this GPU, or what differs from a git revision against it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from flashcore.cli import options
+from flashcore.errors import UsageError
+
+HELP = "check, then time"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from flashcore.revisions import decide
+
+    options.add_cases(parser)
+    options.add_measuring(parser)
+    parser.add_argument("--against", metavar="REV", help="time what differs from a git revision against it, "
+                        "both built here, and judge")  # fmt: skip
+    parser.add_argument("--processes", type=int, metavar="N", help="with --against: processes that time each case "
+                        f"(default: {decide.PROCESSES})")  # fmt: skip
+    parser.add_argument("--alpha", type=float, metavar="P",
+                        help="with --against: chance that a run calls anything slower that is not, "
+                        f"over all its cases (default: {decide.ALPHA:g})")  # fmt: skip
+    parser.add_argument("--effect", type=float, metavar="PCT",
+                        help="with --against: percent that a case may get slower by "
+                        f"(default: {100 * decide.EFFECT:g})")  # fmt: skip
+    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
+                        help="with --against: table or json, on standard output or into FILE; repeatable")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    own = {"processes": arguments.processes, "alpha": arguments.alpha, "effect": arguments.effect}
+    given = {name: value for name, value in own.items() if value is not None}
+    if arguments.against is not None:
+        return _against(arguments, given)
+    for name in [*given, *(["format"] if arguments.format else [])]:
+        raise UsageError(f"--{name}: expected together with --against REV, found it alone")
+    from flashcore.cli import check, text_tables
+
+    record = check.measured(arguments, options.settings(arguments, upto="bench")).record
+    print(text_tables.ladder(record))
+    return check.failed(record)
+
+
+def _against(arguments: argparse.Namespace, given: dict[str, Any]) -> int:
+    from flashcore.pipeline.state import printer
+    from flashcore.revisions import against
+
+    if "effect" in given:
+        given["effect"] /= 100
+    chosen = against.Options(arguments.against, formats=arguments.format, resume=arguments.resume, **given)
+    return against.run(options.settings(arguments, upto=None), chosen, printer())

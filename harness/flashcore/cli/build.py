@@ -1,0 +1,25 @@
+"""``flashcore build``: compiles, and prints what needs no GPU."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options
+from flashcore.errors import Exit
+
+HELP = "compile every variant; print registers, spills, shared memory, occupancy"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_cases(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import text_tables
+    from flashcore.pipeline import compile_ahead, run
+    from flashcore.pipeline.state import printer
+
+    line = run.start(options.settings(arguments, upto=None), printer())
+    compile_ahead.compile_all(line)
+    print(text_tables.static(line.suite, line.artifacts, line.facts))
+    return Exit.FAILED if any(note.status == "failed" for note in line.notes) else Exit.OK

@@ -1,0 +1,45 @@
+"""``flashcore check``: proves every case right on this GPU."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from flashcore.cli import options
+from flashcore.errors import Exit
+
+if TYPE_CHECKING:
+    from flashcore.model.record import Record
+    from flashcore.pipeline.run import Run
+    from flashcore.pipeline.state import Settings
+
+HELP = "prove every variant right against fp64"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_cases(parser)
+    options.add_measuring(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import text_tables
+
+    record = measured(arguments, options.settings(arguments, upto="check")).record
+    print(text_tables.checked(record))
+    return failed(record)
+
+
+def measured(arguments: argparse.Namespace, settings: Settings) -> Run:
+    """A run of what makes no sense without a GPU."""
+    from flashcore.pipeline import run
+    from flashcore.pipeline.state import printer
+
+    run.require_gpu(settings)
+    return run.run(settings, printer(), resume=arguments.resume)
+
+
+def failed(record: Record) -> Exit:
+    """How a command ends that measured: whether anything failed in this very run."""
+    bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
+    bad = bad or any(p.crashed for p in record.plans)
+    return Exit.FAILED if bad or any(a.status == "failed" for a in record.artifacts) else Exit.OK

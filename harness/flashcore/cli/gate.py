@@ -1,0 +1,109 @@
+"""``flashcore gate``: judges the present sources, or a recorded run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashcore.cli import options
+from flashcore.errors import Exit
+
+if TYPE_CHECKING:
+    import datetime
+
+    from flashcore.model.record import Record
+    from flashcore.model.suite import Tier
+
+HELP = "judge the present sources, or RUN alone, by the suite's budgets"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    options.add_cases(parser)
+    options.add_gating(parser)
+    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
+                        help="table, json, junit, sarif, markdown or github, on standard output or into FILE; "
+                        "repeatable (default: table)")  # fmt: skip
+    parser.add_argument("--baseline", metavar="FILE", help="the baseline to hold it to (default: the suite's own)")
+    parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
+    parser.add_argument("--what-if", action="store_true", help="what would fit one block more, for each kernel")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.gate import formats
+    from flashcore.pipeline import run
+    from flashcore.pipeline.state import printer
+    from flashcore.runs import store
+
+    formats.parse(arguments.format)
+    if arguments.recorded is not None:
+        record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
+    else:
+        record = run.present(options.settings(arguments, upto=None), printer())
+    held = arguments.recorded is None or arguments.baseline is not None
+    return judged(
+        record,
+        formats=arguments.format,
+        require=arguments.require,
+        variants=chosen(arguments.variant, record),
+        held_to=baseline_path(record, arguments.baseline) if held else None,
+        ratchet=arguments.ratchet,
+        what_if=arguments.what_if,
+    )
+
+
+def today() -> datetime.date:
+    """The day that waivers' dates are held against."""
+    import datetime
+
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def chosen(glob: str | None, record: Record) -> list[str] | None:
+    """The variants to judge; ``None`` for all."""
+    return None if glob is None else record.suite.matching(glob)
+
+
+def baseline_path(record: Record, named: str | None = None) -> Path:
+    """Where the baseline of the record's suite lies: what the user names, else what the manifest does."""
+    return Path(named) if named is not None else Path(record.suite.root) / record.suite.gate.baseline
+
+
+def judged(
+    record: Record,
+    *,
+    require: Tier,
+    variants: Collection[str] | None,
+    held_to: Path | None,
+    formats: Sequence[str] = (),
+    day: datetime.date | None = None,
+    ratchet: bool = False,
+    what_if: bool = False,
+) -> Exit:
+    """Judges, writes the outputs and, with ``ratchet``, tightens the baseline that is kept with room to spare.
+
+    Args:
+        held_to: the baseline's file, if the record is to be held to one. It need not exist.
+        day: when it is judged, if not today.
+
+    Raises:
+        UsageError: a format, or the baseline, cannot be read.
+    """
+    from flashcore.analysis import explain
+    from flashcore.cli.baseline import save
+    from flashcore.gate import baseline, judge, regressions
+    from flashcore.gate import formats as formats_module
+
+    old = baseline.read(held_to) if held_to is not None else None
+    judgement = judge.judge(record, require=require, today=day or today(), variants=variants, baseline=old)
+    formats_module.write(formats, judgement, record)
+    if what_if:
+        print("\n".join(explain.occupancy_table(record)))
+    if ratchet and held_to is not None and judgement.exit_code is not Exit.INCAPABLE:
+        save(record, old, held_to, ratchet=True)
+        for line in regressions.slack(record):
+            print(f"slack in the manifest: {line}", file=sys.stderr)
+    return judgement.exit_code

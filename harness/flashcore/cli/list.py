@@ -1,0 +1,23 @@
+"""``flashcore list``: what a suite declares, and the catalogue of facts."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options
+from flashcore.errors import Exit
+
+HELP = "list a suite's variants, shapes and budgets"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_suite(parser)
+    parser.add_argument("--facts", action="store_true", help="list every fact's name, unit and meaning instead")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import text_tables
+    from flashcore.manifest.load import load
+
+    print(text_tables.facts() if arguments.facts else text_tables.suite(load(arguments.suite)))
+    return Exit.OK

@@ -1,0 +1,37 @@
+"""``flashcore metrics``: what a chip can count."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from flashcore.errors import Exit, UsageError
+
+HELP = "which metrics a chip has and under what name; needs no GPU"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")
+    parser.add_argument("--chip", metavar="CHIP", help="as ncu names it: gh100, ad104, ga102 (default: this GPU's)")
+    parser.add_argument("--learn", action="store_true", help="ask ncu, or nvidia-cuda-cupti, for the chip's table")
+    parser.add_argument("--table", metavar="FILE", help="read or, with --learn, write this table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.hardware.metric_tables import lookup
+    from flashcore.machine import metric_lists
+    from flashcore.machine.gpu import Gpu
+    from flashcore.model.catalogue import CHIPS
+
+    file = Path(arguments.table) if arguments.table else None
+    gpu = None if arguments.chip else Gpu.find()
+    chip = arguments.chip or (CHIPS.get(gpu.capability) if gpu else None)
+    if chip is None:
+        raise UsageError(f"no GPU here: expected --chip, one of {', '.join(lookup.chips())}")
+    if arguments.learn:
+        print(metric_lists.learn(chip, file))
+        return Exit.OK
+    table = lookup.table(chip, file)
+    lookup.require(table, arguments.names)
+    print(lookup.report(table, arguments.names))
+    return Exit.OK

@@ -1,0 +1,88 @@
+"""Options that several commands share.
+
+Where an option is a setting of a run, it is stored by that setting's name and has its default:
+:class:`~flashcore.pipeline.state.Settings` is the one place for these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flashcore.pipeline.state import Settings
+
+DEFAULT_SUITE = "kernels/attention"
+
+
+def default(name: str) -> Any:
+    """What a setting is where the user does not choose."""
+    from flashcore.pipeline.state import Settings
+
+    return next(f.default for f in dataclasses.fields(Settings) if f.name == name)
+
+
+def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
+    """What the user chose for a run; ``own`` is what the command itself decides."""
+    from flashcore.pipeline.state import Settings
+
+    names = {f.name for f in dataclasses.fields(Settings)}
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    given["shapes"] = tuple(given.get("shapes", ()))
+    given["command"] = shlex.join(["flashcore", *sys.argv[1:]])
+    return Settings(**{**given, **own})
+
+
+def add_suite(parser: argparse.ArgumentParser) -> None:
+    """Which suite."""
+    parser.add_argument("--suite", default=DEFAULT_SUITE, metavar="DIR", help="suite folder (default: %(default)s)")
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Where runs and builds lie."""
+    parser.add_argument("--profiles", default=default("profiles"), metavar="DIR",
+                        help="recorded runs (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--build-dir", dest="build", default=default("build"), metavar="DIR",
+                        help="compiled objects (default: %(default)s)")  # fmt: skip
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    """Which shapes."""
+    parser.add_argument("--shape", dest="shapes", action="append", default=[], metavar="NAME",
+                        help="only this shape; repeatable")  # fmt: skip
+
+
+def add_cases(parser: argparse.ArgumentParser) -> None:
+    """Which suite, which of its variants and shapes, and where runs and builds lie."""
+    add_suite(parser)
+    add_places(parser)
+    parser.add_argument("--variant", metavar="GLOB", help="variants whose names match (default: all)")
+    add_shapes(parser)
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """How cases are run on a GPU."""
+    parser.add_argument("--resume", action="store_true", help="go on with the newest run that did not end")
+    parser.add_argument("--time-limit", type=float, default=default("time_limit"), metavar="S",
+                        help="seconds a case may take (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--repeats", type=int, default=default("repeats"), metavar="N",
+                        help="calls that must agree bit by bit in check (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--samples", type=int, default=default("samples"), metavar="N",
+                        help="timing samples, at least (default: %(default)s)")  # fmt: skip
+
+
+def add_reporting(parser: argparse.ArgumentParser) -> None:
+    """Where the pages go."""
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder of the report (default: reports/<run>)")
+    parser.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
+
+
+def add_gating(parser: argparse.ArgumentParser) -> None:
+    """What the gate insists on."""
+    from flashcore.model.suite import TIERS
+
+    parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER",
+                        help="highest tier whose missing or stale facts exit 3 (default: %(default)s)")  # fmt: skip

@@ -1,0 +1,28 @@
+"""``flashcore roofs``: the ceilings of this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options
+
+HELP = "measure what this machine can really do"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_places(parser)
+    parser.add_argument("--roofs", default=options.default("roofs"), metavar="DIR",
+                        help="the suite that measures (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--fresh", action="store_true", help="measure again, even if this machine's roofs are recorded")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import check, text_tables
+    from flashcore.pipeline import run
+    from flashcore.pipeline.state import printer
+
+    settings = options.settings(arguments, suite=arguments.roofs)
+    record, found = run.measure_roofs(settings, printer(), fresh=arguments.fresh)
+    print(f"run {record.id}, {record.gpu}, driver {record.environment.driver}")
+    print(text_tables.roofs(found))
+    return check.failed(record)

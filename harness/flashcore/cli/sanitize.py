@@ -1,0 +1,33 @@
+"""``flashcore sanitize``: looks for memory errors and races."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options
+from flashcore.errors import UsageError
+
+HELP = "run every variant under compute-sanitizer: memcheck and racecheck"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_cases(parser)
+    options.add_measuring(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import check, text_tables
+    from flashcore.manifest.load import load
+    from flashcore.stages.sanitize import sanitize
+
+    settings = options.settings(arguments, upto=None, sanitize=True)
+    if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):
+        raise UsageError(
+            f"{settings.suite}: expected a shape with `sanitize` among its stages, found none\n"
+            '  to mend: give a small shape stages = ["check", "sanitize"], or name one with --shape'
+        )
+    sanitize.find_sanitizer()
+    done = check.measured(arguments, settings)
+    print(text_tables.sanitized(done.record))
+    print(f"run: {done.folder}")
+    return check.failed(done.record)
