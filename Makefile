@@ -25,7 +25,7 @@ FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${P
 LINT_IMPORTS = PYTHONPATH="$(CURDIR)/harness" $(PY) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck bench-against
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck bench-against bench-frames
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench-crosscheck: $(READY) ## the bench stage's stopwatch, against nvbench's (ne
 
 bench-against: $(READY) ## the timing gate: false alarms, planted slowdowns found (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
+
+bench-frames: $(READY) ## frames and exports of the recorded runs and of a synthetic one
+	$(PY) -m benchmarks.frames $(ARGS)
 
 clean: ## remove what was built and rendered; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -1,3 +1,42 @@
-"""FlashCore: profile CUDA kernel families, draw their rooflines, gate their promises."""
+"""FlashCore: profile CUDA kernel families, draw their rooflines, gate their promises.
+
+What :data:`__all__` names is the public API, described in :mod:`flashcore.api`. A name is looked up when it is asked
+for, since the command line imports this package on every start.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = [
+    "ComparedRuns",
+    "Exit",
+    "FlashcoreError",
+    "JudgedRun",
+    "Record",
+    "Roofline",
+    "Run",
+    "Suite",
+    "compare",
+    "judge",
+    "load_suite",
+    "read_run",
+    "roofline",
+]
+
+if TYPE_CHECKING:
+    from flashcore.api import ComparedRuns, JudgedRun, Roofline, Run, compare, judge, load_suite, read_run, roofline
+    from flashcore.errors import Exit, FlashcoreError
+    from flashcore.model.record import Record
+    from flashcore.model.suite import Suite
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from flashcore import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,8 +18,8 @@ from flashcore import __version__
 from flashcore.errors import Exit, FlashcoreError
 
 COMMANDS = (
-    "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "gate", "baseline", "metrics",
-    "diff", "bounds", "roofs", "init",
+    "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "facts", "gate", "baseline",
+    "metrics", "diff", "bounds", "roofs", "init",
 )  # fmt: skip
 #: What running kernels and drawing reports need beyond a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "plotly", "torch")

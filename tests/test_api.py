@@ -1,0 +1,164 @@
+"""The public API: what ``import flashcore as fc`` offers."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+import flashcore as fc
+from flashcore import api
+from flashcore.errors import Exit, ManifestError, RecordError, UsageError
+from flashcore.model.record import Record
+from flashcore.runs import store
+from tests import factory
+from tests.conftest import TOY
+from tests.test_imports import loaded
+
+LATER = "20260102T030405Z-0002"
+
+
+@pytest.fixture(scope="module")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs: ``fast`` got twice as fast and uses more registers in the second one."""
+    folder = tmp_path_factory.mktemp("profiles")
+    suite = factory.suite(budgets=[factory.budget("registers", maximum=100)])
+    worse = factory.fact("registers", 120, arch="sm_80", kernel="fast_kernel")
+    keep(factory.record(suite), folder)
+    keep(factory.record(suite, [worse], {"fast": 20.0}, id=LATER), folder)
+    return folder
+
+
+def keep(record: Record, profiles: Path) -> None:
+    folder = profiles / record.id
+    folder.mkdir()
+    store.write(record, folder)
+
+
+# --- the package --------------------------------------------------------------------------------
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert loaded("import flashcore as fc; dir(fc), fc.__all__, fc.__version__") == set()
+    assert loaded("import flashcore as fc; fc.read_run, fc.judge") <= {"pydantic"}
+
+
+def test_what_is_promised_is_there() -> None:
+    for name in fc.__all__:
+        assert getattr(fc, name) is getattr(api, name)
+        assert getattr(fc, name).__doc__, name
+    assert {*fc.__all__} <= {*dir(fc)}
+    with pytest.raises(AttributeError, match="has no attribute 'read_runs'"):
+        fc.read_runs  # noqa: B018
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert Path(fc.__file__).with_name("py.typed").is_file()
+
+
+# --- suites and runs ----------------------------------------------------------------------------
+
+
+def test_a_suite_is_read(tmp_path: Path) -> None:
+    assert isinstance(fc.load_suite(TOY), fc.Suite)
+    with pytest.raises(UsageError, match="expected a suite's manifest"):
+        fc.load_suite(tmp_path)
+    (tmp_path / "suite.toml").write_text("[suite]\n")
+    with pytest.raises(ManifestError):
+        fc.load_suite(str(tmp_path))
+
+
+def test_a_run_is_read_by_id_by_folder_or_as_the_newest(profiles: Path) -> None:
+    first = "20260102T030405Z-0001"
+    assert fc.read_run(profiles=profiles).record.id == LATER
+    assert fc.read_run(first, profiles).record.id == first
+    assert fc.read_run(profiles / first).record.id == first
+    assert fc.read_run(str(profiles / first)).record.id == first
+
+
+def test_a_run_that_cannot_be_read_says_why(profiles: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected one run's id or folder, found several"):
+        fc.read_run("2026", profiles)
+    broken = tmp_path / LATER
+    broken.mkdir()
+    (broken / "run.json").write_text('{"schema_version": 99}')
+    with pytest.raises(RecordError, match="expected schema version 1"):
+        fc.read_run(broken)
+
+
+def test_a_run_shows_itself_in_a_line(profiles: Path) -> None:
+    run = fc.read_run(profiles=profiles)
+    assert repr(run) == f"<Run {LATER}: attention on NVIDIA H200, {len(run.record.facts):,} facts>"
+
+
+def test_a_run_gives_its_frames(profiles: Path) -> None:
+    run = fc.read_run(profiles=profiles)
+    assert len(run.facts_frame()) == len(run.record.facts)
+    assert len(run.samples_frame()) == sum(map(len, run.record.samples.values()))
+    assert run.table("mission")["warm_p50 [us]"].idxmin() == "cudnn"
+    assert "l2_hit [pct]" in run.table("mission", ["l2_hit"])
+
+
+# --- compare, judge, roofline -------------------------------------------------------------------
+
+
+def test_two_runs_are_compared(profiles: Path) -> None:
+    a, b = fc.read_run("20260102T030405Z-0001", profiles), fc.read_run(LATER, profiles)
+    found = fc.compare(a, b)
+    assert found.static[["fact", "before", "after", "direction"]].values.tolist() == [["registers", 96, 120, "worse"]]
+    assert found.times.query("mode == 'warm'").loc[("fast", "mission"), "ratio"].item() == pytest.approx(2, rel=0.01)
+    assert found.remarks == ()
+
+
+def test_times_of_two_gpus_are_not_set_side_by_side(profiles: Path) -> None:
+    other = fc.Run(factory.record(environment=factory.environment(gpu="NVIDIA A100")))
+    found = fc.compare(other, fc.read_run(profiles=profiles))
+    assert found.times.empty
+    assert list(found.times.columns[:2]) == ["mode", "before_us"]
+    assert any("times are not comparable" in remark for remark in found.remarks)
+
+
+def test_a_run_is_judged(profiles: Path) -> None:
+    good = fc.judge(fc.read_run("20260102T030405Z-0001", profiles))
+    assert good.exit_code is fc.Exit.OK
+    bad = fc.judge(fc.read_run(LATER, profiles))
+    assert bad.exit_code is Exit.FAILED
+    assert bad.verdicts.query("status == 'fail'")["value"].tolist() == [120.0]
+    assert len(bad.verdicts) == len(bad.judgement.verdicts)
+    assert "Judgement(" not in repr(bad)
+
+
+def test_a_waiver_holds_until_its_day() -> None:
+    waiver = factory.waiver("registers_limit", 96, expires="2026-06-30")
+    run = fc.Run(factory.record(factory.suite(budgets=[factory.budget("registers", maximum=90)], waivers=[waiver])))
+    assert fc.judge(run, today=datetime.date(2026, 6, 30)).exit_code is Exit.OK
+    assert fc.judge(run, today=datetime.date(2026, 7, 1)).exit_code is Exit.FAILED
+
+
+def test_what_is_required_but_unmeasured_exits_3() -> None:
+    run = fc.Run(factory.bare_record(factory.suite(budgets=[factory.budget("tensor_active", minimum=1)])))
+    assert fc.judge(run).exit_code is Exit.OK
+    assert fc.judge(run, require="counters").exit_code is Exit.UNMEASURED
+
+
+def test_a_run_is_held_to_a_baseline(profiles: Path, tmp_path: Path) -> None:
+    from flashcore.gate import baseline
+
+    suite = factory.suite()
+    file = tmp_path / "baseline.txt"
+    file.write_text(baseline.save(factory.record(suite), None, ratchet=False).baseline.text(), encoding="utf-8")
+    worse = factory.fact("registers", 120, arch="sm_80", kernel="fast_kernel")
+    run = fc.Run(factory.record(suite, [worse]))
+    assert fc.judge(run).exit_code is Exit.OK
+    assert fc.judge(run, baseline=file).exit_code is Exit.FAILED
+    with pytest.raises(UsageError, match="expected a baseline, found no such file"):
+        fc.judge(run, baseline=tmp_path / "none.txt")
+
+
+def test_a_run_gives_its_roofline_and_what_it_lacks() -> None:
+    run = fc.Run(factory.without(factory.record(), "l2_bytes", variant="fast"))
+    found = fc.roofline(run)
+    assert set(found.points.loc["slow"]["level"]) == {"dram", "l2", "l1"}
+    assert set(found.points.loc["fast"]["level"]) == {"dram", "l1"}
+    assert set(found.missing.index.get_level_values("variant")) == {"fast"}

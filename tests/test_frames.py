@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from flashcore import frames
+from flashcore.analysis import diff, roofline
+from flashcore.analysis.predictions import Readings
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.gate import judge
+from flashcore.model.record import Facts, Record
+from tests import factory
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    return factory.record(suite=factory.suite(budgets=[factory.budget("registers", maximum=90)]))
+
+
+# --- facts --------------------------------------------------------------------------------------
+
+
+def test_each_fact_is_a_row_in_the_order_recorded(record: Record) -> None:
+    frame = frames.facts(record.facts)
+    assert frame.index.names == list(frames.SUBJECT)
+    back = [
+        (*(None if pd.isna(part) else part for part in row[0]), *row[1:])
+        for row in frame[["fact", "unit", "source", "note"]].itertuples(name=None)
+    ]
+    assert back == [
+        (s.variant, s.arch, s.shape, s.kernel, s.launch, f.name, f.unit, str(f.source), f.note)
+        for f in record.facts
+        for s in [f.subject]
+    ]
+
+
+def test_a_column_has_its_own_dtype(record: Record) -> None:
+    dtypes = frames.facts(record.facts).reset_index().dtypes.astype(str).to_dict()
+    categories = ("variant", "arch", "shape", "kernel", "fact", "text", "unit", "source")
+    assert dtypes == {**dict.fromkeys(categories, "category"), "launch": "Int64", "value": "float64", "note": "string"}
+
+
+def test_a_frame_of_nothing_has_the_same_columns(record: Record) -> None:
+    full, empty = frames.facts(record.facts), frames.facts(())
+    assert list(empty.columns) == list(full.columns)
+    assert [str(d) for d in empty.dtypes] == [str(d) for d in full.dtypes]
+    assert empty.index.names == full.index.names
+
+
+def test_what_is_unmeasured_is_missing_and_zero_stays_zero() -> None:
+    found = [
+        factory.fact("registers", None, note="cuobjdump is absent"),
+        factory.fact("spill_store_bytes", 0),
+        factory.fact("occupancy_limiter", "registers"),
+        factory.fact("plan_matches", True),
+        factory.fact("ncu_duration", 2**53),
+    ]
+    frame = frames.facts(found)
+    assert [None if math.isnan(v) else v for v in frame["value"]] == [None, 0.0, None, None, 2.0**53]
+    assert [None if pd.isna(t) else t for t in frame["text"]] == [None, None, "registers", "True", None]
+    assert frame["note"].iloc[0] == "cuobjdump is absent"
+
+
+def test_rows_are_found_by_subject(record: Record) -> None:
+    frame = frames.facts([*record.facts, factory.fact("registers", 7, shape="mission", kernel="other", launch=3)])
+    assert set(frame.loc["fast"].index.get_level_values("arch").dropna()) == set(factory.ARCHS)
+    [value] = frame.xs(3, level="launch")["value"]
+    assert value == 7
+    mission = frame.xs("mission", level="shape").query("fact == 'warm_p50' and variant == 'fast'")
+    assert mission["value"].tolist() == [
+        record.facts.number("warm_p50", factory.fact("warm_p50", 0, "fast", shape="mission").subject)
+    ]
+
+
+def test_categories_stand_in_the_order_of_the_record(record: Record) -> None:
+    variants = frames.facts(record.facts).index.levels[0]
+    assert list(variants) == list(record.suite.variants)
+
+
+# --- table --------------------------------------------------------------------------------------
+
+
+def test_a_table_has_a_row_per_variant_and_names_units(record: Record) -> None:
+    table = frames.table(record, "mission")
+    assert list(table.index) == list(record.suite.variants)
+    assert table.index.name == "variant"
+    assert {"warm_p50 [us]", "tensor_active [pct]", "smem [B]", "tflops [TFLOP/s]", "registers", "gap"} <= {*table}
+    assert table["role"].tolist() == ["baseline", "variant", "variant", "peer"]
+    assert table["parent"].fillna("").tolist() == ["", "slow", "fast", ""]
+    readings = Readings(record)
+    for name in frames.LADDER:
+        values = [readings.of(name, v, "mission").value for v in record.suite.variants]
+        column = table[frames.with_unit(name)]
+        assert column.dtype == "float64"
+        assert [None if math.isnan(x) else x for x in column] == values, name
+
+
+def test_what_a_table_lacks_is_missing_never_zero(record: Record) -> None:
+    table = frames.table(record, "mission")
+    assert math.isnan(table.loc["cudnn", "registers"])  # a peer: its kernels are not built here
+    bare = frames.table(factory.bare_record(), "mission").select_dtypes("float64")
+    assert bare.shape == (4, len(frames.LADDER) + 2)
+    assert bare.isna().all(axis=None)
+
+
+def test_a_stale_case_says_so_and_has_no_gap(record: Record) -> None:
+    old = dataclasses.replace(record, stale={"fast/mission": "its code has changed"})
+    table = frames.table(old, "mission")
+    assert table["check"].to_dict() == {"slow": "ok", "fast": "stale", "split": "ok", "cudnn": "ok"}
+    assert math.isnan(table.loc["fast", "gap"])
+    assert table.loc["slow", "gap"] > 1
+
+
+def test_floor_and_gap_are_of_one_regime(record: Record) -> None:
+    row = frames.table(record, "mission").loc["fast"]
+    assert row["gap"] == pytest.approx(row["warm_p50 [us]"] / row["floor [us]"])
+    assert row["floor_by"] != "dram"  # its data fits L2
+
+
+def test_a_table_shows_the_facts_that_are_named(record: Record) -> None:
+    table = frames.table(record, "long", ["l2_hit"])
+    assert table["l2_hit [pct]"].tolist() == [80.0] * 4
+    assert "warm_p50 [us]" not in table
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "words"),
+    [
+        ("huge", ["registers"], "shape huge: expected one of mission, long"),
+        ("mission", ["register"], "fact register: expected a fact with a number"),
+        ("mission", ["occupancy_limiter"], "fact occupancy_limiter: expected a fact with a number"),
+    ],
+)
+def test_a_table_of_what_is_not_there_says_what_is(record: Record, shape: str, names: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        frames.table(record, shape, names)
+
+
+# --- the others ---------------------------------------------------------------------------------
+
+
+def test_every_sample_is_a_row(record: Record) -> None:
+    frame = frames.samples(record)
+    assert len(frame) == sum(map(len, record.samples.values()))
+    assert dict(frame.dtypes.astype(str)) == {"mode": "category", "sample": "int64", "us": "float64"}
+    warm = frame.loc[("split", "long")].query("mode == 'warm'")
+    assert tuple(warm["us"]) == record.samples["split/long/warm"]
+    assert warm["sample"].tolist() == list(range(len(warm)))
+
+
+def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
+    where: dict[str, Any] = {"arch": "sm_80", "kernel": "fast_kernel"}
+    after = factory.record(
+        facts=[
+            factory.fact("registers", 40, **where),
+            factory.fact("stack_bytes", None, **where),
+            factory.fact("occupancy_limiter", "warps", shape="mission", **where),
+        ]
+    )
+    frame = frames.changes(diff.changes(record, after)).set_index("fact", append=True)
+    at = ("fast", "sm_80")
+    code = frame.loc[at].droplevel(["shape", "kernel"])
+    assert code.loc["registers", ["before", "after", "direction"]].tolist() == [96.0, 40.0, "better"]
+    assert code.loc["stack_bytes", "before"] == 0
+    assert math.isnan(code.loc["stack_bytes", "after"])
+    assert code.loc["stack_bytes", "direction"] == "vanished"
+    assert code.loc["occupancy_limiter", ["before_text", "after_text"]].tolist() == ["registers", "warps"]
+    assert math.isnan(code.loc["occupancy_limiter", "before"])
+
+
+def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
+    found = diff.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["warm"])
+    frame = frames.time_changes(found)
+    assert list(zip(frame["ratio"], frame["low"], frame["high"], strict=True)) == [
+        (t.ratio, t.low, t.high) for t in found
+    ]
+    fast = frame.loc[("fast", "mission")]
+    assert fast["low"] < fast["ratio"] < fast["high"]
+    assert fast["ratio"] == pytest.approx(2, rel=0.01)
+    assert frame["judged"].dtype == bool and not frame["judged"].any()
+
+
+def test_verdicts_come_with_status_and_value(record: Record) -> None:
+    found = judge.judge(record).verdicts
+    frame = frames.verdicts(found)
+    assert frame["status"].tolist() == [v.status for v in found]
+    limits = frame[frame["fact"] == "registers"]
+    assert set(limits["status"]) == {"fail"} and set(limits["value"]) == {96.0} and set(limits["limit"]) == {"≤ 90"}
+    assert frame[frame["fact"] == "builds"]["value"].isna().all()
+    assert frame["required"].tolist() == [v.required for v in found]
+
+
+def test_points_hold_what_a_roofline_shows(record: Record) -> None:
+    found = roofline.points(record)
+    frame = frames.points(found)
+    for name in ("level", "counted", "flop", "intensity", "tflops", "share"):
+        assert frame[name].tolist() == [getattr(p, name) for p in found], name
+    assert frame["ceiling_tflops"].tolist() == [p.theory.tflops for p in found]
+    assert frame["measured_ceiling_tflops"].isna().all()  # no roof was measured
+    lacking = factory.without(record, "l2_bytes")
+    frame = frames.reasons(roofline.missing(lacking))
+    assert set(frame["reason"]) == {"l2_bytes is unmeasured"}
+    assert ("fast", "mission") in frame.droplevel("kernel").index
+
+
+# --- without pandas -----------------------------------------------------------------------------
+
+
+def test_without_pandas_a_frame_says_how_to_get_it(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(CapabilityError, match="need the Python package pandas") as caught:
+        frames.facts(record.facts)
+    assert "frames" in caught.value.mend
+
+
+def test_the_rows_of_the_export_are_the_facts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    found = [
+        factory.fact("registers", 7, arch="sm_80", kernel="k", launch=0),
+        factory.fact("warm_p50", 7.0),
+        factory.fact("l2_hit", None, note="no ncu"),
+    ]
+    bare = dataclasses.replace(factory.bare_record(), facts=Facts(found))
+    rows = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(bare)]
+    assert [(r["value"], r["type"], r["launch"]) for r in rows] == [
+        (7, "int", 0),
+        (7.0, "float", None),
+        (None, "none", None),
+    ]
+    assert rows[2]["note"] == "no ncu"
