@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flashcore.errors import ManifestError, UsageError
-from flashcore.manifest import load, resolve
+from flashcore.manifest import load
 from tests.conftest import FAULTS, TOY
 
 Change = Callable[[dict[str, Any]], None]
@@ -353,39 +353,6 @@ def test_selecting() -> None:
 
 def test_the_faults_suite_loads() -> None:
     assert "plan_hangs" in load.load(FAULTS).variants
-
-
-# --- operator schemas ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ("Tensor x, Tensor(a!) y -> ()", "the form"),
-        ("(Tensor x, Tensor(a!) y) -> Tensor", "the form"),
-        ("(Tensor X, Tensor(a!) y) -> ()", "and a name in 'Tensor X'"),
-        ("(Tensor? x, Tensor(a!) y) -> ()", "and a name in 'Tensor\\? x'"),
-        ("(Tensor x, int(a!) n) -> ()", "and a name"),
-        ("() -> ()", "and a name in ''"),
-        ("(Tensor x) -> ()", "at least one output"),
-        ("(Tensor(a!) y, Tensor x) -> ()", "an input tensor as first argument"),
-        ("(int n, Tensor(a!) y) -> ()", "an input tensor as first argument"),
-        ("(Tensor x, Tensor(a!) y, Tensor(a!) z) -> ()", "another letter"),
-        ("(Tensor x, Tensor(a!) x) -> ()", "each argument's name once"),
-        ("(Tensor class, Tensor(a!) y) -> ()", "C\\+\\+"),
-    ],
-)
-def test_a_bad_schema_says_what_was_expected(schema: str, expected: str) -> None:
-    with pytest.raises(ValueError, match=expected):
-        resolve.parse_schema(schema)
-
-
-def test_a_schema_with_two_outputs() -> None:
-    parsed = resolve.parse_schema("(Tensor x, int n, float f, Tensor(a!) y, Tensor(b!) z) -> ()")
-    assert [(a.name, a.kind, a.mutable) for a in parsed] == [
-        ("x", "tensor", False), ("n", "int", False), ("f", "float", False),
-        ("y", "tensor", True), ("z", "tensor", True),
-    ]  # fmt: skip
 
 
 # --- anything at all ----------------------------------------------------------------------------

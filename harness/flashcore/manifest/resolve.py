@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from flashcore.manifest.operator_schema import SCALAR_TYPES
+from flashcore.manifest.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
 from flashcore.manifest.schema import (
     BudgetForm,
     GateRuleForm,
@@ -121,7 +121,7 @@ class Builder:
                 self._wrong(f"{key}.dtypes.{a.name}", expected, repr(dtype) if dtype else "nothing")
             own = tuple(form.dims.get(a.name, []))
             for dim in own:
-                if dim in _CPP_WORDS:
+                if dim in CPP_WORDS:
                     self._wrong(f"{key}.dims.{a.name}", "a name that C++ has no use for", repr(dim))
             dims.update(dict.fromkeys(own))
             arguments.append(Argument(a.name, "tensor", a.mutable, own, dtype))
@@ -331,47 +331,3 @@ class Builder:
 
 def _number(text: str) -> int | str:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
-
-
-# Names of arguments and dimensions become members of C++ structs.
-_CPP_WORDS = frozenset({
-    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
-    "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else",
-    "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
-    "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
-    "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
-    "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
-    "volatile", "while", "xor",
-})  # fmt: skip
-_ARGUMENT = re.compile(r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)")
-
-
-def parse_schema(schema: str) -> list[Argument]:
-    """Arguments of an operator schema such as ``(Tensor q, Tensor(a!) out, float scale) -> ()``.
-
-    Raises:
-        ValueError: says what was expected.
-    """
-    form = re.fullmatch(r"\((?P<arguments>.*)\) -> \(\)", schema.strip())
-    if form is None:
-        raise ValueError("the form (Tensor q, …, Tensor(a!) out) -> (), outputs as Tensor(a!)")
-    arguments = []
-    for part in form["arguments"].split(","):
-        match = _ARGUMENT.fullmatch(part.strip())
-        if match is None or (match["alias"] and match["type"] != "Tensor"):
-            raise ValueError(f"'Tensor', 'Tensor(a!)', 'int' or 'float' and a name in {part.strip()!r}")
-        kind = {"Tensor": "tensor", "int": "int", "float": "float"}[match["type"]]
-        arguments.append(Argument(match["name"], kind, bool(match["alias"])))  # type: ignore[arg-type]
-    letters = re.findall(r"\(([a-z])!\)", schema)
-    if len(set(letters)) != len(letters):
-        raise ValueError("another letter for each output")
-    if not any(a.mutable for a in arguments):
-        raise ValueError("at least one output, written Tensor(a!)")
-    if arguments[0].kind != "tensor" or arguments[0].mutable:
-        raise ValueError("an input tensor as first argument")
-    names = [a.name for a in arguments]
-    if len(set(names)) != len(names):
-        raise ValueError("each argument's name once")
-    if taken := sorted(_CPP_WORDS.intersection(names)):
-        raise ValueError(f"names that C++ has no use for, unlike {', '.join(taken)}")
-    return arguments
