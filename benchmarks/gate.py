@@ -87,9 +87,12 @@ def with_archs(manifest: Path, named: Sequence[str]) -> None:
     more = [a for a in MORE_ARCHS if a not in own][: max(0, ARCHS - len(own))]
     wanted = ", ".join(f'"{a}"' for a in named or [*own, *more])
     text = f"{text[: line.start()]}archs = [{wanted}]{text[line.end() :]}"
-    for arch in () if named else more:
-        text = re.sub(rf'(unsupported = {{[^}}]*?){ALIKE}( = "[^"]*")', rf"\1{arch}\2, {ALIKE}\2", text)
     manifest.write_text(text, encoding="utf-8")
+    for path in manifest.parent.rglob("*.toml"):  # the manifest, and what it includes
+        text = path.read_text(encoding="utf-8")
+        for arch in () if named else more:
+            text = re.sub(rf'(unsupported = {{[^}}]*?){ALIKE}( = "[^"]*")', rf"\1{arch}\2, {ALIKE}\2", text)
+        path.write_text(text, encoding="utf-8")
 
 
 def static_gate(folder: Path, source: Path, archs: Sequence[str]) -> bool:

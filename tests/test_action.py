@@ -165,7 +165,7 @@ def test_the_hook_names_a_command_that_there_is() -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert hook["entry"] == "flashcore gate" and hook["pass_filenames"] is False
     files = re.compile(hook["files"])
-    for name in ("kernels/a.cu", "k/include/b.cuh", "suite.toml", "kernels/x/baseline.txt"):
+    for name in ("kernels/a.cu", "k/include/b.cuh", "suite.toml", "kernels/x/baseline.txt", "k/more/budgets.toml"):
         assert files.search(name)
-    for name in ("README.md", "src/main.py", "notes/my_suite.toml.bak"):
+    for name in ("README.md", "src/main.py", "notes/my_suite.toml.bak", "pyproject.toml"):
         assert not files.search(name)

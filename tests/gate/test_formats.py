@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,17 @@ def test_a_kernel_is_found_in_a_header(record: Record) -> None:
 def test_a_variant_without_source_points_at_the_manifest(record: Record) -> None:
     verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
     assert Places(record).of(verdict) == Place("my kernels/suite.toml", 3)
+
+
+@pytest.mark.parametrize("table", ["[variant.split]", '[variant."sp{a}it"]', "  [variant.'s{a}t']"])
+def test_it_points_into_the_file_that_declares_the_variant(record: Record, table: str) -> None:
+    folder = Path(record.suite.root)
+    (folder / "suite.toml").write_text('name = "x"\nmanifests = ["a.toml", "b.toml"]\n')
+    (folder / "a.toml").write_text("[variant.splits]\n[variant.spl]\n")
+    (folder / "b.toml").write_text(f"# [variant.split]\n\n\n{table}\n")
+    made = replace(record, suite=replace(record.suite, manifests=("a.toml", "b.toml")))
+    verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
+    assert Places(made).of(verdict) == Place("my kernels/b.toml", 4)
 
 
 @pytest.mark.parametrize("kernel", ["_Z11fast_kernelPKf", "_ZN4some11fast_kernelEPKf"])

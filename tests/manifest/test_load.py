@@ -337,7 +337,9 @@ def test_a_bad_name_template(tmp_path: Path, template: str) -> None:
 def test_two_variants_of_one_name(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["pl{a}"] = {**data["variant"]["plain"], "sweep": {"a": ["ain"]}}
-    assert "variant.pl{a}: expected a name of its own, found 'plain' twice" in mistakes(tmp_path / "suite", data)
+    assert "variant.pl{a}: expected a name of its own, found 'plain' twice, first by variant.plain" in mistakes(
+        tmp_path / "suite", data
+    )
 
 
 def test_selecting() -> None:

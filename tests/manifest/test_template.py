@@ -8,14 +8,15 @@ import pytest
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
-from flashcore.manifest import load, template
+from flashcore.manifest import load, schema, template
 from flashcore.worker.kernel_call import load_problem
 from tests.conftest import flashcore
 
 
 def test_the_new_suite_loads(tmp_path: Path) -> None:
     written = template.write(tmp_path / "mine")
-    assert sorted(p.name for p in written) == ["problem.py", "scale.cu", "suite.toml"]
+    assert sorted(p.name for p in written) == ["problem.py", "scale.cu", "suite.schema.json", "suite.toml"]
+    assert (tmp_path / "mine" / "suite.schema.json").read_text(encoding="utf-8") == schema.schema_text()
     loaded = load.load(tmp_path / "mine")
     assert list(loaded.variants) == ["one_element", "four_elements"]
     problem = load_problem(tmp_path / "mine", loaded.problems["scale"].file)

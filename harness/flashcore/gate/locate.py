@@ -20,6 +20,7 @@ from flashcore.model.record import Record, Subject
 _ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
 _SITE = re.compile(r"^(?P<file>.+):(?P<line>\d+)\b")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+_VARIANT = re.compile(r"""^[ \t]*\[variant\.(?P<quote>["']?)(?P<name>.+?)(?P=quote)\]""", re.MULTILINE)
 _LENGTH = re.compile(r"[1-9][0-9]*")
 
 
@@ -134,12 +135,15 @@ class Places:
                 pending += [r / name for r in (path.parent, *roots) if (r / name).is_file()][:1]
 
     def _declaration(self, variant: str) -> Place | None:
-        path = self.folder / MANIFEST
-        text = _text(path)
-        if text is None:
-            return None
-        at = text.find(f"[variant.{variant}]")
-        return self._place(path, text[: max(at, 0)].count("\n") + 1)
+        """The line of the manifest, or of a file that it includes, which declares a variant or the sweep it is of."""
+        manifests = [self.folder / file for file in (MANIFEST, *self.suite.manifests)]
+        for path in manifests:
+            text = _text(path) or ""
+            for found in _VARIANT.finditer(text):
+                parts = re.split(r"\{[^}]*\}", found["name"])
+                if re.fullmatch(".+".join(map(re.escape, parts)), variant):
+                    return self._place(path, text[: found.start()].count("\n") + 1)
+        return self._place(manifests[0], 1) if manifests[0].is_file() else None
 
     def _place(self, path: Path, line: int) -> Place:
         absolute = path.resolve()

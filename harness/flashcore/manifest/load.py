@@ -1,22 +1,25 @@
 """Reads ``suite.toml`` into a :class:`~flashcore.model.suite.Suite`, or reports every mistake in it.
 
-The manifest's form is declared in :mod:`flashcore.manifest.schema`; what spans several entries (a parent that does
-not exist, a budget that matches nothing) is checked by :mod:`flashcore.manifest.resolve`. All mistakes are
-collected and raised at once as a :class:`~flashcore.errors.ManifestError`.
+What it includes is added by :mod:`flashcore.manifest.parts`. The form is declared in
+:mod:`flashcore.manifest.schema`; what spans several entries (a parent that does not exist, a budget that matches
+nothing) is checked by :mod:`flashcore.manifest.resolve`. All mistakes are collected and raised at once as a
+:class:`~flashcore.errors.ManifestError`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
+from flashcore.manifest import parts
+from flashcore.manifest.parts import MANIFEST as MANIFEST
 from flashcore.model import cache
 from flashcore.model.suite import Shape, Suite, Variant
 
-MANIFEST = "suite.toml"
 #: What decides whether a manifest is right: this package and the model.
 _READERS = sorted(p for folder in ("manifest", "model") for p in (Path(__file__).parents[1] / folder).glob("*.py"))
 
@@ -41,14 +44,17 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
         )
     text = path.read_bytes()
     if known is None:
-        return _validated(path, text)
+        return _validated(path, text)[0]
     key = f"{hashlib.sha256(text).hexdigest()} {root} {cache.stamp(_READERS)}"
     name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
-    suite: Suite | None = cache.recall(known, name, key)
-    if suite is None or not all(p.exists() for p in _files(suite)):
-        suite = _validated(path, text)
-        cache.keep(known, name, key, suite)
-    return suite
+    remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(known, name, key)
+    if remembered is not None:
+        suite, named, digest = remembered
+        if digest == parts.digest(parts.included(root, named)[0]) and all(p.exists() for p in _files(suite)):
+            return suite
+    found = _validated(path, text)
+    cache.keep(known, name, key, found)
+    return found[0]
 
 
 def _files(suite: Suite) -> Iterator[Path]:
@@ -59,24 +65,31 @@ def _files(suite: Suite) -> Iterator[Path]:
     yield from (root / (v.source or (v.callable or "").split(":")[0]) for v in suite.variants.values())
 
 
-def _validated(path: Path, text: bytes) -> Suite:
+def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
+    """The suite, the files that it names as included, and their digest."""
     import tomllib
 
     from flashcore.manifest.resolve import Builder
-    from flashcore.manifest.schema import parse
+    from flashcore.manifest.schema import Manifest, parse
 
     try:
         data = tomllib.loads(text.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
+    files, wrong = parts.included(path.parent, data.get("manifests"))
+    whole = parts.Whole(data, wrong)
+    for file, content in files.items():
+        whole.add(file, content, list(Manifest.model_fields))
     manifest = parse(data)
     if isinstance(manifest, list):
-        raise ManifestError(str(path), manifest)
-    builder = Builder(manifest, path.parent)
+        raise ManifestError(str(path), [*whole.mistakes, *map(whole.placed, manifest)])
+    if whole.mistakes:
+        raise ManifestError(str(path), whole.mistakes)
+    builder = Builder(manifest, path.parent, whole.placed)
     suite = builder.build()
     if builder.mistakes:  # points of a sweep share theirs
         raise ManifestError(str(path), list(dict.fromkeys(builder.mistakes)))
-    return suite
+    return dataclasses.replace(suite, manifests=tuple(files)), tuple(manifest.manifests), parts.digest(files)
 
 
 def select(

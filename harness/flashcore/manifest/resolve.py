@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Builder:
     """Turns the validated form into the model and collects mistakes that span entries."""
 
-    def __init__(self, manifest: Manifest, root: Path) -> None:
+    def __init__(self, manifest: Manifest, root: Path, placed: Callable[[str], str] = str) -> None:
         self.m = manifest
         self.root = root
+        self.placed = placed  # puts the file before a key that does not stand in suite.toml
         self.mistakes: list[str] = []
 
     def build(self) -> Suite:
@@ -56,18 +57,20 @@ class Builder:
         problems = {n: self._problem(n, p) for n, p in m.problem.items()}
         shapes = {n: self._shape(n, s, problems) for n, s in m.shape.items()}
         variants: dict[str, Variant] = {}
+        keys: dict[str, str] = {}  # variant → the key it is declared under
         for template, form in m.variant.items():
             for name, variant in self._expand(template, form, problems):
                 if name in variants:
-                    self._wrong(f"variant.{template}", "a name of its own", f"{name!r} twice")
-                variants[name] = variant
+                    other = "" if keys[name] == f"variant.{template}" else f", first by {self.placed(keys[name])}"
+                    self._wrong(f"variant.{template}", "a name of its own", f"{name!r} twice{other}")
+                variants[name], keys[name] = variant, f"variant.{template}"
         for name, variant in variants.items():
             if variant.parent is not None and variant.parent not in variants:
-                self._wrong(f"variant.{name}.parent", "a variant", repr(variant.parent))
-            self._ancestry(name, variants)
+                self._wrong(f"{keys[name]}.parent", "a variant", repr(variant.parent))
+            self._ancestry(keys[name], name, variants)
             for pattern in variant.where.shapes:
                 if not any(fnmatchcase(s, pattern) for s in shapes):
-                    self._wrong(f"variant.{name}.where.shapes", "globs that match a shape", repr(pattern))
+                    self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", repr(pattern))
         if m.baseline not in variants:
             self._wrong("baseline", "a variant", repr(m.baseline))
         for file in m.include:
@@ -96,7 +99,7 @@ class Builder:
         )
 
     def _wrong(self, key: str, expected: str, found: str) -> None:
-        self.mistakes.append(f"{key}: expected {expected}, found {found}")
+        self.mistakes.append(self.placed(f"{key}: expected {expected}, found {found}"))
 
     def _problem(self, name: str, form: ProblemForm) -> Problem:
         key = f"problem.{name}"
@@ -230,13 +233,13 @@ class Builder:
             return None
         return Prediction(form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape)
 
-    def _ancestry(self, name: str, variants: Mapping[str, Variant]) -> None:
+    def _ancestry(self, key: str, name: str, variants: Mapping[str, Variant]) -> None:
         seen = [name]
         parent = variants[name].parent
         while parent is not None and parent in variants:
             if parent in seen:
                 if parent == name:
-                    self._wrong(f"variant.{name}.parent", "no circle", " → ".join([*seen, parent]))
+                    self._wrong(f"{key}.parent", "no circle", " → ".join([*seen, parent]))
                 return
             seen.append(parent)
             parent = variants[parent].parent

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
+from flashcore.manifest.parts import LISTS, TABLES
 from flashcore.model.suite import Stage
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -148,13 +149,14 @@ class GateForm(Form):
 
 
 class Manifest(Form):
-    """The whole file."""
+    """A suite's manifest, or a file that it includes."""
 
     name: Name
     title: Text
     nvcc: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
     archs: list[Arch] = Field(min_length=1)
     baseline: Name
+    manifests: list[Text] = []
     include: list[Text] = []
     documents: dict[str, Text] = {}
     notes: list[Text] = []
@@ -164,6 +166,37 @@ class Manifest(Form):
     budget: list[BudgetForm] = []
     waiver: list[WaiverForm] = []
     gate: GateForm = GateForm()
+
+
+def schema_text() -> str:
+    """The JSON Schema of a manifest and of what it includes, for editors: committed as ``suite.schema.json``."""
+    import json
+
+    from flashcore.model.catalogue import FACTS, PHASE_SHARE
+
+    schema = Manifest.model_json_schema()
+    own = [key for key in schema.pop("required") if key not in TABLES]  # an included file may hold the tables
+    included = sorted({*TABLES, *(key.split(".")[0] for key in LISTS)})
+    schema["anyOf"] = [
+        {"title": "a suite.toml", "required": own},
+        {"title": "a file that a suite.toml includes", "propertyNames": {"enum": included}},
+    ]
+    for form in ("BudgetForm", "PredictionForm"):
+        schema["$defs"][form]["properties"]["fact"] = {"$ref": "#/$defs/fact"}
+    schema["$defs"]["fact"] = {"anyOf": [{"enum": list(FACTS)}, {"type": "string", "pattern": f"^{PHASE_SHARE}"}]}
+    _close(schema)
+    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema}, indent=1) + "\n"
+
+
+def _close(schema: Any) -> None:
+    """A table whose keys have a form has no others; TOML has no null."""
+    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _close(inner)
+    if isinstance(schema, dict) and "patternProperties" in schema:
+        schema["additionalProperties"] = False
+    if isinstance(schema, dict) and {"type": "null"} in schema.get("anyOf", []):
+        schema["anyOf"] = [s for s in schema["anyOf"] if s != {"type": "null"}]
+        schema.pop("default", None)
 
 
 def parse(data: Mapping[str, Any]) -> Manifest | list[str]:

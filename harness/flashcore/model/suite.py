@@ -194,6 +194,7 @@ class Suite:
     notes: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     gate: GatePolicy = field(default_factory=GatePolicy)
+    manifests: tuple[str, ...] = ()  # the files that suite.toml includes
 
     def matching(self, glob: str) -> list[str]:
         """The CUDA variants whose names match."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.model.files import writing
 
 FILES = ("suite.toml", "problem.py", "scale.cu")
+SCHEMA = "suite.schema.json"  # suite.toml names it: editors complete by it
 
 
 def write(folder: Path) -> list[Path]:
@@ -23,8 +23,9 @@ def write(folder: Path) -> list[Path]:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        for name in FILES:
-            text = (resources.files(__package__) / f"{name}.txt").read_text(encoding="utf-8")
+        for name in (*FILES, SCHEMA):
+            source = f"{name}.txt" if name in FILES else f"../{name}"
+            text = (Path(__file__).parent / source).read_text(encoding="utf-8")
             (folder / name).write_text(text, encoding="utf-8")
             written.append(folder / name)
     return written
