@@ -73,7 +73,8 @@ def measure(options: argparse.Namespace) -> None:
     cases = sorted(child_cases(line, pairs[: options.limit]), key=lambda case: case.is_peer)  # the stage's order
     chip = profile.chip_of(line.gpu.capability)
     codes = phases_of(line)
-    print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, ncu {ncu.version(program)}, "
+    version = toolchain.version_said(program)
+    print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, ncu {version}, "
           f"torch {toolchain.version_of('torch')}")  # fmt: skip
     print(f"cases:   {len(cases)} of {total} of suite {line.suite.name}, {options.rounds} rounds in turns\n")
     stage: list[float] = []

@@ -156,7 +156,7 @@ def test_doctor(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     done = flashcore("doctor", cwd=tmp_path, start=NO_GPU)
     assert done.returncode == 0, done.stdout
     assert f"ok       nvcc: {compiler.version}" in done.stdout
-    assert "missing  GPU (check, bench, profile): no CUDA device" in done.stdout
+    assert "missing  GPU (check, bench, profile): no CUDA GPU" in done.stdout
 
 
 def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.errors import Exit, FlashcoreError
 
 HELP = "say what this machine can do, and how to mend what it cannot"
 
@@ -40,9 +40,9 @@ class Part:
 
 def examine() -> list[Part]:
     """Looks for everything that a stage needs."""
-    from flashcore.machine import ncu, toolchain
+    from flashcore.machine import compute_sanitizer, ncu, toolchain
+    from flashcore.machine.capabilities import lacking
     from flashcore.machine.gpu import Gpu
-    from flashcore.stages.sanitize import sanitize
 
     def nvcc() -> str:
         found = toolchain.find_nvcc()
@@ -54,31 +54,29 @@ def examine() -> list[Part]:
     def gpu() -> str:
         one = Gpu.find()
         if one is None:
-            mend = "use a machine with an NVIDIA GPU and its driver; the rest works without"
-            raise CapabilityError("no CUDA device", mend)
+            raise lacking("gpu")
         capability = ".".join(map(str, one.capability))
         return f"{one.name}, compute capability {capability}, {one.sms} SMs, driver {one.driver}"
 
     def counters() -> str:
         program = ncu.find_ncu()
-        return f"{ncu.version(program)} at {program}"
+        return f"{toolchain.version_said(program)} at {program}"
 
     def sanitizer() -> str:
-        program = sanitize.find_sanitizer()
-        return f"{sanitize.version(program) or 'of an unknown version'} at {program}"
+        program = compute_sanitizer.find_sanitizer()
+        return f"{toolchain.version_said(program) or 'of an unknown version'} at {program}"
 
     def package(name: str) -> str:
         version = toolchain.version_of(name)
         if version is None:
-            raise CapabilityError(f"no {name}", f"pip install {name}")
+            raise lacking(name)
         return version
 
-    nvdisasm = "pip install nvidia-cuda-nvdisasm==13.2.51"
     looks: dict[tuple[str, str], Callable[[], str]] = {
         ("nvcc", "build"): nvcc,
         ("host compiler", "build"): lambda: str(toolchain.find_cxx()),
         ("ninja", "build"): lambda: str(toolchain.find_ninja()),
-        ("nvdisasm", "SASS counts"): lambda: str(toolchain.find_tool("nvdisasm", nvdisasm)),
+        ("nvdisasm", "SASS counts"): lambda: str(toolchain.find_tool("nvdisasm")),
         ("torch", "operators, check, bench, profile"): torch,
         ("GPU", "check, bench, profile"): gpu,
         ("ncu", "profile"): counters,

@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import check, text_tables
+    from flashcore.machine.compute_sanitizer import find_sanitizer
     from flashcore.manifest.load import load
-    from flashcore.stages.sanitize import sanitize
 
     settings = options.settings(arguments, upto=None, sanitize=True)
     if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{settings.suite}: expected a shape with `sanitize` among its stages, found none\n"
             '  to mend: give a small shape stages = ["check", "sanitize"], or name one with --shape'
         )
-    sanitize.find_sanitizer()
+    find_sanitizer()
     done = check.measured(arguments, settings)
     print(text_tables.sanitized(done.record))
     print(f"run: {done.folder}")

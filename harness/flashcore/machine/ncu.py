@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.machine.capabilities import lacking
 
 ClockControl = Literal["none", "base"]
 CacheControl = Literal["all", "none"]
@@ -35,10 +36,7 @@ def find_ncu(explicit: str | None = None) -> Path:
     for candidate in (*_PLACES, *_installed(_INSTALLED)):
         if os.access(candidate, os.X_OK):
             return candidate
-    raise CapabilityError(
-        "no Nsight Compute: ncu is neither on PATH nor in /usr/local/cuda/bin or /opt/nvidia/nsight-compute",
-        "install nsight-compute (with the CUDA toolkit, or from the distribution), or put its ncu on PATH",
-    )
+    raise lacking("ncu")
 
 
 def _installed(root: Path) -> list[Path]:
@@ -48,16 +46,6 @@ def _installed(root: Path) -> list[Path]:
         return [int(part) for part in re.findall(r"\d+", path.parent.name)]
 
     return sorted(root.glob("*/ncu"), key=release, reverse=True)
-
-
-def version(ncu: Path | str) -> str | None:
-    """Its version as ``2025.3.1.0``, ``None`` if it does not say."""
-    try:
-        said = subprocess.run([str(ncu), "--version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r"Version (\d+(?:\.\d+)+)", said.stdout)
-    return match[1] if match else None
 
 
 def command_line(
@@ -116,48 +104,7 @@ def last_words(text: str) -> str:
     return " · ".join((errors or lines)[-3:])[:400] or "it said nothing"
 
 
-#: What a child's log may hold → what the machine lacks, and the way to mend it.
-_CAPABILITIES: tuple[tuple[str, str, str], ...] = (
-    (
-        r"ERR_NVGPUCTRPERM",
-        "no permission to read the GPU's performance counters (ERR_NVGPUCTRPERM)",
-        "run as root or with CAP_SYS_ADMIN (a container: --cap-add=SYS_ADMIN), or let every user read them: put "
-        "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in /etc/modprobe.d/nvidia.conf and reboot",
-    ),
-    (
-        r"==ERROR==.*(?:LibraryNotLoaded|not compatible with Nsight Compute|driver version is insufficient"
-        r"|driver is not compatible|Profiling is not supported on|unsupported GPU)",
-        "this Nsight Compute does not fit the driver or the GPU",
-        "install the Nsight Compute of the driver's CUDA release, or a newer one, and put its ncu on PATH",
-    ),
-    (
-        r"==ERROR==.*failed to connect to the CUDA driver",
-        "Nsight Compute finds no CUDA driver",
-        "install the NVIDIA driver (a container: --gpus all); keep CUDA's stubs out of LD_LIBRARY_PATH",
-    ),
-    (
-        r"no CUDA GPU that this process can use|No CUDA GPUs are available|no CUDA-capable device"
-        r"|Found no NVIDIA driver|not compiled with CUDA enabled",
-        "no GPU that torch can use",
-        "run where there is an NVIDIA GPU and a torch built for CUDA; elsewhere the recorded run is used",
-    ),
-    (
-        r"==ERROR==.*concurrently collecting profiling data",
-        "another tool is reading this GPU's performance counters",
-        "end it (dcgm: systemctl stop nvidia-dcgm, or dcgmi profile --pause), then resume",
-    ),
-    (r"No module named 'nvtx'", "the Python package nvtx is missing", "pip install nvtx"),
-)
 _REFUSED = re.compile(r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)")
-
-
-def capability_missing(log: str) -> CapabilityError | None:
-    """What the machine lacks, if the log of a child says so."""
-    for pattern, what, mend in _CAPABILITIES:
-        if match := re.search(pattern, log):
-            line = next((x.strip() for x in log.splitlines() if match[0] in x), match[0])
-            return CapabilityError(f"{what}: {line[:300]}", mend)
-    return None
 
 
 def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from flashcore.errors import CapabilityError
+from flashcore.machine.capabilities import lacking
 from flashcore.machine.toolchain import site_packages, version_of
 
 LIBRARY = "libnvperf_host.so"
 PACKAGE = "nvidia-cuda-cupti"
-MEND = f"pip install {PACKAGE}==13.0.85, or install Nsight Compute"
 
 #: In the order of ``NVPW_MetricType``.
 _KINDS = ("Counter", "Ratio", "Throughput")
@@ -69,7 +69,7 @@ def find() -> Path:
     for path in _candidates():
         if path.is_file():
             return path
-    raise CapabilityError(f"no {LIBRARY} found, which lists the metrics of chips", MEND)
+    raise lacking("metric lists")
 
 
 def _candidates() -> Iterator[Path]:
@@ -98,7 +98,7 @@ def metrics(library: Path, chip: str) -> dict[str, str]:
     try:
         nvperf = ctypes.CDLL(str(library))
     except OSError as error:
-        raise CapabilityError(f"{library}: cannot be loaded: {error}", MEND) from None
+        raise lacking("metric lists", what=f"{library}: cannot be loaded: {error}") from None
     name = chip.upper().encode()
     _call(nvperf, "NVPW_InitializeHost", _Head(), chip)
     size = _ScratchSize(chip=name)
@@ -120,7 +120,7 @@ def _call(nvperf: ctypes.CDLL, function: str, arguments: _Head, chip: str) -> No
     try:
         status = getattr(nvperf, function)(ctypes.byref(arguments))
     except AttributeError:
-        raise CapabilityError(f"{nvperf._name}: expected {function}, found no such function", MEND) from None
+        raise lacking("metric lists", what=f"{nvperf._name}: expected {function}, found no such function") from None
     if status != 0:
         raise CapabilityError(
             f"{nvperf._name}: expected a list of the metrics of {chip}, found status {status} of {function}",

@@ -16,17 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import UsageError
+from flashcore.machine.capabilities import lacking
 from flashcore.model import cache
 
 if TYPE_CHECKING:
     import subprocess
-
-NVCC_MEND = (
-    "install CUDA 13, or: pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 "
-    "nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.88 nvidia-cuda-cccl==13.0.85, "
-    "or name one with NVCC=/path/to/nvcc"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +44,7 @@ class Nvcc:
             library = self.root / folder / "libcudart_static.a"
             if library.is_file():
                 return library
-        raise CapabilityError(
-            f"{self.root}: expected libcudart_static.a in lib64 or lib, found none",
-            "pip install nvidia-cuda-runtime==13.0.88, or install the toolkit's runtime headers",
-        )
+        raise lacking("cudart", what=f"{self.root}: expected libcudart_static.a in lib64 or lib, found none")
 
 
 def site_packages() -> list[Path]:
@@ -89,7 +81,7 @@ def find_nvcc(known: Path | None = None) -> Nvcc:
     for path in _nvcc_candidates():
         if path.is_file():
             return _remembered(path.resolve(), known)
-    raise CapabilityError("no nvcc found", NVCC_MEND)
+    raise lacking("nvcc")
 
 
 def _remembered(path: Path, known: Path | None) -> Nvcc:
@@ -131,7 +123,7 @@ def _nvcc(path: Path) -> Nvcc:
     match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
     if match is None:
         said = (result.stdout + result.stderr).strip()[-300:]
-        raise CapabilityError(f"{path} --version: expected a CUDA release, found {said!r}", NVCC_MEND)
+        raise lacking("nvcc", what=f"{path} --version: expected a CUDA release, found {said!r}")
     root = path.parent.parent
     if not _has_headers(root):
         # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
@@ -148,15 +140,15 @@ def ask(command: Sequence[str | Path], timeout: float | None = None) -> subproce
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
 
 
-def find_tool(name: str, mend: str) -> Path:
-    """A program from this environment or PATH.
+def find_tool(name: str, usual: str = "") -> Path:
+    """A program from this environment or PATH. ``usual``: what to install where it is missing, if not that very one.
 
     Raises:
         CapabilityError: it is not there.
     """
     found = optional_tool(name)
     if found is None:
-        raise CapabilityError(f"no {name} found", mend)
+        raise lacking(usual or name, what=f"no {name} found")
     return found
 
 
@@ -176,12 +168,24 @@ def optional_tool(name: str) -> Path | None:
 
 def find_ninja() -> Path:
     """The ninja program."""
-    return find_tool("ninja", "pip install ninja")
+    return find_tool("ninja")
 
 
 def find_cxx() -> Path:
     """The host compiler: ``CXX`` or g++."""
-    return find_tool(os.environ.get("CXX", "g++"), "install g++ (Debian: apt-get install g++)")
+    return find_tool(os.environ.get("CXX", "g++"), "g++")
+
+
+def version_said(program: Path | str) -> str | None:
+    """The version of one of NVIDIA's tools as ``2025.3.1.0``, ``None`` if it does not say."""
+    import subprocess
+
+    try:
+        said = ask([program, "--version"], timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"Version (\d+(?:\.\d+)+)", said)
+    return match[1] if match else None
 
 
 def torch_root() -> Path | None:

@@ -127,6 +127,7 @@ def child_cases(line: Line, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case
 
 def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
     from flashcore.machine import ncu
+    from flashcore.machine.compute_sanitizer import find_sanitizer
     from flashcore.stages.bench import bench
     from flashcore.stages.check import check
     from flashcore.stages.profile import profile
@@ -151,11 +152,9 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
             progress=progress,
         )
     if stage == "sanitize":
-        return sanitize.run(
-            cases, folder, sanitizer=sanitize.find_sanitizer(), time_limit=5 * s.time_limit, progress=progress
-        )
+        return sanitize.run(cases, folder, sanitizer=find_sanitizer(), time_limit=5 * s.time_limit, progress=progress)
     program = ncu.find_ncu()
-    line.ncu = ncu.version(program)
+    line.ncu = toolchain.version_said(program)
     assert line.gpu is not None
     return profile.run(
         cases,

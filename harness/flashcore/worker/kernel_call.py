@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.machine.capabilities import lacking
 from flashcore.model.record import Subject
 from flashcore.model.suite import Argument
 
@@ -351,7 +352,4 @@ def require_device(device: str) -> None:
 
     if device != "cpu" and not torch.cuda.is_available():
         build = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not in this build'}"
-        raise CapabilityError(
-            f"no CUDA GPU that this process can use ({build})",
-            "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch (see: flashcore doctor)",
-        )
+        raise lacking("gpu", build)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
-from flashcore.machine import python_process
+from flashcore.machine import capabilities, python_process
 from flashcore.worker.journal import (
     HOPELESS,
     POISON,
@@ -40,32 +40,10 @@ from flashcore.worker.journal import (
     unwritable,
 )
 
-__all__ = ["POISON", "Journal", "Result", "Task", "answers", "child", "lacking", "supervise"]
-
-_LACKS = (
-    (
-        re.compile(r"ERR_NVGPUCTRPERM"),
-        "no permission to read the GPU's performance counters (ERR_NVGPUCTRPERM)",
-        "load the driver with `options nvidia NVreg_RestrictProfilingToAdminUsers=0`, run as root, or start "
-        "the container with --cap-add=SYS_ADMIN",
-    ),
-    (
-        re.compile(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device"),
-        "no CUDA GPU that this process can use",
-        "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch (see: flashcore doctor)",
-    ),
-)
+__all__ = ["POISON", "Journal", "Result", "Task", "answers", "child", "supervise"]
 
 _POLL = 0.02  # seconds between two looks at the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
-
-
-def lacking(text: str) -> CapabilityError | None:
-    """The missing capability that a child's output speaks of, if it is one we know."""
-    for pattern, what, mend in _LACKS:
-        if pattern.search(text):
-            return CapabilityError(what, mend)
-    return None
 
 
 def supervise(
@@ -252,12 +230,11 @@ class _Process:
             )
         if len(self.answered) == len(self.tasks):
             return
-        error = lacking(self._text())
-        if error is None and self.code == Exit.INCAPABLE and said:
+        if self.code == Exit.INCAPABLE and said:
             what, _, mend = said.partition("\n  to mend: ")
-            error = CapabilityError(what, mend or "see: flashcore doctor")
-        if error is not None:
-            raise error
+            raise CapabilityError(what, mend or "see: flashcore doctor")
+        if missing := capabilities.said_in(self._text()):
+            raise missing
 
     def kill(self) -> None:
         """Ends whatever is left of the process group, and reaps the child."""

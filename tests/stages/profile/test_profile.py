@@ -6,7 +6,6 @@ import gzip
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -362,12 +361,6 @@ def test_a_metric_that_ncu_dropped_without_a_word(run: Run) -> None:
     assert (found.value, found.note) == (None, "ncu did not return it")
 
 
-def test_an_import_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NCU_STANDIN", "slow")
-    with pytest.raises(FlashcoreError, match="gave no answer within"):
-        ncu.import_report(STANDIN, tmp_path / "r.ncu-rep", time_limit=1.0)
-
-
 def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path) -> None:
     """kill -9 of the whole group, ncu and all, three times at other moments; then it is let run."""
     script = tmp_path / "go.py"
@@ -394,26 +387,6 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
 # --- what the machine has ------------------------------------------------------------------------
 
 
-def test_find_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{STANDIN.parent}{os.pathsep}{os.environ['PATH']}")
-    assert profile.find_ncu() == STANDIN
-    assert profile.version(STANDIN) == "2025.3.1.0"
-    with pytest.raises(CapabilityError, match="no Nsight Compute at /no/such/ncu"):
-        profile.find_ncu("/no/such/ncu")
-    for release in ("2024.3.2", "2025.10.0", "2025.9.1"):
-        (tmp_path / release).mkdir()
-        shutil.copy("/bin/true", tmp_path / release / "ncu")
-    assert [p.parent.name for p in ncu._installed(tmp_path)] == ["2025.10.0", "2025.9.1", "2024.3.2"]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(ncu, "_PLACES", (tmp_path / "2025.9.1" / "ncu",))
-    assert profile.find_ncu() == tmp_path / "2025.9.1" / "ncu"
-    monkeypatch.setattr(ncu, "_PLACES", ())
-    monkeypatch.setattr(ncu, "_INSTALLED", tmp_path / "none")
-    with pytest.raises(CapabilityError) as caught:
-        profile.find_ncu()
-    assert caught.value.exit_code == 4
-
-
 def test_no_nvtx(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -438,25 +411,6 @@ def test_chip_of(capability: tuple[int, int], chip: str) -> None:
 def test_chip_of_an_unknown_family() -> None:
     with pytest.raises(CapabilityError, match=r"flashcore/model/catalogue\.py"):
         profile.chip_of((6, 1))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "==ERROR== Failed to find metric derived__local_spilling_requests",
-        r"==ERROR== Failed to find metric regex:^derived__local_spilling_requests(\.(sum|min|max|avg|pct|ratio))?$",
-        r"==ERROR== Failed to find metric regex:^derived__local_spilling_requests\.(sum|min|max|avg)$",
-    ],
-)
-def test_how_ncu_names_what_it_refuses(line: str) -> None:
-    asked = [
-        "derived__local_spilling_requests",
-        "derived__local_spilling_requests.sum",
-        "derived__local_spilling_requests_pct",
-        "a.sum",
-    ]
-    assert set(ncu.refused_metrics(f"==PROF== x\n{line}\n", asked)) == set(asked[:2])
-    assert ncu.refused_metrics("Failed to find metric a.sum", asked) == {}, "the target's words are not ncu's"
 
 
 # --- the target ----------------------------------------------------------------------------------

@@ -13,14 +13,13 @@ import pytest
 from flashcore.build import build
 from flashcore.errors import CapabilityError, Exit
 from flashcore.gate import judge
-from flashcore.machine import toolchain
+from flashcore.machine import compute_sanitizer, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import Argument
 from flashcore.pipeline.gpu_stages import measure
 from flashcore.pipeline.state import Line, Settings
 from flashcore.stages.sanitize import sanitize
-from flashcore.stages.sanitize.sanitize import Report, parse
 from flashcore.worker import kernel_call
 from flashcore.worker.journal import Journal, Task
 from flashcore.worker.kernel_call import Case
@@ -156,43 +155,6 @@ def test_without_a_gpu_it_says_so(run: Run) -> None:
         run("elsewhere")
 
 
-def test_without_the_tool_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(sanitize, "_PLACES", (tmp_path,))
-    with pytest.raises(CapabilityError, match="install"):
-        sanitize.find_sanitizer()
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "compute-sanitizer").symlink_to(STANDIN)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert sanitize.find_sanitizer() == tmp_path / "bin" / "compute-sanitizer"
-
-
-def test_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert sanitize.version(STANDIN) == "2025.3.1.0"
-    assert sanitize.version(tmp_path / "absent") is None
-
-
-def test_counts_are_read_as_the_tool_writes_them() -> None:
-    head = "========= COMPUTE-SANITIZER\n"
-    assert parse(head + "========= ERROR SUMMARY: 0 errors\n", "memcheck") == Report(0)
-    many = (
-        head
-        + "========= Invalid __shared__ read of size 2 bytes\n=========     at k+0x10\n"
-        + "========= ERROR SUMMARY: 1,234 errors\n"
-        + "========= ERROR SUMMARY: 1134 errors were not printed. Use --print-limit option to adjust\n"
-    )
-    assert parse(many, "memcheck") == Report(1234, 0, "Invalid __shared__ read of size 2 bytes at k+0x10")
-    one = head + "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"
-    assert parse(one, "racecheck") == Report(0, 1)
-    assert isinstance(parse(one, "memcheck"), str), "a count of the other tool is none"
-    silent = parse(
-        head + "========= Error: Target application terminated before first instrumented API call\n", "memcheck"
-    )
-    assert isinstance(silent, str) and "before first instrumented" in silent
-    assert isinstance(parse("", "racecheck"), str)
-
-
 def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "compute-sanitizer").symlink_to(STANDIN)
@@ -215,7 +177,7 @@ def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -
         return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
 
     monkeypatch.setattr(sanitize, "run", ran)
-    monkeypatch.setattr(sanitize, "find_sanitizer", lambda: STANDIN)
+    monkeypatch.setattr(compute_sanitizer, "find_sanitizer", lambda: STANDIN)
     monkeypatch.setattr(toolchain, "torch_root", lambda: ROOT)
     small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
     suite = factory.suite(shapes=[factory.shape(), small])

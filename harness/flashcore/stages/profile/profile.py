@@ -22,17 +22,15 @@ from typing import TYPE_CHECKING, Literal
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError
 from flashcore.machine import python_process
+from flashcore.machine.capabilities import lacking, said_in
 from flashcore.machine.ncu import (
     CacheControl,
     ClockControl,
-    capability_missing,
     command_line,
     import_report,
     last_words,
     refused_metrics,
 )
-from flashcore.machine.ncu import find_ncu as find_ncu
-from flashcore.machine.ncu import version as version
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.record import CaseOutcome, Fact, Plan, StageResult
 from flashcore.stages.profile import ncu_csv, ncu_facts
@@ -118,7 +116,7 @@ def run(
         FlashcoreError: ``folder`` cannot be written; what was measured is kept.
     """
     if importlib.util.find_spec("nvtx") is None:
-        raise CapabilityError("the Python package nvtx is missing", "pip install nvtx")
+        raise lacking("nvtx")
     names = [f"{case.variant}/{case.shape}" for case in cases]
     codes = codes or {}
     deep = frozenset(case.name for case in by_depth(cases)[0])
@@ -217,7 +215,7 @@ class _Stage:
             path = self.folder / f"round-{number}"
             results = self._round(path, [Task(n, payloads[n]) for n in pending], settled)
             self._harvest(path, results, settled)
-            if missing := capability_missing(_logs(path)):
+            if missing := said_in(_logs(path)):
                 raise missing
             number += 1
         return settled
@@ -246,7 +244,7 @@ class _Stage:
         def tell(result: Result) -> None:
             if result.status == "failed":
                 log = _logs(path)
-                if missing := capability_missing(log):
+                if missing := said_in(log):
                     raise missing
                 if refused_metrics(log, metrics):
                     raise _Refused
@@ -270,7 +268,7 @@ class _Stage:
         refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chip, sampled=self.sampled))
         settled.refused |= refused
         # Where ncu itself could not work, a case that failed did not fail by its own fault.
-        excused = bool(refused) or capability_missing(log) is not None
+        excused = bool(refused) or said_in(log) is not None
         rows, unreadable, incomplete = self._tables(path)
         for result in results:
             name = result.name

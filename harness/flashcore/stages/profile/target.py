@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from flashcore.errors import CapabilityError
+from flashcore.machine.capabilities import lacking
 from flashcore.worker.journal import Journal, Task, child
 from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, require_device, synchronize
 
@@ -25,7 +25,7 @@ def prepare() -> None:
         CapabilityError: no nvtx, no GPU.
     """
     if importlib.util.find_spec("nvtx") is None:
-        raise CapabilityError("the Python package nvtx is missing", "pip install nvtx")
+        raise lacking("nvtx")
     require_device(DEVICE)
 
 

@@ -9,18 +9,14 @@ again, :func:`run` goes on where it was ended.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from flashcore.errors import CapabilityError
 from flashcore.machine import python_process
+from flashcore.machine.compute_sanitizer import TOOLS, Report, Tool, command_line, parse
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, Subject
 from flashcore.worker import supervisor
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
 
     from flashcore.worker.kernel_call import Case
 
-Tool = Literal["memcheck", "racecheck"]
-TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck")
 TARGET = "flashcore.stages.sanitize.sanitize"
 DEVICE = "cuda"
 SEED = 0
@@ -40,96 +34,6 @@ ROUNDS = 3  # together, then alone; once more where the tool gave no count
 FINISH_LIMIT = 60.0  # seconds that the tool has to write its count, once the target is over
 #: Every tensor gets an allocation of its own, so that one kernel cannot stray into another's unseen.
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-
-_PLACES = (Path("/usr/local/cuda/bin"), Path("/usr/local/cuda/compute-sanitizer"))
-
-
-def find_sanitizer() -> Path:
-    """``compute-sanitizer``: of ``CUDA_HOME``, on ``PATH``, or where CUDA installs it.
-
-    Raises:
-        CapabilityError: there is none.
-    """
-    homes = (Path(os.environ["CUDA_HOME"]) / "bin",) if os.environ.get("CUDA_HOME") else ()
-    for place in (*homes, None, *_PLACES):
-        found = shutil.which("compute-sanitizer", path=None if place is None else str(place))
-        if found is not None:
-            return Path(found)
-    raise CapabilityError(
-        "no compute-sanitizer: neither on PATH nor in CUDA_HOME or /usr/local/cuda",
-        "install CUDA's compute-sanitizer (cuda-sanitizer-13-0, or pip's nvidia-cuda-sanitizer-api), or put it on PATH",
-    )
-
-
-def version(sanitizer: Path | str) -> str | None:
-    """Its version as ``2025.3.1.0``, ``None`` if it does not say."""
-    try:
-        told = subprocess.run([str(sanitizer), "--version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r"Version (\d+(?:\.\d+)+)", told.stdout)
-    return match[1] if match else None
-
-
-def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[str]) -> list[str]:
-    """The tool around a target. Failed API calls are the check's business: libraries probe with them."""
-    own = ["--report-api-errors", "no"] if tool == "memcheck" else []
-    return [
-        str(sanitizer), "--tool", tool, "--log-file", str(log).replace("%", "%%"),
-        "--launch-timeout", "0",  # torch takes its time to come to its first CUDA call
-        "--check-exit-code", "no",  # what became of the target stands in its journal
-        *own, *target,
-    ]  # fmt: skip
-
-
-# --- what the tool says ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """One process' count. ``first`` is the first complaint in the tool's words."""
-
-    errors: int
-    warnings: int = 0
-    first: str = ""
-
-    @property
-    def clean(self) -> bool:
-        return self.errors == 0 and self.warnings == 0
-
-
-_MEMCHECK = re.compile(r"^=+ ERROR SUMMARY: ([\d,]+) errors?\s*$", re.MULTILINE)
-_RACECHECK = re.compile(
-    r"^=+ RACECHECK SUMMARY: [\d,]+ hazards? displayed \(([\d,]+) errors?, ([\d,]+) warnings?\)", re.MULTILINE
-)
-_LINE = re.compile(r"^=+ ?(.*)$", re.MULTILINE)
-#: The tool could not look: its count says nothing of the kernels.
-_BLIND = re.compile(
-    r"^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$", re.MULTILINE
-)
-
-
-def parse(text: str, tool: Tool) -> Report | str:
-    """The count in a log of the tool, or why there is none."""
-    if blind := _BLIND.search(text):
-        return f"compute-sanitizer could not look: {blind[0].lstrip('= ')}"
-    found = (_MEMCHECK if tool == "memcheck" else _RACECHECK).search(text)
-    if found is None:
-        lines = [line.strip() for line in _LINE.findall(text) if line.strip()]
-        return "compute-sanitizer gave no count" + (f": {' | '.join(lines[-2:])}" if lines else "")
-    errors, *warnings = (int(n.replace(",", "")) for n in found.groups())
-    return Report(errors, sum(warnings), _first(text))
-
-
-def _first(text: str) -> str:
-    """The first complaint, with the line that says where if there is one."""
-    lines = [m.rstrip() for m in _LINE.findall(text)]
-    for i, line in enumerate(lines):
-        if line.strip() and not line.startswith(" ") and "SUMMARY" not in line and line.strip() != "COMPUTE-SANITIZER":
-            where = lines[i + 1].strip() if i + 1 < len(lines) else ""
-            return f"{line.strip()} {where}" if where.startswith(("at ", "by ")) else line.strip()
-    return ""
-
 
 # --- the stage ------------------------------------------------------------------------------------
 

@@ -1,0 +1,98 @@
+"""What a machine may lack: the one place that says it, with the way to mend it.
+
+:func:`lacking` makes the error of whoever looked for something and did not find it, :func:`said_in` finds in the
+output of a child or a profiler what it complains of.
+"""
+
+from __future__ import annotations
+
+import re
+
+from flashcore.errors import CapabilityError
+
+#: What is looked for → what is said where it is missing, and the way to mend it.
+_LACKS = {
+    "nvcc": (
+        "no nvcc found",
+        "install CUDA 13, or: pip install nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 "
+        "nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.88 nvidia-cuda-cccl==13.0.85, "
+        "or name one with NVCC=/path/to/nvcc",
+    ),
+    "cudart": (
+        "no libcudart_static.a found",
+        "pip install nvidia-cuda-runtime==13.0.88, or install the toolkit's runtime headers",
+    ),
+    "g++": ("no g++ found", "install g++ (Debian: apt-get install g++)"),
+    "ninja": ("no ninja found", "pip install ninja"),
+    "nvdisasm": ("no nvdisasm found", "pip install nvidia-cuda-nvdisasm==13.2.51"),
+    "gpu": (
+        "no CUDA GPU that this process can use",
+        "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch (see: flashcore doctor)",
+    ),
+    "ncu": (
+        "no Nsight Compute: ncu is neither on PATH nor in /usr/local/cuda/bin or /opt/nvidia/nsight-compute",
+        "install nsight-compute (with the CUDA toolkit, or from the distribution), or put its ncu on PATH",
+    ),
+    "compute-sanitizer": (
+        "no compute-sanitizer: neither on PATH nor in CUDA_HOME or /usr/local/cuda",
+        "install CUDA's compute-sanitizer (cuda-sanitizer-13-0, or pip's nvidia-cuda-sanitizer-api), or put it on PATH",
+    ),
+    "metric lists": (
+        "no libnvperf_host.so found, which lists the metrics of chips",
+        "pip install nvidia-cuda-cupti==13.0.85, or install Nsight Compute",
+    ),
+    "counters": (
+        "no permission to read the GPU's performance counters (ERR_NVGPUCTRPERM)",
+        "run as root or with CAP_SYS_ADMIN (a container: --cap-add=SYS_ADMIN), or let every user read them: put "
+        "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in /etc/modprobe.d/nvidia.conf and reboot",
+    ),
+    "free counters": (
+        "another tool is reading this GPU's performance counters",
+        "end it (dcgm: systemctl stop nvidia-dcgm, or dcgmi profile --pause), then resume",
+    ),
+    "fitting ncu": (
+        "this Nsight Compute does not fit the driver or the GPU",
+        "install the Nsight Compute of the driver's CUDA release, or a newer one, and put its ncu on PATH",
+    ),
+    "driver": (
+        "Nsight Compute finds no CUDA driver",
+        "install the NVIDIA driver (a container: --gpus all); keep CUDA's stubs out of LD_LIBRARY_PATH",
+    ),
+}
+
+#: What a log may hold → what the machine lacks. Words that only ncu says begin with its mark.
+_SAID = (
+    (r"ERR_NVGPUCTRPERM", "counters"),
+    (
+        r"==ERROR==.*(?:LibraryNotLoaded|not compatible with Nsight Compute|driver version is insufficient"
+        r"|driver is not compatible|Profiling is not supported on|unsupported GPU)",
+        "fitting ncu",
+    ),
+    (r"==ERROR==.*failed to connect to the CUDA driver", "driver"),
+    (
+        r"no CUDA GPU that this process can use|No CUDA GPUs are available|no CUDA-capable device"
+        r"|Found no NVIDIA driver|not compiled with CUDA enabled",
+        "gpu",
+    ),
+    (r"==ERROR==.*concurrently collecting profiling data", "free counters"),
+)
+
+
+def lacking(name: str, found: str = "", *, what: str = "") -> CapabilityError:
+    """The error that says that something is missing: of the list above, or a Python package.
+
+    Args:
+        found: what there is instead, or how it showed.
+        what: said in place of the usual words, where the thing is there but of no use.
+    """
+    said, mend = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {name}"))
+    return CapabilityError((what or said) + (f": {found}" if found else ""), mend)
+
+
+def said_in(log: str) -> CapabilityError | None:
+    """What the machine lacks, if a log says so."""
+    for pattern, name in _SAID:
+        if match := re.search(pattern, log):
+            line = next((x.strip() for x in log.splitlines() if match[0] in x), match[0])
+            return lacking(name, line[:300])
+    return None
