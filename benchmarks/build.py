@@ -107,7 +107,8 @@ def _clean(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path) -
 def _unchanged(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path, rounds: int) -> tuple[float, float]:
     """Median seconds of a build with nothing to do and of Python alone, run in turns."""
     code = (
-        "import sys; from pathlib import Path; from harness import build; from flashcore.manifest.load import load\n"
+        "import sys; from pathlib import Path\n"
+        "from flashcore.build import build; from flashcore.manifest.load import load\n"
         "suite = load(sys.argv[1], Path(sys.argv[2]))\n"
         "made = build.build(suite, Path(sys.argv[2]), build.Options(archs=(sys.argv[3],)), "
         "variants=[suite.variants[n] for n in sys.argv[4:]])\n"

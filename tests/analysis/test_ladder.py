@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-
-import pytest
 
 from flashcore.analysis import ladder
 from flashcore.analysis.ladder import Ladder, Step
-from flashcore.analysis.predictions import Judged, Outcome, Readings, judge, progress, said
-from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Fact, Facts, Record, Subject
-from flashcore.model.suite import Prediction, Variant
+from flashcore.model.record import Facts, Record, Subject
 from tests import factory
-
-
-def predicted(
-    fact: str, before: float | None, after: float | None, device: str | None = None, shape: str | None = "mission"
-) -> Prediction:
-    return Prediction(fact, before, after, FACTS[fact].unit, "FlashCore design 001", device, shape)
-
-
-def record(
-    predictions: Iterable[Prediction] = (),
-    facts: Iterable[Fact] = (),
-    times: dict[str, float] | None = None,
-    more: Iterable[Variant] = (),
-) -> Record:
-    variants = (
-        factory.variant("slow", roof="fp32"),
-        factory.variant("fast", parent="slow", predictions=tuple(predictions)),
-        *more,
-        factory.peer("cudnn"),
-    )
-    return factory.record(factory.suite(variants), facts, times)
+from tests.analysis.test_predictions import SHARES, predicted, record
 
 
 def built(r: Record, shape: str = "mission") -> Ladder:
@@ -43,100 +17,6 @@ def built(r: Record, shape: str = "mission") -> Ladder:
 
 def step(r: Record, name: str = "fast") -> Step:
     return next(s for s in built(r).steps if s.variant.name == name)
-
-
-def only(r: Record) -> Judged:
-    (found,) = judge(Readings(r), r.suite.variants["fast"], "mission")
-    return found
-
-
-# --- one prediction -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("share", "outcome"),
-    [(1.0, "held"), (0.8, "held"), (1.3, "more"), (0.5, "partly"), (0.01, "none"), (-0.01, "none"), (-0.5, "against")],
-)
-def test_progress_is_the_share_of_the_predicted_change(share: float, outcome: Outcome) -> None:
-    assert progress(share * 10, 10, False) == outcome
-    assert progress(share * -10, -10, False) == outcome
-
-
-def test_a_change_that_is_none_is_no_effect_and_was_right_where_none_was_predicted() -> None:
-    assert progress(5, 10, True) == "none"
-    assert progress(0.1, 0, True) == "held"
-    assert progress(3, 0, False) == "against"
-
-
-def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> None:
-    found = only(record([predicted("warm_p50", 221, 22.1, "L4")]))
-    assert found.scale == "ratio"
-    assert found.predicted == pytest.approx(0.1)
-    assert found.measured == pytest.approx(0.1, rel=0.01)
-    assert found.outcome == "held"
-    assert "L4" in found.note and "ratio" in found.note and factory.GPU in found.note
-
-
-def test_a_time_of_this_device_carries_no_such_note() -> None:
-    assert only(record([predicted("warm_p50", 221, 22.1, "H200")])).note == ""
-
-
-def test_a_lone_time_of_another_device_is_not_judged() -> None:
-    assert only(record([predicted("warm_p50", None, 100, "L4")])).outcome == "elsewhere"
-    assert only(record([predicted("warm_p50", None, 100, "H200")])).outcome == "held"
-    assert only(record([predicted("warm_p50", None, 10, "H200")])).outcome == "partly"
-
-
-def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
-    registers = [
-        factory.fact("registers", 80, "slow", arch="sm_90a", kernel="slow_kernel"),
-        factory.fact("registers", 99, "fast", arch="sm_90a", kernel="fast_kernel"),
-        factory.fact("registers", 200, "fast", arch="sm_80", kernel="fast_kernel"),
-    ]
-    found = only(record([predicted("registers", 96, 115, shape=None)], registers))
-    assert (found.scale, found.measured, found.outcome) == ("difference", 19, "held")
-    assert found.finding == "prediction held: 80 → 99, predicted +19"
-
-
-@pytest.mark.parametrize(
-    ("fact", "wanted", "value", "outcome"),
-    [
-        ("tensor_active", 50, 60.0, "held"),
-        ("tensor_active", 50, 30.0, "partly"),
-        ("tensor_active", 50, 20.0, "none"),
-        ("tensor_active", 50, 10.0, "against"),
-        ("tensor_active", 0, 0.3, "held"),
-        ("memory_stalls", 30, 29.0, "held"),
-        ("bank_conflicts", 0, 1, "partly"),
-        ("bank_conflicts", 0, 0, "held"),
-    ],
-)
-def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float, outcome: Outcome) -> None:
-    facts = [factory.fact(fact, value, "fast", shape="mission")]
-    assert only(record([predicted(fact, None, wanted)], facts)).outcome == outcome
-
-
-def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
-    gone = factory.fact("bank_conflicts", None, "fast", shape="mission", note="the chip has no such counter")
-    found = only(record([predicted("bank_conflicts", 100, 0)], [gone]))
-    assert found.outcome == "unmeasured"
-    assert "no such counter" in found.finding
-    parent = factory.without(record([predicted("barriers_per_block", 48, 9)]), "barriers_per_block", variant="slow")
-    assert "of its parent" in only(parent).finding
-    empty = factory.bare_record(record([predicted("warm_p50", 2, 1, "L4")]).suite)
-    assert only(empty).outcome == "unmeasured"
-
-
-def test_a_prediction_of_another_shape_is_left_out() -> None:
-    r = record([predicted("warm_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
-    assert [j.prediction.fact for j in judge(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
-
-
-def test_values_are_said_for_reading() -> None:
-    assert said(37888, "B") == "37 KiB"
-    assert said(-9216, "B", sign=True) == "−9 KiB"
-    assert said(12.5, "pct", sign=True) == "+12.5 points"
-    assert said(1_234_567, "1") == "1,234,567"
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -167,9 +47,6 @@ def test_no_effect_names_the_parents_limiter_and_what_moved_in_vain() -> None:
     assert found.finding.startswith(
         "no effect though bank conflicts 120 → 0: the limiter was elsewhere (barrier stalls 41 %"
     )
-
-
-SHARES = {"phase_share_load": 20.0, "phase_share_softmax": 52.4, "phase_share_other": 27.6}
 
 
 def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
@@ -216,27 +93,6 @@ def test_a_step_without_times_is_unmeasured() -> None:
 def test_two_times_within_noise_are_the_same() -> None:
     assert step(record(times={"slow": 40, "fast": 40.4})).still
     assert not step(record(times={"slow": 40, "fast": 44})).still
-
-
-def test_shares_of_phases_are_compared_whatever_the_device() -> None:
-    facts = factory.facts_of(SHARES, "fast", shape="mission")
-    level = only(record([predicted("phase_share_softmax", None, 45, "L4")], facts))
-    assert (level.scale, level.measured, level.outcome) == ("level", 52.4, "missed")
-    assert only(record([predicted("phase_share_softmax", None, 50, "L4")], facts)).outcome == "held"
-    before = factory.facts_of({"phase_share_softmax": 70.0}, "slow", shape="mission")
-    own = only(record([predicted("phase_share_softmax", None, 45, "L4")], [*facts, *before]))
-    assert own.finding == "missed: 52.4 %, predicted 45 %", "it was said of this kernel alone"
-    change = only(record([predicted("phase_share_softmax", 45, 30, "L4")], [*facts, *before]))
-    assert (change.scale, change.outcome) == ("difference", "held")
-    assert "70 % → 52.4 %, predicted −15 points" in change.finding
-    assert only(record([predicted("phase_share_softmax", None, 45)])).outcome == "unmeasured"
-
-
-def test_a_speed_up_said_of_another_device_is_a_level_here_too() -> None:
-    facts = [factory.fact("speedup_vs_baseline", 0.9, "fast", shape="mission")]
-    found = only(record([predicted("speedup_vs_baseline", None, 4.2, "L4")], facts))
-    assert (found.scale, found.outcome) == ("level", "missed")
-    assert "0.9, predicted at least 4.2" in found.finding
 
 
 # --- the way to the best --------------------------------------------------------------------------

@@ -6,7 +6,6 @@ on two cores.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
@@ -22,9 +21,8 @@ from flashcore.build import build, launch_plan
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.manifest import load
-from flashcore.model.record import Plan
 from flashcore.static import facts
-from tests.conftest import HOST_FAULTS, ROOT, TOY, Built, compile_one
+from tests.conftest import ROOT, TOY, Built, compile_one
 
 PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
 Copy = Callable[[], Path]
@@ -67,17 +65,6 @@ def test_nothing_is_left_behind(toy: Built, tmp_path: Path) -> None:
     names = {p.name for p in toy.folder.rglob("*") if p.is_file() or p.name.startswith("keep.")}
     assert not [n for n in names if n.startswith("keep.") or n.endswith((".ninja", ".tmp")) or n[-1:].isdigit()]
     assert not Path(".ninja_log").exists() or os.path.getmtime(".ninja_log") < os.path.getmtime(toy.folder)
-
-
-def test_plans_of_the_toy_suite(toy: Built) -> None:
-    shapes = list(toy.suite.shapes.values())
-    plans = {(p.variant, p.shape): p for p in launch_plan.plans(toy.suite, toy.artifacts, shapes)}
-    assert len(plans) == 6 and not any(p.error for p in plans.values())
-    assert [x.grid for x in plans["plain", "tail"].launches] == [(4, 1, 1)]  # 1001 elements, 256 a block
-    assert [x.grid for x in plans["wide", "tail"].launches] == [(1, 1, 1)]
-    two = plans["two_steps", "small"]
-    assert [x.kernel for x in two.launches] == ["copy_kernel", "multiply_kernel"]
-    assert two.workspace_bytes == 4 * 4096
 
 
 def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,61 +163,17 @@ def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, cop
     assert compile_one(root, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
 
 
-# --- launch plans that fail ---------------------------------------------------------------------
-
-
-def test_a_plan_that_crashes_or_hangs_costs_only_itself(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_plan, "TIME_LIMIT", 2.0)
-    shapes = list(faulty.suite.shapes.values())
-    plans = {(p.variant, p.shape): p for p in launch_plan.plans(faulty.suite, faulty.artifacts, shapes)}
-    assert set(plans) == {
-        (v, s) for v in ("good", *HOST_FAULTS) for s in ("tail", "small")
-    }  # fmt: skip
-    errors = {name: plan.error for name, plan in plans.items() if plan.error}
-    assert errors.pop(("plan_refuses", "small")) == "at most 2000 elements"
-    assert not plans["plan_refuses", "small"].crashed
-    for shape in ("tail", "small"):
-        assert "signal 11" in errors.pop(("plan_null", shape))
-        assert "no answer within 2 s" in errors.pop(("plan_hangs", shape))
-        assert plans["plan_null", shape].crashed and plans["plan_hangs", shape].crashed
-    assert not errors
-    assert plans["plan_prints", "small"] == Plan("plan_prints", "small", plans["good", "small"].launches, 0)
-
-
-def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_plan, "TIME_LIMIT", 1.0)
-    chosen = [a for a in faulty.artifacts if a.variant in ("good", "plan_hangs")]
-    launch_plan.plans(faulty.suite, chosen, list(faulty.suite.shapes.values()))
-
-    def kept(variant: str) -> int:
-        path = faulty.of(variant).plan_library
-        assert path is not None
-        return len(json.loads(Path(path).with_name("plans.json").read_bytes()))
-
-    assert (kept("good"), kept("plan_hangs")) == (2, 0)
-
-
-def test_damaged_plan_answers_are_asked_again(toy: Built) -> None:
-    library = toy.of("plain").plan_library
-    assert library is not None
-    cache = Path(library).with_name("plans.json")
-    shapes = list(toy.suite.shapes.values())
-    expected = launch_plan.plans(toy.suite, [toy.of("plain")], shapes)
-    for damage in ("", "{", "[1]", '{"1001": {}}', '{"1001": 7}'):
-        cache.write_text(damage, encoding="utf-8")
-        assert launch_plan.plans(toy.suite, [toy.of("plain")], shapes) == expected
-
-
 # --- several builds, and builds that end early --------------------------------------------------
 
 BUILD = (
-    "import sys; from pathlib import Path; from harness import build, suite, launch_plan, static\n"
-    "s = suite.load(sys.argv[1])\n"
-    "v, _ = suite.select(s, sys.argv[3])\n"
+    "import sys; from pathlib import Path; from flashcore.build import build, launch_plan\n"
+    "from flashcore.manifest import load; from flashcore.static.facts import facts\n"
+    "s = load.load(sys.argv[1])\n"
+    "v, _ = load.select(s, sys.argv[3])\n"
     "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
     "p = launch_plan.plans(s, a, list(s.shapes.values()))\n"
-    "for x in a: print(x.variant, x.status, static.facts(x)[1], x.message)\n"
-    "unknown = [f for x in a for f in static.facts(x)[0] if f.value is None and f.source != 'sass']\n"
+    "for x in a: print(x.variant, x.status, facts(x)[1], x.message)\n"
+    "unknown = [f for x in a for f in facts(x)[0] if f.value is None and f.source != 'sass']\n"
     "print(len(p), sum(bool(x.error) for x in p), unknown)\n"
 )
 
@@ -239,7 +182,7 @@ def spawn(folder: Path, glob: str = PLAIN_AND_TWO_STEPS, **more: object) -> subp
     """A build of the toy suite in a process (and a group) of its own."""
     process: subprocess.Popen[str] = subprocess.Popen(
         [sys.executable, "-c", BUILD, str(TOY), str(folder), glob],
-        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more,  # type: ignore[call-overload]
+        cwd=ROOT / "harness", text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more,  # type: ignore[call-overload]
     )  # fmt: skip
     return process
 
@@ -366,92 +309,3 @@ def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         CapabilityError, match=r"no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc"
     ):
         build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())
-
-
-def test_the_order_in_which_nvcc_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    site = tmp_path / "site-packages"
-    for folder in (site / "nvidia" / "cu13" / "bin", tmp_path / "home" / "bin", tmp_path / "path"):
-        folder.mkdir(parents=True)
-        (folder / "nvcc").write_text("#!/bin/sh\necho 'release 13.0, V13.0.88'\n", encoding="utf-8")
-        (folder / "nvcc").chmod(0o755)
-    monkeypatch.delenv("NVCC", raising=False)
-    monkeypatch.setattr(sys, "path", [str(site)])
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin:/usr/bin")
-    assert toolchain.find_nvcc().path == site / "nvidia" / "cu13" / "bin" / "nvcc"
-    monkeypatch.setattr(sys, "path", [])
-    assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
-    monkeypatch.delenv("CUDA_HOME")
-    found = toolchain.find_nvcc()
-    assert (found.path, found.release, found.version) == (tmp_path / "path" / "nvcc", "13.0", "13.0.88")
-    monkeypatch.setenv("NVCC", str(tmp_path / "home" / "bin" / "nvcc"))
-    assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
-    monkeypatch.setenv("NVCC", str(tmp_path / "nothing"))
-    with pytest.raises(UsageError, match=r"NVCC=.*nothing: expected a compiler's path"):
-        toolchain.find_nvcc()
-
-
-def test_an_nvcc_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "nvcc").write_text("#!/bin/sh\necho gibberish; exit 1\n", encoding="utf-8")
-    (tmp_path / "nvcc").chmod(0o755)
-    monkeypatch.setenv("NVCC", str(tmp_path / "nvcc"))
-    with pytest.raises(CapabilityError, match="expected a CUDA release, found 'gibberish'"):
-        toolchain.find_nvcc()
-
-
-# --- the operator -------------------------------------------------------------------------------
-
-LOAD = """
-import sys, torch
-torch.ops.load_library(sys.argv[1])
-op = torch.ops.flashcore_toy.{name}
-x, out = torch.ones(8), torch.zeros(8)
-print(op.default._schema)
-try:
-    op(x, out, 2.0)
-except NotImplementedError as error:
-    print("refused:", str(error).splitlines()[0])
-"""
-
-
-@pytest.mark.parametrize(("suffix", "name"), [("", "two_steps"), ("_b1f2", "two_steps_b1f2")])
-def test_the_operator_loads_without_a_gpu_and_refuses_cpu_tensors(toy: Built, suffix: str, name: str) -> None:
-    library = toy.of("two_steps").library
-    assert library is not None
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LOAD.format(name=name), library],
-        env={**os.environ, "FLASHCORE_OP_SUFFIX": suffix}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    schema, refusal = done.stdout.splitlines()
-    assert schema == f"flashcore_toy::{name}(Tensor x, Tensor(a!) out, float factor) -> ()"
-    assert refusal.startswith("refused: Could not run") and "'CPU' backend" in refusal
-
-
-FAKE = """
-import json, sys, torch
-from flashcore.worker.kernel_call import Caller, Case, load_problem
-from torch._subclasses.fake_tensor import FakeTensorMode
-case = Case.from_json(json.loads(sys.argv[1]))
-Caller(case, load_problem(case.root, case.problem_file))
-op = torch.ops.flashcore_toy.two_steps
-with FakeTensorMode():
-    x, out = torch.empty(8, device="cuda"), torch.empty(8, device="cuda")
-    print(op(x, out, 2.0))
-"""
-
-
-def test_the_operator_has_a_fake_kernel(toy: Built) -> None:
-    from flashcore.worker.kernel_call import Case
-
-    problem = toy.suite.problems["scale"]
-    library = toy.of("two_steps").library
-    case = Case(
-        variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file, params={"N": 8},
-        arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), roof="fp32",
-    )  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FAKE, json.dumps(case.to_json())],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.gate import formats, judge
 from flashcore.gate.formats import render
 from flashcore.gate.judge import Judgement
-from flashcore.gate.locate import Place, Places
+from flashcore.gate.locate import Places
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite
 from tests import factory
@@ -199,59 +198,6 @@ def test_markdown_is_bounded() -> None:
     text = render("markdown", judged(record), record, Places(record))
     assert text.count("registers\\_limit") == formats.MOST_ROWS
     assert "… and 200 more" in text
-
-
-# --- places -------------------------------------------------------------------------------------
-
-
-def verdict_on(record: Record, budget: str, **subject: Any) -> judge.Verdict:
-    return next(
-        v
-        for v in judged(record).verdicts
-        if v.budget == budget and all(getattr(v.subject, k) == w for k, w in subject.items())
-    )
-
-
-def test_a_compilers_error_is_the_place_of_a_failed_build(record: Record) -> None:
-    verdict = verdict_on(record, "builds", variant="split", arch="sm_90a")
-    assert Places(record).of(verdict) == Place("my kernels/split.cu", 7)
-
-
-def test_a_kernel_is_found_in_a_header(record: Record) -> None:
-    verdict = verdict_on(record, "registers_limit", kernel="slow_kernel")
-    assert Places(record).of(verdict) == Place("my kernels/common.cuh", 3)
-
-
-def test_a_variant_without_source_points_at_the_manifest(record: Record) -> None:
-    verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
-    assert Places(record).of(verdict) == Place("my kernels/suite.toml", 3)
-
-
-@pytest.mark.parametrize("table", ["[variant.split]", '[variant."sp{a}it"]', "  [variant.'s{a}t']"])
-def test_it_points_into_the_file_that_declares_the_variant(record: Record, table: str) -> None:
-    folder = Path(record.suite.root)
-    (folder / "suite.toml").write_text('name = "x"\nmanifests = ["a.toml", "b.toml"]\n')
-    (folder / "a.toml").write_text("[variant.splits]\n[variant.spl]\n")
-    (folder / "b.toml").write_text(f"# [variant.split]\n\n\n{table}\n")
-    made = replace(record, suite=replace(record.suite, manifests=("a.toml", "b.toml")))
-    verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
-    assert Places(made).of(verdict) == Place("my kernels/b.toml", 4)
-
-
-@pytest.mark.parametrize("kernel", ["_Z11fast_kernelPKf", "_ZN4some11fast_kernelEPKf"])
-def test_a_mangled_kernel_is_found_by_the_name_within(kernel: str, tmp_path: Path) -> None:
-    fact = factory.fact("registers", 140, "fast", arch="sm_89", kernel=kernel)
-    record = factory.record(suite(tmp_path), [fact])
-    assert Places(record).of(verdict_on(record, "registers_limit", kernel=kernel)) == Place("my kernels/fast.cu", 4)
-
-
-def test_sources_that_are_not_here_give_no_place() -> None:
-    record = factory.record(
-        factory.suite(budgets=[factory.budget("registers", maximum=128)], root="/nowhere/kernels"),
-        [factory.fact("registers", 140, "fast", arch="sm_89", kernel="fast_kernel")],
-    )
-    assert Places(record).of(verdict_on(record, "registers_limit", kernel="fast_kernel")) is None
-    assert "::error title=" in formats.github(judged(record), Places(record))
 
 
 # --- the command line ---------------------------------------------------------------------------

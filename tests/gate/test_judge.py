@@ -441,28 +441,6 @@ def test_the_order_of_facts_changes_nothing() -> None:
     }
 
 
-def test_the_table_says_it_all() -> None:
-    budgets = [REGISTERS, factory.budget("warm_p50", maximum=30), factory.goal("warm_p50", maximum=30, device="L4")]
-    text = table.table(judge(of(budgets, facts=[registers(140)]), today=TODAY))
-    assert text.splitlines()[0] == "FAILED (5)"
-    assert "fast/fast_kernel (sm_89)" in text
-    assert "≤ 128" in text
-    assert text.splitlines()[-1].startswith("gate FAILED: 5 failed")
-    assert text.splitlines()[-1].endswith("(exit 1)")
-
-
-def test_the_table_sums_up_each_goal() -> None:
-    budgets = [factory.goal("warm_p50", maximum=30), factory.goal("warm_p50", "l4_goal", maximum=30, device="L4")]
-    text = table.table(judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
-    (ours,) = [x for x in text.splitlines() if "warm_p50_goal" in x]
-    assert "reached by 4 of 6" in ours
-    assert "farthest: slow/" in ours
-    assert "7 % of the way" in ours
-    (theirs,) = [x for x in text.splitlines() if "l4_goal" in x]
-    assert "reached by 0 of 6, 6 unmeasured" in theirs
-    assert "for L4 only" in theirs
-
-
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from flashcore.errors import Exit, UsageError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.state import Settings
-from flashcore.revisions import against, table, time_pairs
+from flashcore.revisions import against, time_pairs
 from flashcore.revisions.against import Options
-from flashcore.revisions.decide import Process
-from flashcore.revisions.table import Comparison, Row
-from flashcore.revisions.time_pairs import Found, Lost, Times
+from flashcore.revisions.time_pairs import Found
 from tests.conftest import ROOT, TOY, flashcore
 from tests.revisions.test_checkout import git
 
@@ -214,55 +211,6 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
 def test_wrong_usage_is_named(toy: Path, words: list[str], found: str) -> None:
     done = flashcore("bench", "--suite", "suite", *words, cwd=toy.parent)
     assert done.returncode == Exit.USAGE and found in done.stderr, done.stderr
-
-
-# --- what is told -------------------------------------------------------------------------------
-
-
-def comparison(*rows: Row, obstacle: str = "") -> Comparison:
-    return Comparison("toy", "main", "0" * 40, "NVIDIA H200", "13.0.88", 0.001, 0.01, 100, rows, obstacle=obstacle)
-
-
-@pytest.mark.parametrize(
-    ("fate_codes", "obstacle", "code"),
-    [
-        ([], "", Exit.OK),
-        (["same code", "no difference", "too small to matter", "faster", "unsupported"], "", Exit.OK),
-        (["nothing to compare with"], "", Exit.OK),
-        (["no difference", "undecided"], "", Exit.UNMEASURED),
-        (["slower", "undecided"], "", Exit.FAILED),
-        (["failed"], "no GPU", Exit.FAILED),
-        (["undecided"], "no GPU", Exit.INCAPABLE),
-    ],
-)
-def test_the_exit_code(fate_codes: list[Any], obstacle: str, code: Exit) -> None:
-    rows = [Row(f"v{i}/s", fate) for i, fate in enumerate(fate_codes)]
-    found = comparison(*rows, obstacle=obstacle)
-    assert found.exit_code == code
-    assert f"(exit {int(code)})" in table.table(found)
-
-
-def test_the_table_tells_the_spread_of_no_change() -> None:
-    processes = (Process(0.02, 0.001), Process(0.021, -0.004))
-    slow = Row("slow/s", "slower", "", 10.0, 10.2, 0.02, 0.004, processes)
-    calm = replace(slow, case="calm/s", fate="no difference", processes=(Process(0.0, 0.002),))
-    text = table.table(comparison(slow, calm, Row("old/s", "same code")))
-    row = next(line for line in text.splitlines() if line.startswith("slow/s"))
-    assert row.split() == ["slow/s", "10.000", "10.200", "+2.00", "0.40", "SLOWER"]
-    assert "compared with itself 3 times, the largest difference 0.40 % (slow/s)" in text
-    assert "1 slower, 1 no difference, 1 same code" in text
-
-
-def test_a_build_that_fails_while_it_is_timed() -> None:
-    times = [Times((10.0,) * 5, (10.0,) * 5, (10.0,) * 5)] * 4
-    lost = {"a/s": Lost("after", "hang?"), "b/s": Lost("again", "hang?"), "c/s": Lost("", "no memory")}
-    rows = against._decided(Found({"d/s": times}, lost), Options("main"))
-    assert {name: row.fate for name, row in rows.items()} == {
-        "a/s": "failed", "b/s": "undecided", "c/s": "undecided", "d/s": "no difference"
-    }  # fmt: skip
-    assert rows["b/s"].reason == "main could not be timed: hang?"
-    assert rows["d/s"].before_us == pytest.approx(10.0)
-    assert rows["d/s"].change == 0
 
 
 # --- on a GPU -----------------------------------------------------------------------------------

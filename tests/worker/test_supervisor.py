@@ -16,7 +16,7 @@ import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.worker import supervisor as supervisor_module
-from flashcore.worker.journal import parse, read_journal
+from flashcore.worker.journal import read_journal
 from flashcore.worker.supervisor import Journal, Result, Task
 from tests.conftest import ROOT, TESTS
 
@@ -206,24 +206,6 @@ def test_a_disk_that_fills_up_ends_the_stage_and_keeps_what_is_answered(tmp_path
     with pytest.raises(FlashcoreError, match=r"journal-001.jsonl: .*No space left on device\n.*--resume"):
         supervise(tmp_path, tasks)
     assert set(supervisor_module.answers(tmp_path)) == {"a"}
-
-
-def test_only_whole_lines_are_read() -> None:
-    lines = b'{"event": "begin", "name": "a"}\n{"event": "res'
-    assert [x["event"] for x in parse(lines)] == ["begin"]
-    assert list(parse(b'garbage\n\n[1]\n"text"\n')) == []
-
-
-def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal-001.jsonl")
-    journal.begin("a")
-    journal.end("a")
-    journal.begin("b")
-    journal.fail("b", "no")
-    journal.end("b")
-    journal.close()
-    found = supervisor_module.answers(tmp_path)
-    assert (found["a"].status, found["b"].status) == ("ok", "failed")
 
 
 # --- stopped from outside -----------------------------------------------------------------------

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
-import torch
 
 from flashcore.errors import UsageError
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
 from flashcore.stages.check import check
-from flashcore.stages.check.accuracy import Errors, differing, errors, judge, over_class, ulp
-from flashcore.worker.kernel_call import GUARD_BYTES, Case, Guarded, guard_inputs, load_problem
 from flashcore.worker.supervisor import Journal, Task
 from tests.softmax_cases import case
 
@@ -112,77 +108,3 @@ def test_unknown_kind(tmp_path: Path) -> None:
     payload = {"case": case("right").to_json(), "device": "cpu", "kinds": ["odd"], "repeats": 1, "opcheck": False}
     with pytest.raises(UsageError, match="expected some of normal, large, found odd"):
         check._perform(Task("right/small", payload), Journal(tmp_path / "journal.jsonl"))
-
-
-# --- the parts ----------------------------------------------------------------------------------
-
-
-def test_case_survives_json() -> None:
-    one = case("right")
-    assert Case.from_json(one.to_json()) == one
-
-
-def test_ulp() -> None:
-    assert ulp(1.0, torch.float16) == 2**-10
-    assert ulp(1.99, torch.float16) == 2**-10
-    assert ulp(2.0, torch.float16) == 2**-9
-    assert ulp(0.0, torch.float16) == 2**-24  # the smallest subnormal
-    assert ulp(1.0, torch.bfloat16) == 2**-7
-    assert ulp(100.0, torch.int32) == 1.0
-
-
-def test_errors_are_those_of_the_finite_part() -> None:
-    reference = torch.tensor([1.0, -2.0, math.inf], dtype=torch.float64)
-    found = errors(torch.tensor([1.0, -2.5, math.inf], dtype=torch.float16), reference)
-    assert (found.max, found.mean, found.at) == (0.5, 0.25, (1,))
-    assert found.frobenius == pytest.approx(0.5 / math.sqrt(5))
-    assert (found.expected, found.found) == (-2.0, -2.5)
-
-
-def test_nan_is_never_within_a_limit() -> None:
-    reference = torch.zeros(4, dtype=torch.float64)
-    own = errors(torch.tensor([0, math.nan, 0, 0], dtype=torch.float16), reference)
-    sound = errors(torch.zeros(4, dtype=torch.float16), reference)
-    assert math.isnan(own.max)
-    assert len(judge(own, sound, "class", {"max": 1.0, "mean": 1.0}, peer=False)) == 4
-
-
-def test_an_emulation_without_error_is_no_division_by_zero() -> None:
-    exact = Errors(0.0, 0.0, 0.0, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, found=1.0)
-    assert over_class(exact, exact) == (0.0, 0.0)
-    off = Errors(2**-10, 2**-10, 2**-10, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, found=1.0)
-    assert over_class(off, exact) == (2.0, 2.0)
-    assert judge(off, exact, "class", {"max": 1.0, "mean": 1.0}, peer=False) == []
-
-
-def test_differing_compares_bits() -> None:
-    a = torch.tensor([0.0, math.nan, 1.0])
-    assert differing(a, torch.tensor([-0.0, math.nan, 1.0])).tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
-def test_poison_is_nan_of_every_type(dtype: str) -> None:
-    guard = Guarded((3, 5), dtype, "cpu")
-    assert guard.tensor.double().isnan().all()
-    assert guard.unwritten().all()
-    assert guard.tensor.data_ptr() % 16 == 0
-    assert guard.damage() == ""
-    guard.tensor.zero_()
-    assert not guard.unwritten().any()
-
-
-def test_inputs_lie_between_nan() -> None:
-    x = torch.ones(2, 3)
-    copy = guard_inputs({"x": x, "scale": 2.0})
-    assert copy["scale"] == 2.0
-    assert torch.equal(copy["x"], x)
-    beside = copy["x"].as_strided((GUARD_BYTES // 4,), (1,), copy["x"].storage_offset() + 6)
-    assert beside.isnan().all()
-
-
-def test_a_problem_that_lacks_parts(tmp_path: Path) -> None:
-    (tmp_path / "problem.py").write_text("KINDS = ()\ndef work(params): return {}\n")
-    with pytest.raises(UsageError, match="found no make_inputs, reference, emulate, TOLERANCES, FENCE"):
-        load_problem(tmp_path, "problem.py")
-    with pytest.raises(UsageError, match="expected a Python file"):
-        load_problem(tmp_path, "other.py")

@@ -22,7 +22,6 @@ from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
 from flashcore.stages.profile import profile, target
 from flashcore.stages.profile.ncu_facts import MEASURED, SAMPLES, metrics_to_ask
 from flashcore.static.phases import Code
-from flashcore.worker.journal import Journal, Task
 from flashcore.worker.kernel_call import Case
 from tests.conftest import ROOT, TESTS
 
@@ -411,56 +410,3 @@ def test_chip_of(capability: tuple[int, int], chip: str) -> None:
 def test_chip_of_an_unknown_family() -> None:
     with pytest.raises(CapabilityError, match=r"flashcore/model/catalogue\.py"):
         profile.chip_of((6, 1))
-
-
-# --- the target ----------------------------------------------------------------------------------
-
-PROBLEM = """
-KINDS = ("normal",)
-TOLERANCES = {}
-FENCE = {}
-CALLS = []
-
-def make_inputs(params, seed, device, kind="normal"):
-    CALLS.append(("inputs", seed, str(device)))
-    return {"n": params["S"]}
-
-def reference(inputs, params): ...
-def emulate(tolerance, inputs, params): ...
-def work(params): return {}
-"""
-
-
-def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "problem.py").write_text(PROBLEM)
-    (tmp_path / "peers.py").write_text("import problem\ndef peer(n):\n    LOG.append(('call', n))\nLOG = []\n")
-    import nvtx
-
-    log: list[object] = []
-
-    class Range:
-        def __init__(self, name: str, domain: str) -> None:
-            log.append(("open", name, domain))
-
-        def __enter__(self) -> None: ...
-
-        def __exit__(self, *_: object) -> None:
-            log.append("close")
-
-    monkeypatch.setattr(nvtx, "annotate", Range)
-    monkeypatch.setattr(target, "DEVICE", "cpu")
-    (tmp_path / "peers.py").write_text("def peer(n):\n    peer.log.append(n)\n    return (n,)\n")
-    toy = Case(
-        variant="p", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"S": 8},
-        arguments=(), library=None, callable="peers.py:peer", tolerance="exact", seeds=(0,), roof="fp32",
-    )  # fmt: skip
-    from flashcore.worker.kernel_call import _callable
-
-    _callable(toy).log = log  # type: ignore[attr-defined]
-    target.prepare()
-    target.perform(Task("p/s", toy.to_json()), Journal(tmp_path / "j.jsonl"))
-    assert log == [8, ("open", "p/s", "flashcore"), 8, "close"]
-    steps = [json.loads(line).get("step") for line in (tmp_path / "j.jsonl").read_text().splitlines()]
-    assert steps == [None, "warm-up", "profiled call"]

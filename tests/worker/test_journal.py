@@ -1,0 +1,27 @@
+"""The journal: only whole lines count, and what was begun is answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flashcore.worker import supervisor as supervisor_module
+from flashcore.worker.journal import parse
+from flashcore.worker.supervisor import Journal
+
+
+def test_only_whole_lines_are_read() -> None:
+    lines = b'{"event": "begin", "name": "a"}\n{"event": "res'
+    assert [x["event"] for x in parse(lines)] == ["begin"]
+    assert list(parse(b'garbage\n\n[1]\n"text"\n')) == []
+
+
+def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal-001.jsonl")
+    journal.begin("a")
+    journal.end("a")
+    journal.begin("b")
+    journal.fail("b", "no")
+    journal.end("b")
+    journal.close()
+    found = supervisor_module.answers(tmp_path)
+    assert (found["a"].status, found["b"].status) == ("ok", "failed")

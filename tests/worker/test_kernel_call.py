@@ -1,0 +1,45 @@
+"""One call of a kernel: the case it is told, and the guards about its tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from flashcore.errors import UsageError
+from flashcore.worker.kernel_call import GUARD_BYTES, Case, Guarded, guard_inputs, load_problem
+from tests.softmax_cases import case
+
+
+def test_case_survives_json() -> None:
+    one = case("right")
+    assert Case.from_json(one.to_json()) == one
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
+def test_poison_is_nan_of_every_type(dtype: str) -> None:
+    guard = Guarded((3, 5), dtype, "cpu")
+    assert guard.tensor.double().isnan().all()
+    assert guard.unwritten().all()
+    assert guard.tensor.data_ptr() % 16 == 0
+    assert guard.damage() == ""
+    guard.tensor.zero_()
+    assert not guard.unwritten().any()
+
+
+def test_inputs_lie_between_nan() -> None:
+    x = torch.ones(2, 3)
+    copy = guard_inputs({"x": x, "scale": 2.0})
+    assert copy["scale"] == 2.0
+    assert torch.equal(copy["x"], x)
+    beside = copy["x"].as_strided((GUARD_BYTES // 4,), (1,), copy["x"].storage_offset() + 6)
+    assert beside.isnan().all()
+
+
+def test_a_problem_that_lacks_parts(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text("KINDS = ()\ndef work(params): return {}\n")
+    with pytest.raises(UsageError, match="found no make_inputs, reference, emulate, TOLERANCES, FENCE"):
+        load_problem(tmp_path, "problem.py")
+    with pytest.raises(UsageError, match="expected a Python file"):
+        load_problem(tmp_path, "other.py")
