@@ -24,10 +24,11 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import text_tables
     from flashcore.hardware import devices
     from flashcore.machine.gpu import Gpu
+    from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load, select
     from flashcore.runs import store
 
-    suite = load(arguments.suite)
+    suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
     if arguments.device is not None:
         device = devices.find(arguments.device)

@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import text_tables
+    from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load
 
     if arguments.schema:
@@ -25,5 +26,5 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(schema_text(), end="")
         return Exit.OK
-    print(text_tables.facts() if arguments.facts else text_tables.suite(load(arguments.suite)))
+    print(text_tables.facts() if arguments.facts else text_tables.suite(load(suite_folder(arguments.suite))))
     return Exit.OK

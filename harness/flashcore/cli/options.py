@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flashcore.pipeline.state import Settings
 
-DEFAULT_SUITE = "kernels/attention"
-
 
 def default(name: str) -> Any:
     """What a setting is where the user does not choose."""
@@ -27,18 +25,21 @@ def default(name: str) -> Any:
 
 def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
     """What the user chose for a run; ``own`` is what the command itself decides."""
+    from flashcore.manifest.find import suite_folder
     from flashcore.pipeline.state import Settings
 
     names = {f.name for f in dataclasses.fields(Settings)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     given["shapes"] = tuple(given.get("shapes", ()))
     given["command"] = shlex.join(["flashcore", *sys.argv[1:]])
+    if "suite" not in own:
+        given["suite"] = suite_folder(arguments.suite)
     return Settings(**{**given, **own})
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:
     """Which suite."""
-    parser.add_argument("--suite", default=DEFAULT_SUITE, metavar="DIR", help="suite folder (default: %(default)s)")
+    parser.add_argument("--suite", metavar="DIR", help="suite folder or its suite.toml (default: the one that is near)")
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:

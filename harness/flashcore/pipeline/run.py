@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from flashcore.build import build
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine.gpu import Gpu
+from flashcore.manifest.find import roofs_suite
 from flashcore.manifest.load import load, select
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import PARTIAL
@@ -180,9 +181,9 @@ def measure_roofs(
     Raises:
         CapabilityError: there is no GPU.
     """
-    assert settings.roofs is not None
+    folder = settings.roofs or str(roofs_suite())
     own = Settings(
-        suite=settings.roofs,
+        suite=folder,
         profiles=settings.profiles,
         build=settings.build,
         upto="bench",
@@ -196,7 +197,7 @@ def measure_roofs(
         roofs=None,
         command=settings.command,
     )
-    suite = load(settings.roofs)
+    suite = load(folder)
     gpu = Gpu.find()
     recorded = None if fresh else store.latest(Path(settings.profiles), suite.name)
     if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
@@ -205,7 +206,7 @@ def measure_roofs(
         require_gpu(own)
         say("roofs: measuring this machine")
         recorded = run(own, lambda text: say(f"roofs: {text}")).record
-    return recorded, _ceilings(recorded)
+    return recorded, _ceilings(recorded, folder)
 
 
 def _is_of(record: Record, gpu: Gpu) -> bool:
@@ -215,13 +216,13 @@ def _is_of(record: Record, gpu: Gpu) -> bool:
     return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver)
 
 
-def _ceilings(record: Record) -> list[measured_roofs.Measured]:
+def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
     from flashcore.analysis import measured_roofs
     from flashcore.worker.kernel_call import load_problem
 
     amounts = {}
     for shape in record.suite.shapes.values():
-        problem = load_problem(record.suite.root, record.suite.problems[shape.problem].file)
+        problem = load_problem(folder, record.suite.problems[shape.problem].file)
         if hasattr(problem, "ceiling"):
             amounts[shape.name] = problem.ceiling(dict(shape.params))
     return measured_roofs.measured(record, amounts)
@@ -230,7 +231,7 @@ def _ceilings(record: Record) -> list[measured_roofs.Measured]:
 def _drawn_against(line: Line) -> tuple[Roof, ...] | None:
     """The measured roofs of this machine; ``None`` if it profiles nothing."""
     settings = line.settings
-    if settings.upto == "profile" and not line.cannot_measure and settings.roofs and Path(settings.roofs).is_dir():
+    if settings.upto == "profile" and not line.cannot_measure and settings.roofs is not None:
         from flashcore.analysis import measured_roofs
 
         record, found = measure_roofs(settings, line.say)

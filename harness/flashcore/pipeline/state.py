@@ -38,7 +38,7 @@ class Settings:
     samples: int = 100
     seconds: float = 1.5  # of sampling for each shape and mode
     modes: tuple[str, ...] = ("warm", "cold", "eager")
-    roofs: str | None = "kernels/roofs"  # the suite that measures roofs; None: draw without measured ones
+    roofs: str | None = ""  # the suite that measures roofs, "": flashcore's own; None: draw without measured ones
     command: str = ""
 
 
