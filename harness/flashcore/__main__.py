@@ -1,8 +1,26 @@
-"""Entry point of ``python -m harness``."""
+"""What ``flashcore`` and ``python -m flashcore`` start.
 
+To Python an empty or relative entry of PYTHONPATH is a folder below the current one, searched before the standard
+library: a user's ``json.py`` would replace the real one. So such entries go before anything else is imported;
+:mod:`flashcore.machine.python_process` starts children without them.
+"""
+
+import os
 import sys
 
-from flashcore.cli.main import main
+
+def main() -> int:
+    """Runs the command line and gives its exit code."""
+    given = os.environ.get("PYTHONPATH", "")
+    entries = given.split(os.pathsep) if given else []
+    relative = {os.path.abspath(p) for p in entries if not os.path.isabs(p)} - set(entries)
+    sys.path[:] = [p for p in sys.path if p not in relative]
+    from flashcore.cli.main import main as run
+
+    return run()
+
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # `python -m` puts the current folder there
     sys.exit(main())
