@@ -94,7 +94,7 @@ def test_the_roofs_suite_is_installed_with_it(command: Path, tmp_path: Path) -> 
     assert listed.stdout.startswith("roofs: ")
 
 
-def test_bounds_and_recorded_roofs_work_from_anywhere(command: Path, tmp_path: Path) -> None:
+def test_recorded_roofs_are_read_from_anywhere(command: Path, tmp_path: Path) -> None:
     """The recorded roofs are read with the installed suite's problems, though the run names a folder not here."""
     code = (
         "from flashcore.pipeline import run; from flashcore.pipeline.state import Settings\n"
