@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from flashcore.analysis.predictions import Judged, Outcome, Readings, judge, progress, said
+from flashcore.analysis.predictions import Judged, Outcome, Readings, judge, progress
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import Prediction, Variant
@@ -116,13 +116,6 @@ def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
 def test_a_prediction_of_another_shape_is_left_out() -> None:
     r = record([predicted("warm_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
     assert [j.prediction.fact for j in judge(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
-
-
-def test_values_are_said_for_reading() -> None:
-    assert said(37888, "B") == "37 KiB"
-    assert said(-9216, "B", sign=True) == "−9 KiB"
-    assert said(12.5, "pct", sign=True) == "+12.5 points"
-    assert said(1_234_567, "1") == "1,234,567"
 
 
 SHARES = {"phase_share_load": 20.0, "phase_share_softmax": 52.4, "phase_share_other": 27.6}

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
+from flashcore.cli import text_tables
 from flashcore.errors import Exit
-from flashcore.gate import table
 from flashcore.gate.judge import Judgement, Verdict, judge
 from flashcore.model.record import Facts, Origin, Record, Value
 from flashcore.model.suite import Budget, Tier, Waiver
-from flashcore.model.text import number
 from tests import factory
 
 TODAY = date(2026, 6, 1)
@@ -178,8 +177,8 @@ def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
     record = factory.without(of([REGISTERS], facts=[registers(200)]), "registers", variant="slow", arch="sm_80")
     result = judge(record)
     assert result.exit_code is Exit.FAILED
-    assert result.missing == 1
-    text = table.table(result)
+    assert len(result.gaps) == 1
+    text = text_tables.judgement(result)
     assert text.index("FAILED (1)") < text.index("UNMEASURED, required")
 
 
@@ -364,7 +363,7 @@ def test_a_waiver_covers_up_to_what_it_accepts(value: int, accepted: float, stat
         assert "141" in verdict.reason
         assert "140" in verdict.reason
     if state == "not needed":
-        assert "no longer needed" in table.table(result)
+        assert "no longer needed" in text_tables.judgement(result)
 
 
 def test_a_waiver_of_a_minimum_looks_the_other_way() -> None:
@@ -441,20 +440,6 @@ def test_the_order_of_facts_changes_nothing() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (1024, "B", "1,024 B"),
-        (30.0, "pct", "30 %"),
-        (8.75, "us", "8.75 µs"),
-        (128.4, "1", "128.4"),
-        (None, "B", "unmeasured"),
-    ],
-)
-def test_numbers_read_well(value: Value | None, unit: str, text: str) -> None:
-    assert number(value, unit) == text
-
-
 def test_ten_thousand_cases_in_under_five_seconds() -> None:
     budgets = [
         REGISTERS,
@@ -467,7 +452,7 @@ def test_ten_thousand_cases_in_under_five_seconds() -> None:
     record = factory.large_record(10_000, budgets, waivers)
     started = time.perf_counter()
     result = judge(record, require="timing", today=TODAY)
-    table.table(result)
+    text_tables.judgement(result)
     # Not a benchmark: a quadratic scan would take minutes.
     assert time.perf_counter() - started < 5
     assert result.exit_code is Exit.OK

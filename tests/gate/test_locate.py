@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from flashcore.gate import formats, judge
-from flashcore.gate.locate import Place, Places
+from flashcore.gate import judge
+from flashcore.gate.locate import Place
 from flashcore.model.record import Record
 from tests import factory
-from tests.gate.test_formats import judged, suite, troubled
+from tests.gate.test_formats import judged, places, render, suite, troubled
 
 
 def test_a_compilers_error_is_the_place_of_a_failed_build(record: Record) -> None:
     verdict = verdict_on(record, "builds", variant="split", arch="sm_90a")
-    assert Places(record).of(verdict) == Place("my kernels/split.cu", 7)
+    assert places(record).of(verdict) == Place("my kernels/split.cu", 7)
 
 
 def test_a_kernel_is_found_in_a_header(record: Record) -> None:
     verdict = verdict_on(record, "registers_limit", kernel="slow_kernel")
-    assert Places(record).of(verdict) == Place("my kernels/common.cuh", 3)
+    assert places(record).of(verdict) == Place("my kernels/common.cuh", 3)
 
 
 def test_a_variant_without_source_points_at_the_manifest(record: Record) -> None:
     verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
-    assert Places(record).of(verdict) == Place("my kernels/suite.toml", 3)
+    assert places(record).of(verdict) == Place("my kernels/suite.toml", 3)
 
 
 @pytest.mark.parametrize("table", ["[variant.split]", '[variant."sp{a}it"]', "  [variant.'s{a}t']"])
@@ -38,14 +38,14 @@ def test_it_points_into_the_file_that_declares_the_variant(record: Record, table
     (folder / "b.toml").write_text(f"# [variant.split]\n\n\n{table}\n")
     made = replace(record, suite=replace(record.suite, manifests=("a.toml", "b.toml")))
     verdict = verdict_on(record, "registers_limit", kernel="split_kernel")
-    assert Places(made).of(verdict) == Place("my kernels/b.toml", 4)
+    assert places(made).of(verdict) == Place("my kernels/b.toml", 4)
 
 
 @pytest.mark.parametrize("kernel", ["_Z11fast_kernelPKf", "_ZN4some11fast_kernelEPKf"])
 def test_a_mangled_kernel_is_found_by_the_name_within(kernel: str, tmp_path: Path) -> None:
     fact = factory.fact("registers", 140, "fast", arch="sm_89", kernel=kernel)
     record = factory.record(suite(tmp_path), [fact])
-    assert Places(record).of(verdict_on(record, "registers_limit", kernel=kernel)) == Place("my kernels/fast.cu", 4)
+    assert places(record).of(verdict_on(record, "registers_limit", kernel=kernel)) == Place("my kernels/fast.cu", 4)
 
 
 def test_sources_that_are_not_here_give_no_place() -> None:
@@ -53,8 +53,8 @@ def test_sources_that_are_not_here_give_no_place() -> None:
         factory.suite(budgets=[factory.budget("registers", maximum=128)], root="/nowhere/kernels"),
         [factory.fact("registers", 140, "fast", arch="sm_89", kernel="fast_kernel")],
     )
-    assert Places(record).of(verdict_on(record, "registers_limit", kernel="fast_kernel")) is None
-    assert "::error title=" in formats.github(judged(record), Places(record))
+    assert places(record).of(verdict_on(record, "registers_limit", kernel="fast_kernel")) is None
+    assert "::error title=" in render("github", record)
 
 
 def verdict_on(record: Record, budget: str, **subject: Any) -> judge.Verdict:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from flashcore.cli import text_tables
 from flashcore.errors import Exit
-from flashcore.gate import baseline, judge, table
+from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import save
+from flashcore.gate.wording import summary
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import GateRule
 from tests import factory
@@ -136,7 +138,7 @@ def test_another_nvcc_is_no_regression(nvcc: str) -> None:
     judgement = held(worse)
     assert judgement.exit_code is Exit.INCAPABLE
     assert not failed(judgement)
-    assert "COULD NOT JUDGE" in table.summary(judgement)
+    assert "COULD NOT JUDGE" in summary(judgement)
     assert nvcc in judgement.trouble[0]
 
 
@@ -156,7 +158,7 @@ def test_a_waiver_with_its_reason_loosens_and_is_listed() -> None:
     waiver = factory.waiver("baseline_registers", 128, variants=("fast",), reason="two tiles in flight")
     judgement = held(of(fact("registers", 120), waivers=(waiver,)))
     assert judgement.exit_code is Exit.OK
-    text = table.table(judgement)
+    text = text_tables.judgement(judgement)
     assert "loosened in the manifest (1)" in text and "two tiles in flight" in text
     assert held(of(fact("registers", 129), waivers=(waiver,))).exit_code is Exit.FAILED
 
@@ -187,4 +189,4 @@ def rule(**changes: Any) -> GateRule:
 def test_rules_are_data(rules: list[GateRule], value: int, code: Exit) -> None:
     judgement = held(of(fact("registers", value), rules=tuple(rules)))
     assert judgement.exit_code is code
-    assert "why not" in table.table(judgement)
+    assert "why not" in text_tables.judgement(judgement)

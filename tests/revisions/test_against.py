@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from flashcore.cli import text_tables
 from flashcore.errors import Exit, UsageError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.state import Settings
 from flashcore.revisions import against, time_pairs
 from flashcore.revisions.against import Options
+from flashcore.revisions.comparison import as_json
 from flashcore.revisions.time_pairs import Found
 from tests.conftest import ROOT, TOY, flashcore
 from tests.revisions.test_checkout import git
@@ -47,9 +49,10 @@ def spun(folder: Path, loops: int) -> None:
 def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **options: Any) -> tuple[Exit, Any]:
     """Runs the comparison with HEAD on the CPU; gives the exit code and its JSON."""
     settings = Settings("suite", variant=variant, samples=30, repeats=2, time_limit=20)
-    chosen: dict[str, Any] = {"processes": 4, "device": "cpu", "formats": ["json=out/found.json"], **options}
-    code = against.run(settings, Options("HEAD", **chosen), say)
-    return code, json.loads(Path("out/found.json").read_text())
+    chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
+    found = against.run(settings, Options("HEAD", **chosen), say)
+    print(text_tables.comparison(found))
+    return found.exit_code, json.loads(as_json(found))
 
 
 def fates(found: Any) -> dict[str, str]:
@@ -203,7 +206,7 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
         (["--against", "HEAD", "--processes", "3"], "--processes 3: expected at least 4"),
         (["--against", "HEAD", "--alpha", "1"], "--alpha 1: expected a chance"),
         (["--against", "HEAD", "--effect", "-2"], "--effect -2: expected percent"),
-        (["--against", "HEAD", "--format", "junit"], "--format junit: expected table or json"),
+        (["--against", "HEAD", "--format", "junit"], "--format junit: expected table, json, or"),
         (["--processes", "9"], "--processes: expected together with --against"),
         (["--format", "json"], "--format: expected together with --against"),
     ],

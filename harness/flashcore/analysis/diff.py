@@ -16,6 +16,7 @@ from typing import Literal
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.record import Fact, Record, Subject, Value
 from flashcore.model.suite import Tier
+from flashcore.model.text import number
 
 Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
 MODES = ("warm", "cold", "eager")
@@ -32,6 +33,11 @@ class Change:
     before: Value | None
     after: Value | None
     direction: Direction
+
+    @property
+    def text(self) -> str:
+        """``96 B → 128 B``."""
+        return f"{number(self.before, self.unit)} → {number(self.after, self.unit)}"
 
 
 def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[Change]:

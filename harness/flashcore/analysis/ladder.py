@@ -12,11 +12,12 @@ from math import log
 
 from flashcore.analysis import roofline
 from flashcore.analysis.diff import ratio_interval
-from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress, said
+from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress
 from flashcore.hardware import devices
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, STALL_REASONS
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Shape, Variant
+from flashcore.model.text import said
 
 TIME = "warm_p50"
 #: What a technique may move: shown for every step, in this order, with the words for a sentence.

@@ -17,7 +17,7 @@ from flashcore.hardware import devices
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Prediction, Variant
-from flashcore.model.text import same
+from flashcore.model.text import said, same_hardware
 
 #: ``elsewhere``: said of another device in a way that says nothing of this one; ``open``: nothing was said.
 Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
@@ -51,7 +51,9 @@ class Readings:
     def __init__(self, record: Record) -> None:
         self.record = record
         own, archs = record.gpu_arch, record.suite.archs
-        self.arch = next((a for a in archs if own and same(a, own)), own) if own else archs[-1] if archs else None
+        self.arch = (
+            next((a for a in archs if own and same_hardware(a, own)), own) if own else archs[-1] if archs else None
+        )
         self._static: dict[tuple[str, str], list[Fact]] = {}
         for fact in record.facts:
             if self.arch is not None and fact.subject.arch == self.arch:
@@ -225,14 +227,3 @@ def _is(gpu: str | None, device: str) -> bool:
     if known is not None and own is not None:
         return known == own
     return f" {device.lower()} " in f" {gpu.replace('-', ' ').lower()} "
-
-
-def said(value: float, unit: str, *, sign: bool = False) -> str:
-    """A value for a sentence: ``0.41 µs``, ``+9 KiB``, ``−12.5 points``."""
-    if unit == "B" and abs(value) >= 1024:
-        value, unit = value / 1024, "KiB"
-    size = abs(value)
-    digits = f"{size:,.0f}" if size >= 1000 or float(size).is_integer() else f"{size:.3g}"
-    lead = "−" if value < 0 else "+" if sign and value > 0 else ""
-    shown = {"1": "", "us": " µs", "pct": " points" if sign else " %"}.get(unit, f" {unit}")
-    return f"{lead}{digits}{shown}"

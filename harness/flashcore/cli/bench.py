@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from flashcore.cli import options
+from flashcore.cli import options, output
 from flashcore.errors import UsageError
 
 HELP = "check, then time"
@@ -45,10 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _against(arguments: argparse.Namespace, given: dict[str, Any]) -> int:
+    from flashcore.cli import text_tables
     from flashcore.pipeline.state import printer
     from flashcore.revisions import against
+    from flashcore.revisions.comparison import as_json
 
     if "effect" in given:
         given["effect"] /= 100
-    chosen = against.Options(arguments.against, formats=arguments.format, resume=arguments.resume, **given)
-    return against.run(options.settings(arguments, upto=None), chosen, printer())
+    formats = output.parse(arguments.format, ("table", "json"))
+    chosen = against.Options(arguments.against, resume=arguments.resume, **given)
+    found = against.run(options.settings(arguments, upto=None), chosen, printer())
+    for form, file in formats:
+        output.write(as_json(found) if form == "json" else text_tables.comparison(found) + "\n", file)
+    return found.exit_code

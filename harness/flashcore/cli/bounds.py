@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load, select
     from flashcore.runs import store
+    from flashcore.worker.kernel_call import load_problem
 
     suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
@@ -46,5 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
             )
         ceilings = roofline.roofs(devices.find(name), measured=record.roofs if record and record.gpu == name else ())
         print(f"{name}")
-    print(text_tables.bounds(suite, ceilings, shapes))
+    work = {s.name: load_problem(suite.root, suite.problems[s.problem].file).work(dict(s.params)) for s in shapes}
+    print(text_tables.bounds(suite, ceilings, shapes, work))
     return Exit.OK

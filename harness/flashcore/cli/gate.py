@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import options, output
 from flashcore.errors import Exit
 
 if TYPE_CHECKING:
     import datetime
 
+    from flashcore.gate.judge import Judgement
+    from flashcore.gate.locate import Places
     from flashcore.model.record import Record
     from flashcore.model.suite import Tier
 
@@ -33,12 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.gate import formats
     from flashcore.pipeline import run
     from flashcore.pipeline.state import printer
     from flashcore.runs import store
 
-    formats.parse(arguments.format)
+    _parsed(arguments.format)
     if arguments.recorded is not None:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:
@@ -95,11 +97,13 @@ def judged(
     from flashcore.analysis import explain
     from flashcore.cli.baseline import save
     from flashcore.gate import baseline, judge, regressions
-    from flashcore.gate import formats as formats_module
+    from flashcore.gate.locate import Places
 
     old = baseline.read(held_to) if held_to is not None else None
     judgement = judge.judge(record, require=require, today=day or today(), variants=variants, baseline=old)
-    formats_module.write(formats, judgement, record)
+    places = Places(record, _repository(Path(record.suite.root)))
+    for form, file in _parsed(formats):
+        _write(form, file, judgement, record, places)
     if what_if:
         print("\n".join(explain.occupancy_table(record)))
     if ratchet and held_to is not None and judgement.exit_code is not Exit.INCAPABLE:
@@ -107,3 +111,28 @@ def judged(
         for line in regressions.slack(record):
             print(f"slack in the manifest: {line}", file=sys.stderr)
     return judgement.exit_code
+
+
+def _parsed(wanted: Sequence[str]) -> list[tuple[str, str | None]]:
+    from flashcore.gate.formats import FORMATS
+
+    return output.parse(wanted, ("table", *FORMATS))
+
+
+def _write(form: str, file: str | None, judgement: Judgement, record: Record, places: Places) -> None:
+    """One format. ``github`` has the table below its annotations, and adds the Markdown to the job's summary."""
+    from flashcore.cli import text_tables
+    from flashcore.gate.formats import FORMATS
+
+    text = "" if form == "table" else FORMATS[form](judgement, record, places)
+    if form in ("table", "github"):
+        text += text_tables.judgement(judgement) + "\n"
+    output.write(text, file)
+    if form == "github" and (job := os.environ.get("GITHUB_STEP_SUMMARY")):
+        output.write(FORMATS["markdown"](judgement, record, places), job, append=True)
+
+
+def _repository(folder: Path) -> Path:
+    """The root of the git repository that ``folder`` lies in; the working directory if it is in none."""
+    absolute = folder.resolve()
+    return next((p for p in (absolute, *absolute.parents) if (p / ".git").exists()), Path.cwd())

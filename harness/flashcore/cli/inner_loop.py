@@ -106,7 +106,7 @@ def _promises(record: Record, before: Record | None, variant: str, today: date |
     judgement = judge.judge(record, today=today, variants=(variant,))
     counts = judgement.counts()
     broken = [v for v in judgement.limits if v.status == "fail"]
-    kept = f"{counts.get('pass', 0)} kept, {counts.get('waived', 0)} waived, {counts.get('unmeasured', 0)} unmeasured"
+    kept = f"{counts['pass']} kept, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
     yield f"{len(broken)} BROKEN; {kept}" if broken else f"none broken; {kept}"
     for v in broken:
         value = "" if v.unit == "" else f"{number(v.value, v.unit)}, "
@@ -114,5 +114,4 @@ def _promises(record: Record, before: Record | None, variant: str, today: date |
     if before is not None:
         for c in diff.changes(before, record):
             if c.subject.variant == variant:
-                values = f"{number(c.before, c.unit)} → {number(c.after, c.unit)}"
-                yield f"changed: {c.subject} {c.fact} {values} ({c.direction})"
+                yield f"changed: {c.subject} {c.fact} {c.text} ({c.direction})"

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flashcore.analysis import diff
+from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.record import Artifact, Fact, Facts, Record, Roof, Subject
-from flashcore.model.suite import Shape, Suite
-from flashcore.model.text import UNMEASURED, grid, number
+from flashcore.model.gate_policy import PREFIX
+from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Roof, Subject
+from flashcore.model.suite import Shape, Stage, Suite
+from flashcore.model.text import UNMEASURED, fixed, number
 
 if TYPE_CHECKING:
     from flashcore.analysis.measured_roofs import Measured
+    from flashcore.gate.judge import Judgement, Verdict, WaiverUse
+    from flashcore.revisions.comparison import Comparison, Row
+
+_SHOWN = 48  # groups of verdicts that are listed before the rest is counted
 
 
-def show(fact: Fact | None, digits: int = 1) -> str:
-    """A fact's value; ``unmeasured`` where there is none, never an empty cell."""
-    if fact is None or fact.value is None:
-        return UNMEASURED
-    if isinstance(fact.value, float):
-        return f"{fact.value:,.{digits}f}"
-    return f"{fact.value:,}" if isinstance(fact.value, int) and not isinstance(fact.value, bool) else str(fact.value)
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Aligned columns under a header: text to the left, numbers to the right."""
+    body = [list(r) for r in rows]
+    right = {i for i in range(len(header)) if body and all(_is_number(r[i]) for r in body)}
+    rule = ["-" * max(map(len, column)) for column in zip(header, *body, strict=True)]
+    return "\n".join(_aligned([header, rule, *body], right))
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [str.rjust if i in right else str.ljust for i in range(len(widths))]
+    return ["  ".join(side(c, w) for side, c, w in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", "-", UNMEASURED) or text[:1].isdigit() or text[:1] in "+-."
+
+
+def _show(fact: Fact | None, digits: int = 1) -> str:
+    return fixed(None if fact is None else fact.value, digits)
+
+
+# --- what was built and measured ------------------------------------------------------------------
 
 
 def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -> str:
@@ -32,46 +56,29 @@ def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -
         if artifact.status != "ok":
             rows.append([artifact.variant, artifact.arch, artifact.status, *["-"] * 7])
             continue
-        kernels = [
-            f.subject for f in facts.of(artifact.variant) if f.name == "registers" and f.subject.arch == artifact.arch
-        ]
-        for subject in kernels:
-            occupancies = [
-                f
-                for f in facts.of(artifact.variant)
-                if f.name == "theoretical_occupancy"
-                and f.subject.arch == artifact.arch
-                and f.subject.kernel == subject.kernel
-            ]
-            first = occupancies[0] if occupancies else None
-            limiter = facts.get("occupancy_limiter", first.subject) if first else None
-            rows.append(
-                [
-                    artifact.variant,
-                    artifact.arch,
-                    subject.kernel or "",
-                    show(facts.get("registers", subject)),
-                    show(facts.get("spill_store_bytes", subject)),
-                    show(facts.get("spill_load_bytes", subject)),
-                    show(facts.get("stack_bytes", subject)),
-                    show(facts.get("smem", first.subject) if first else facts.get("static_smem", subject)),
-                    show(first),
-                    show(limiter),
-                ]
-            )
-    header = [
-        "variant",
-        "arch",
-        "kernel",
-        "regs",
-        "spill st B",
-        "spill ld B",
-        "stack B",
-        "smem B",
-        "occupancy %",
-        "limited by",
-    ]
-    return grid(header, rows)
+        own = [f for f in facts.of(artifact.variant) if f.subject.arch == artifact.arch]
+        for kernel in (f.subject for f in own if f.name == "registers"):
+            planned = (f for f in own if f.name == "theoretical_occupancy" and f.subject.kernel == kernel.kernel)
+            first = next(planned, None)
+            wanted = [(n, kernel) for n in ("registers", "spill_store_bytes", "spill_load_bytes", "stack_bytes")]
+            wanted += [("smem", first.subject) if first else ("static_smem", kernel)]
+            values = [*(facts.get(*w) for w in wanted), first]
+            values += [facts.get("occupancy_limiter", first.subject) if first else None]
+            rows.append([artifact.variant, artifact.arch, kernel.kernel or "", *map(_show, values)])
+    return grid(
+        ("variant", "arch", "kernel", "regs", "spill st B", "spill ld B", "stack B", "smem B", "occupancy %",
+         "limited by"), rows,
+    )  # fmt: skip
+
+
+_TIMES = {
+    "warm_p50": "warm p50 us",
+    "warm_p90": "p90",
+    "cold_p50": "cold p50",
+    "eager_p50": "eager p50",
+    "speedup_vs_baseline": "x baseline",
+    "speedup_vs_peer": "x peer",
+}
 
 
 def ladder(record: Record) -> str:
@@ -79,145 +86,131 @@ def ladder(record: Record) -> str:
     parts: list[str] = []
     facts = record.facts
     for shape in record.suite.shapes.values():
-        if "bench" not in shape.stages:
-            continue
         rows: list[tuple[float, list[str]]] = []
-        for variant in record.suite.variants.values():
+        for variant in record.suite.variants.values() if "bench" in shape.stages else ():
             subject = Subject(variant.name, shape=shape.name)
             time = facts.get("warm_p50", subject)
-            if time is None:
-                continue
-            rows.append(
-                (
-                    time.number if time.number is not None else float("inf"),
-                    [
-                        variant.name + (" (peer)" if variant.is_peer else ""),
-                        show(time, 2),
-                        show(facts.get("warm_p90", subject), 2),
-                        show(facts.get("cold_p50", subject), 2),
-                        show(facts.get("eager_p50", subject), 2),
-                        show(facts.get("speedup_vs_baseline", subject), 2),
-                        show(facts.get("speedup_vs_peer", subject), 2),
-                        show(facts.get("tflops", subject), 1),
-                    ],
-                )
-            )
+            if time is not None:
+                name = variant.name + (" (peer)" if variant.is_peer else "")
+                cells = [name, *(_show(facts.get(n, subject), 2) for n in _TIMES), _show(facts.get("tflops", subject))]
+                rows.append((float("inf") if time.number is None else time.number, cells))
         if rows:
-            params = ", ".join(f"{k}={v}" for k, v in shape.params.items())
-            header = ["variant", "warm p50 us", "p90", "cold p50", "eager p50", "x baseline", "x peer", "TFLOP/s"]
-            table = grid(header, [r for _, r in sorted(rows, key=lambda x: (x[0], x[1][0]))])
-            parts.append(f"{shape.name} ({params})\n{table}")
+            table = grid(("variant", *_TIMES.values(), "TFLOP/s"), [cells for _, cells in sorted(rows)])
+            parts.append(f"{shape.name} ({shape.params_text})\n{table}")
     return "\n\n".join(parts) or "no times were recorded"
 
 
-def bounds(given: Suite, ceilings: Sequence[Roof], shapes: Sequence[Shape]) -> str:
-    """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
+def bounds(
+    given: Suite, ceilings: Sequence[Roof], shapes: Sequence[Shape], work: Mapping[str, Mapping[str, float]]
+) -> str:
+    """The least time each resource allows, for each shape and compute dtype; the largest is the floor.
+
+    Args:
+        work: of each shape what its problem's formulas say.
+    """
     from flashcore.analysis import roofline
-    from flashcore.worker.kernel_call import load_problem
 
     rows: list[list[str]] = []
     for shape in shapes:
-        work = load_problem(given.root, given.problems[shape.problem].file).work(dict(shape.params))
         dtypes = dict.fromkeys(v.roof for v in given.variants.values() if v.problem == shape.problem)
         for dtype in dtypes:
-            found = roofline.bounds(work, dtype, ceilings)
+            found = roofline.bounds(work[shape.name], dtype, ceilings)
             lowest = roofline.floor(found)
             for bound in found:
                 mark = "floor" if bound is lowest else ""
-                time = f"{bound.us:,.2f}" if bound.us is not None else UNMEASURED
                 amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
                 roof = bound.roof
                 ceiling = bound.note if roof is None else f"{roof.value:,.4g} {roof.unit}, {roof.origin}"
-                rows.append([shape.name, dtype, bound.resource, amount, time, mark, ceiling])
-    header = ["shape", "compute", "resource", "amount", "least us", "", "roof"]
-    return grid(header, rows)
+                rows.append([shape.name, dtype, bound.resource, amount, fixed(bound.us, 2), mark, ceiling])
+    return grid(("shape", "compute", "resource", "amount", "least us", "", "roof"), rows)
 
 
 def roofs(found: Sequence[Measured]) -> str:
     """Every ceiling measured: value, what that is in a clock, the clock, the spread, the datasheet."""
-
-    def number(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
     rows = [
         [
             one.subject.case,
             one.resource + (" (library)" if one.peer else ""),
             f"{one.value:,.4g}",
             one.unit,
-            number(one.per_clock, ",.1f"),
-            number(one.clock_mhz, ",.0f"),
-            number(one.spread, ".4f"),
-            number(one.temperature, ".0f"),
-            number(one.datasheet, ",.4g"),
-            number(None if one.ratio is None else 100 * one.ratio, ".1f"),
+            fixed(one.per_clock, 1, "-"),
+            fixed(one.clock_mhz, 0, "-"),
+            fixed(one.spread, 4, "-"),
+            fixed(one.temperature, 0, "-"),
+            "-" if one.datasheet is None else f"{one.datasheet:,.4g}",
+            fixed(None if one.ratio is None else 100 * one.ratio, 1, "-"),
         ]
         for one in sorted(found, key=lambda m: (m.resource, m.unit == "us", -m.value))
     ]
-    header = ["case", "roof of", "measured", "unit", "a clock", "MHz", "p90/p50", "C", "datasheet", "% of it"]
-    return grid(header, rows)
+    return grid(("case", "roof of", "measured", "unit", "a clock", "MHz", "p90/p50", "C", "datasheet", "% of it"), rows)
 
 
 def checked(record: Record) -> str:
     """What became of each case in check, failures first."""
-    rows = []
-    for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
-        if o.stage == "check":
-            subject = Subject(o.variant, shape=o.shape)
-            error = record.facts.get("max_error", subject)
-            over = record.facts.get("frobenius_over_class", subject)
-            value = "-" if error is None or error.number is None else f"{error.number:.2e}"
-            rows.append([o.case, o.status, value, show(over, 2), o.reason])
-    return grid(["case", "status", "max error", "x class", "reason"], rows)
+
+    def cells(subject: Subject) -> list[str]:
+        error = record.facts.number("max_error", subject)
+        over = record.facts.get("frobenius_over_class", subject)
+        return ["-" if error is None else f"{error:.2e}", _show(over, 2)]
+
+    return grid(
+        ("case", "status", "max error", "x class", "reason"),
+        [[o.case, o.status, *cells(Subject(o.variant, shape=o.shape)), o.reason] for o in _outcomes(record, "check")],
+    )
 
 
 def sanitized(record: Record) -> str:
     """What compute-sanitizer found in each case, failures first."""
     names = [n for n, s in FACTS.items() if s.group == "sanitizer"]
     rows = []
-    for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
-        if o.stage == "sanitize":
-            subject = Subject(o.variant, shape=o.shape)
-            found = [record.facts.get(n, subject) for n in names]
-            counts = ["-" if f is None or f.number is None else f"{f.number:.0f}" for f in found]
-            rows.append([o.case, o.status, *counts, o.reason])
+    for o in _outcomes(record, "sanitize"):
+        found = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
+        rows.append([o.case, o.status, *(fixed(x, 0, "-") for x in found), o.reason])
     header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
     return grid(["case", "status", *header, "reason"], rows)
+
+
+def _outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
+    return sorted((o for o in record.outcomes if o.stage == stage), key=lambda o: o.status == "ok")
+
+
+# --- what a suite holds ---------------------------------------------------------------------------
 
 
 def suite(given: Suite) -> str:
     """Variants, shapes and budgets of a suite."""
     variants = [
-        [v.name, v.parent or "-", v.source or v.callable or "", ", ".join(v.where.archs), v.technique]
+        (v.name, v.parent or "-", v.source or v.callable or "", ", ".join(v.where.archs), v.technique)
         for v in given.variants.values()
     ]
-    shapes = [
-        [s.name, ", ".join(f"{k}={v}" for k, v in s.params.items()), ", ".join(s.stages)] for s in given.shapes.values()
-    ]
+    shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in given.shapes.values()]
     budgets = [
-        [b.name, b.fact, "-" if b.minimum is None else f"{b.minimum:g}", "-" if b.maximum is None else f"{b.maximum:g}",
-         b.unit, b.tier, b.severity, b.source]
+        (b.name, b.fact, "-" if b.minimum is None else f"{b.minimum:g}", "-" if b.maximum is None else f"{b.maximum:g}",
+         b.unit, b.tier, b.severity, b.source)
         for b in given.budgets
     ]  # fmt: skip
     return "\n\n".join(
         [
             f"{given.name}: {given.title}",
-            grid(["variant", "parent", "source", "archs", "technique"], variants),
-            grid(["shape", "parameters", "stages"], shapes),
-            grid(["budget", "fact", "min", "max", "unit", "tier", "severity", "source"], budgets),
+            grid(("variant", "parent", "source", "archs", "technique"), variants),
+            grid(("shape", "parameters", "stages"), shapes),
+            grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
         ]
     )
 
 
 def facts() -> str:
     """Every fact's name, unit, tier and meaning."""
-    rows = [[s.name, s.unit, s.tier or "-", s.ncu or "-", s.why] for s in FACTS.values()]
-    rows.append([f"{PHASE_SHARE}<phase>", "pct", "counters", "-", "share of the warps' time in a phase that is marked"])
-    return grid(["fact", "unit", "tier", "ncu metric", "meaning"], rows)
+    rows = [(s.name, s.unit, s.tier or "-", s.ncu or "-", s.why) for s in FACTS.values()]
+    rows.append((f"{PHASE_SHARE}<phase>", "pct", "counters", "-", "share of the warps' time in a phase that is marked"))
+    return grid(("fact", "unit", "tier", "ncu metric", "meaning"), rows)
+
+
+# --- what changed ---------------------------------------------------------------------------------
 
 
 def difference(a: Record, b: Record) -> str:
-    """The differences as plain text."""
+    """The differences between two records."""
     lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in diff.remarks(a, b))]
     same, both = diff.same_builds(a, b)
     for side, one in (("before", a), ("after", b)):
@@ -228,9 +221,7 @@ def difference(a: Record, b: Record) -> str:
         lines.append(f"machine code: the same in {same} of {both} builds")
     found = diff.changes(a, b)
     lines += ["", f"static facts: {len(found)} changed" if found else "static facts: no change"]
-    for c in found:
-        values = f"{number(c.before, c.unit)} → {number(c.after, c.unit)}"
-        lines.append(f"  {c.subject}  {c.fact}  {values}  {c.direction}")
+    lines += [f"  {c.subject}  {c.fact}  {c.text}  {c.direction}" for c in found]
     if not diff.comparable(a, b):
         times = diff.timing(a, b)
         lines += ["", "times (other runs: shown, not judged)" if times else "times: none on both sides"]
@@ -239,7 +230,165 @@ def difference(a: Record, b: Record) -> str:
             medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
             lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
             if t.mode == "warm" and not t.same_code and not t.low <= 1 <= t.high:
-                for c in diff.moved(a, b, t.subject):
-                    values = f"{number(c.before)} → {number(c.after, c.unit)}"
-                    lines.append(f"    with it: {c.fact}  {values}  {c.direction}")
+                moved = diff.moved(a, b, t.subject)
+                lines += [f"    with it: {c.fact}  {c.text}  {c.direction}" for c in moved]
     return "\n".join(lines)
+
+
+def comparison(found: Comparison) -> str:
+    """The cases that were timed against a revision, then why others were not, and the sum."""
+    lines = [f"{found.suite}: the present tree against {found.revision} ({found.commit[:12]}), {found.gpu or 'no GPU'}"]
+    timed = [_timed(row) for row in found.rows if row.change is not None]
+    if timed:
+        lines += ["", grid(("case", "before us", "after us", "change %", "chance ends at %", "verdict"), timed)]
+    same = [row.case for row in found.rows if row.fate == "same code"]
+    rest: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row.change is None and row.fate != "same code":
+            rest.setdefault(f"{row.fate}: {_first_line(row.reason) or 'no reason given'}", []).append(row.case)
+    if rest:
+        lines += ["", *(f"{why}: {_named(cases)}" for why, cases in rest.items())]
+    if same:
+        lines += ["", f"same code, so not timed: {_named(same)}"]
+    if found.nulls:
+        # How many times nothing was compared with nothing, and what was seen there at most.
+        most, case = max((max(map(abs, values)), case) for case, values in found.nulls.items())
+        count = sum(map(len, found.nulls.values()))
+        largest, effect = f"{100 * most:.2f} %", f"{100 * found.effect:g} %"
+        lines += [
+            "",
+            f"A/A: before was compared with itself {count} times, the largest difference {largest} ({case})",
+            f"slower: beyond chance ({found.alpha:g} a gate run, over all cases) and by more than {effect}",
+        ]
+    if found.throttle:
+        lines.append(f"the clock was held back meanwhile: {', '.join(found.throttle)}")
+    words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: f"COULD NOT TIME ({found.obstacle})"}
+    fates = Counter(row.fate for row in found.rows)
+    counts = ", ".join(f"{count} {fate}" for fate, count in fates.items()) or "no cases"
+    word = words.get(found.exit_code, "UNDECIDED")
+    return "\n".join([*lines, "", f"against {word}: {counts} (exit {int(found.exit_code)})"])
+
+
+def _timed(row: Row) -> tuple[str, ...]:
+    verdict = row.fate.upper() if row.fate in ("slower", "failed", "undecided") else row.fate
+    change, critical = ("-" if x is None else f"{100 * x:{sign}.2f}"
+                        for x, sign in ((row.change, "+"), (row.critical, "-")))  # fmt: skip
+    times = (fixed(x, 3, "-") for x in (row.before_us, row.after_us))
+    return row.case, *times, change, critical, f"{verdict}: {row.reason}" if row.reason else verdict
+
+
+def _named(cases: Sequence[str], most: int = 6) -> str:
+    more = f" and {len(cases) - most} more" if len(cases) > most else ""
+    return ", ".join(cases[:most]) + more
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+# --- what the gate says ---------------------------------------------------------------------------
+
+
+def judgement(found: Judgement) -> str:
+    """A judgement: what failed first, the sum last."""
+    from flashcore.gate.wording import summary
+
+    other = [v for v in found.limits if v.status == "unmeasured" and not v.required]
+    parts = [
+        _group("FAILED", found.failed),
+        _gaps(f"UNMEASURED, required by --require {found.require}", found.gaps),
+        _group("waived", found.waived),
+        _waivers(found.waivers),
+        _loosened(found),
+        _gaps("unmeasured, not required", other),
+        _goals(found.goals),
+        _passes(found.limits),
+        [f"note: {n}" for n in found.notes],
+    ]
+    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(found)])
+
+
+def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """What is the same on several shapes is one row, so that it does not bury another failure; the title
+    counts them all."""
+    from flashcore.gate.wording import value_of
+
+    groups: dict[tuple[object, ...], list[Verdict]] = {}
+    for v in verdicts:
+        s = v.subject
+        alike = (v.budget, replace(s, shape=None), s.shape is None, v.value, v.unit, v.limit, v.reason or v.source)
+        groups.setdefault(alike, []).append(v)
+    rows = []
+    for v, *others in groups.values():
+        more = f" and {len(others)} more shape{'s' if len(others) > 1 else ''}" if others else ""
+        rows.append((v.budget, f"{v.subject}{more}", value_of(v), v.limit, v.reason or v.source))
+    hidden = sum(len(own) for own in [*groups.values()][_SHOWN:])
+    return _block(f"{title} ({len(verdicts)})", rows[:_SHOWN], [f"… and {hidden} more"] if hidden else [])
+
+
+def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for v in verdicts:
+        groups.setdefault((v.budget, v.reason), []).append(str(v.subject))
+    rows = []
+    for (budget, reason), (first, *others) in groups.items():
+        rows.append((budget, first + (f" and {len(others)} more" if others else ""), reason))
+    return _block(f"{title} ({len(verdicts)})", rows)
+
+
+def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
+    states = {"not needed": "no longer needed", "expired": "expired on {}"}
+    return [
+        f"waiver {states[use.state].format(w.expires)}: {w.budget} on {', '.join(w.variants)} ({w.reason})"
+        for use in uses
+        if use.state in states and (w := use.waiver)
+    ]
+
+
+def _loosened(found: Judgement) -> list[str]:
+    """All that the manifest loosens, with its reason."""
+    rows = []
+    for use in found.loosened:
+        w = use.waiver
+        until = f"until {w.expires}" if w.expires else ""
+        where = ", ".join(w.variants) if w.variants != ("*",) else "all variants"
+        rows.append((w.budget, where, f"accepted {number(w.accepted)}", w.reason, until))
+    return _block(f"loosened in the manifest ({len(rows) + len(found.relaxed)})", rows, found.relaxed)
+
+
+def _goals(verdicts: Sequence[Verdict]) -> list[str]:
+    """One line a goal: how many subjects reached it, and the one that is farthest from it."""
+    by_name: dict[str, list[Verdict]] = {}
+    for v in verdicts:
+        by_name.setdefault(v.budget, []).append(v)
+    rows = []
+    for name, own in by_name.items():
+        if name.startswith(PREFIX) and all(v.status == "pass" for v in own):
+            continue  # what is only shown is of interest when it moves
+        known = [v for v in own if v.progress is not None]
+        reached = sum(v.status == "pass" for v in known)
+        text = f"reached by {reached} of {len(own)}"
+        if len(known) < len(own):
+            text += f", {len(own) - len(known)} unmeasured"
+        remark = "" if known else own[0].reason
+        if reached < len(known):
+            worst = min(known, key=lambda v: v.progress or 0.0)
+            way = f"{100 * (worst.progress or 0.0):.0f} % of the way"
+            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {way}"
+        rows.append((name, own[0].limit, text, remark))
+    return _block(f"goals ({len(rows)})", rows)
+
+
+def _passes(verdicts: Sequence[Verdict]) -> list[str]:
+    """How many of each budget passed; a baseline's facts pass as one."""
+    names = [("baseline" if v.budget.startswith(PREFIX) else v.budget, v.status) for v in verdicts]
+    total = Counter(name for name, _ in names)
+    passed = Counter(name for name, status in names if status == "pass")
+    return _block(f"passed ({passed.total()})", [(name, f"{n} of {total[name]}") for name, n in passed.items()])
+
+
+def _block(title: str, rows: Sequence[Sequence[str]], more: Sequence[str] = ()) -> list[str]:
+    """A title over aligned, indented rows, of each cell its first line; nothing without rows."""
+    lines = [*(_aligned([[c.splitlines()[0] if c else "" for c in row] for row in rows]) if rows else ()), *more]
+    return [title, *(f"  {line}" for line in lines)] if lines else []

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
 from flashcore.model.suite import Budget, Stage, Variant, Waiver
-from flashcore.model.text import matches, number, same
+from flashcore.model.text import matches_any, number, same_hardware
 
 #: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
@@ -88,13 +88,13 @@ class Promises:
     def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
         """The shapes a variant runs on; none where the GPU is of an arch that it does not support."""
         arch = self.record.gpu_arch
-        if stage is not None and arch and not any(same(arch, a) for a in variant.where.archs):
+        if stage is not None and arch and not any(same_hardware(arch, a) for a in variant.where.archs):
             self.left_out.add((variant.name, arch))
             return
         for shape in self.record.suite.shapes.values():
             if stage is not None and stage not in shape.stages:
                 continue
-            if variant.runs_on(shape) and matches(shape.name, globs):
+            if variant.runs_on(shape) and matches_any(shape.name, globs):
                 yield shape.name
 
     def expand(self, budget: Budget) -> Iterator[Promise]:
@@ -107,7 +107,7 @@ class Promises:
             s = fact.subject
             facts.setdefault(s.variant, {}).setdefault((s.arch, s.shape), {})[s] = fact
         for variant in self.variants:
-            if not matches(variant.name, budget.variants):
+            if not matches_any(variant.name, budget.variants):
                 continue
             own = facts.get(variant.name, {})
             if spec.group == "formula":
@@ -132,7 +132,7 @@ class Promises:
 
     def _static(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
         for arch in self.record.suite.archs:
-            if not matches(arch, budget.archs):
+            if not matches_any(arch, budget.archs):
                 continue
             artifact = self.artifacts.get((variant.name, arch))
             if arch not in variant.where.archs or (artifact and artifact.status == "unsupported"):
@@ -164,13 +164,13 @@ class Promises:
         everywhere = budget.kernels == ("*",)
         seen: set[str | None] = set()
         for found, fact in own.get((subject.arch, subject.shape), {}).items():
-            if everywhere or (found.kernel is not None and matches(found.kernel, budget.kernels)):
+            if everywhere or (found.kernel is not None and matches_any(found.kernel, budget.kernels)):
                 seen.add(found.kernel)
                 yield Promise(found, fact)
         if None in seen:
             return
         for kernel in kernels:
-            if kernel not in seen and matches(kernel, budget.kernels):
+            if kernel not in seen and matches_any(kernel, budget.kernels):
                 seen.add(kernel)
                 yield Promise(Subject(subject.variant, subject.arch, subject.shape, kernel), None, reason)
         if not seen:
@@ -202,7 +202,7 @@ class Promises:
             if not kernels:
                 yield Promise(whole, None, reason)
             for kernel, subject in kernels.items():
-                if matches(kernel, budget.kernels):
+                if matches_any(kernel, budget.kernels):
                     yield Promise(subject, found.get(subject), reason)
                 else:
                     self._unmatched = True
@@ -213,7 +213,7 @@ class Promises:
         here = f"this record is of {gpu or 'a machine without a GPU'}"
         if budget.device is not None and not _named(gpu or "", budget.device):
             return f"for {budget.device} only; {here}"
-        if arch is not None and not any(same(arch, g) or fnmatchcase(arch, g) for g in budget.archs):
+        if arch is not None and not any(same_hardware(arch, g) or fnmatchcase(arch, g) for g in budget.archs):
             return f"for {', '.join(budget.archs)} only; {here}"
         return ""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal
@@ -25,7 +25,7 @@ from flashcore.gate.regressions import Comparison, another_nvcc, compare
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Source, Subject, Value
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
-from flashcore.model.text import matches, number
+from flashcore.model.text import matches_any, number
 
 #: ``open`` is a goal not reached yet; the others are as they read.
 Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
@@ -104,14 +104,22 @@ class Judgement:
     def goals(self) -> tuple[Verdict, ...]:
         return tuple(v for v in self.verdicts if v.severity == "goal")
 
-    def counts(self, severity: Severity = "limit") -> Mapping[Status, int]:
+    def counts(self, severity: Severity = "limit") -> Counter[Status]:
         """How many verdicts of that severity have each status."""
         return Counter(v.status for v in self.verdicts if v.severity == severity)
 
     @property
-    def missing(self) -> int:
+    def failed(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.limits if v.status == "fail")
+
+    @property
+    def waived(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.limits if v.status == "waived")
+
+    @property
+    def gaps(self) -> tuple[Verdict, ...]:
         """Limits that are unmeasured though required."""
-        return sum(v.required and v.status == "unmeasured" for v in self.verdicts)
+        return tuple(v for v in self.limits if v.required and v.status == "unmeasured")
 
     @property
     def loosened(self) -> tuple[WaiverUse, ...]:
@@ -332,7 +340,7 @@ class _Judge:
     def _names(self, waiver: Waiver, subject: Subject) -> bool:
         arch = subject.arch or self.record.gpu_arch
         return all(
-            "*" in globs or (name is not None and matches(name, globs))
+            "*" in globs or (name is not None and matches_any(name, globs))
             for name, globs in (
                 (subject.variant, waiver.variants),
                 (arch, waiver.archs),

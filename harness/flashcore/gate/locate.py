@@ -32,26 +32,17 @@ class Place:
     line: int
 
 
-def repository(folder: Path) -> Path:
-    """The root of the git repository that ``folder`` lies in; the working directory if it is in none."""
-    absolute = folder.resolve()
-    for candidate in (absolute, *absolute.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return Path.cwd()
-
-
 class Places:
     """Finds the place of a verdict. Every file is read once; one that is missing gives no place.
 
     Args:
-        root: what paths are relative to; the suite's repository if ``None``.
+        root: the repository, which paths are relative to.
     """
 
-    def __init__(self, record: Record, root: Path | None = None) -> None:
+    def __init__(self, record: Record, root: Path) -> None:
         self.suite = record.suite
         self.folder = Path(record.suite.root)
-        self.root = (root or repository(self.folder)).resolve()
+        self.root = root.resolve()
         self._errors = {(a.variant, a.arch): a.message for a in record.artifacts if a.status == "failed"}
         self._defined: dict[tuple[str, str | None], Place | None] = {}
         self._declared: dict[str, Place | None] = {}

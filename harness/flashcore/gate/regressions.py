@@ -16,7 +16,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Budget, GateRule, RuleSeverity
-from flashcore.model.text import matches, number
+from flashcore.model.text import matches_any, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ def _allowance(key: Key, rules: Iterable[GateRule]) -> tuple[Allowance, GateRule
     allowance, last = ALLOWANCES[key.fact], None
     for rule in rules:
         if (
-            matches(key.fact, rule.facts)
-            and matches(key.variant, rule.variants)
-            and matches(key.arch, rule.archs)
-            and (key.shape == EVERY or matches(key.shape, rule.shapes))
-            and matches(key.kernel, rule.kernels)
+            matches_any(key.fact, rule.facts)
+            and matches_any(key.variant, rule.variants)
+            and matches_any(key.arch, rule.archs)
+            and (key.shape == EVERY or matches_any(key.shape, rule.shapes))
+            and matches_any(key.kernel, rule.kernels)
         ):
             tolerance = allowance.tolerance if rule.tolerance is None else rule.tolerance
             allowance = replace(allowance, tolerance=tolerance, severity=rule.severity)

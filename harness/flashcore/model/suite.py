@@ -26,6 +26,11 @@ class Shape:
     params: Mapping[str, int | float | str | bool]
     stages: tuple[Stage, ...]
 
+    @property
+    def params_text(self) -> str:
+        """``B=1, H=8, S=512, D=64``."""
+        return ", ".join(f"{k}={v}" for k, v in self.params.items())
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:

@@ -1,8 +1,14 @@
-"""How names, values and tables are written as text, and how names are compared."""
+"""How values are written as text, everywhere; and how names are compared.
+
+A style for each place: :func:`number` for verdicts (exact as far as a person reads), :func:`quantity` for pages and
+:func:`significant` within their sentences, :func:`fixed` for the columns of a terminal, :func:`said` for findings,
+:func:`exact` for what was recorded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from flashcore.model.record import Value
@@ -10,43 +16,96 @@ from flashcore.model.record import Value
 #: Stands wherever a fact has no value: never an empty cell, never 0.
 UNMEASURED = "unmeasured"
 
+#: Units as they are read; all others as they are recorded.
+_UNITS = {"1": "", "text": "", "pct": "%", "us": "µs", "C": "°C"}
+#: Units that pages show in another one: what it is called, and how many make one of it.
+_SCALED = {"ns": ("µs", 1e3), "Hz": ("MHz", 1e6)}
 
-def matches(name: str, globs: Sequence[str]) -> bool:
+
+def matches_any(name: str, globs: Sequence[str]) -> bool:
     """Whether one of the globs matches."""
     return any(glob == "*" or glob == name or fnmatchcase(name, glob) for glob in globs)
 
 
-def same(one: str, other: str) -> bool:
+def same_hardware(one: str, other: str) -> bool:
     """Whether two archs name the same hardware: sm_90 and sm_90a do."""
     return one.rstrip("af") == other.rstrip("af")
 
 
-_UNITS = {"1": "", "text": "", "pct": " %", "us": " µs"}
+def unit_text(unit: str) -> str:
+    """The unit as a heading shows it."""
+    return _SCALED[unit][0] if unit in _SCALED else _UNITS.get(unit, unit)
+
+
+def _with_unit(text: str, unit: str) -> str:
+    return f"{text} {unit}" if unit else text
 
 
 def number(value: Value | None, unit: str = "") -> str:
     """A value with its unit for reading: whole numbers exactly, others to six digits."""
     if value is None:
-        return "unmeasured"
+        return UNMEASURED
     if isinstance(value, (bool, str)):
         return str(value).lower() if isinstance(value, bool) else value
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
-    text = f"{int(value):,}" if whole else f"{value:,.6g}"
-    return text + _UNITS.get(unit, f" {unit}" if unit else "")
+    return _with_unit(f"{int(value):,}" if whole else f"{value:,.6g}", _UNITS.get(unit, unit))
 
 
-def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned columns: text to the left, numbers to the right."""
-    body = [list(r) for r in rows]
-    widths = [max(len(str(r[i])) for r in [header, *body]) for i in range(len(header))]
-    right = [bool(body) and all(_is_number(r[i]) for r in body) for i in range(len(header))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([line(header), line(["-" * w for w in widths]), *map(line, body)])
+def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str:
+    """A value for a column: so many digits behind the point, whole numbers and words as they are."""
+    if value is None:
+        return absent
+    if isinstance(value, float):
+        return f"{value:,.{digits}f}"
+    return str(value) if isinstance(value, (bool, str)) else f"{value:,}"
 
 
-def _is_number(text: str) -> bool:
-    return text in ("", "-", UNMEASURED) or text[:1].isdigit() or text[:1] in "+-."
+def significant(value: float, digits: int = 4) -> str:
+    """``value`` to that many significant digits, with thousands separators; whole numbers keep all theirs.
+
+    Keeps a small value from becoming 0.
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if size < -3:
+        return f"{value:.{max(digits - 2, 1)}e}"
+    return f"{value:,.{max(0, digits - 1 - size)}f}"
+
+
+def quantity(value: Value, unit: str) -> tuple[str, str]:
+    """A value and its unit as a page shows them: ``("8.81", "µs")``, ``("1,970", "MHz")``."""
+    if isinstance(value, bool):
+        return ("yes" if value else "no"), ""
+    if isinstance(value, str):
+        return value, ""
+    shown, scale = _SCALED.get(unit, (_UNITS.get(unit, unit), 1))
+    value = value / scale if scale != 1 else value
+    if shown == "%":
+        return (f"{value:,.1f}" if value == 0 or abs(value) >= 0.05 else significant(value, 2)), shown
+    if shown in ("MHz", "°C"):
+        return f"{value:,.0f}", shown
+    if shown in ("µs", "TFLOP/s"):
+        return significant(value, 4 if shown == "µs" else 3), shown
+    for step, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(value) >= step:
+            return significant(value / step), f"{prefix}{shown}"
+    return (f"{value:,.0f}" if float(value).is_integer() else significant(value)), shown
+
+
+def exact(value: Value, unit: str) -> str:
+    """The value as it was recorded."""
+    shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    return shown if unit in ("1", "text") else _with_unit(shown, unit)
+
+
+def said(value: float, unit: str, *, sign: bool = False) -> str:
+    """A value for a sentence: ``0.41 µs``, ``+9 KiB``, ``−12.5 points``."""
+    if unit == "B" and abs(value) >= 1024:
+        value, unit = value / 1024, "KiB"
+    size = abs(value)
+    digits = f"{size:,.0f}" if size >= 1000 or float(size).is_integer() else f"{size:.3g}"
+    lead = "−" if value < 0 else "+" if sign and value > 0 else ""
+    return lead + _with_unit(digits, "points" if sign and unit == "pct" else _UNITS.get(unit, unit))

@@ -21,7 +21,7 @@ from flashcore.errors import UsageError
 from flashcore.model.record import Record
 from flashcore.model.suite import Tier
 from flashcore.report import guardrail_page, ladder_page, markup, overview, roofline_page, variant_page
-from flashcore.report.values import Cell
+from flashcore.report.cells import Cell
 from flashcore.report.view import GUARDRAILS, INDEX, LADDER, ROOFLINE, Book, Figure, Page
 
 if TYPE_CHECKING:

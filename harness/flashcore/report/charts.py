@@ -17,7 +17,7 @@ from flashcore.analysis.ladder import Ladder
 from flashcore.analysis.roofline import Point
 from flashcore.model.catalogue import MEMORY_STALLS
 from flashcore.model.record import Roof
-from flashcore.report.values import significant
+from flashcore.model.text import significant
 from flashcore.report.view import MAX_BARS, Figure
 
 Dict = dict[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flashcore.gate.judge import Verdict
-from flashcore.gate.table import summary
+from flashcore.gate.wording import summary
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
-from flashcore.model.text import number
-from flashcore.report.values import Cell, exact, missing, quantity
+from flashcore.model.text import exact, number, quantity
+from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, MAX_ROWS, Book, Page, variant_page
 
 #: What a reader should see first.

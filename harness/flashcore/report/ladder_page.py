@@ -8,13 +8,14 @@ from typing import Any
 
 from flashcore.analysis import ladder, roofline
 from flashcore.analysis.ladder import COUNTERS, TIME, Ladder, Moved, Step, phase_shares
-from flashcore.analysis.predictions import Judged, Outcome, Reading, said
+from flashcore.analysis.predictions import Judged, Outcome, Reading
 from flashcore.model.catalogue import FACTS, OTHER_PHASE, PHASE_SHARE
 from flashcore.model.record import Fact, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
+from flashcore.model.text import said, significant, unit_text
 from flashcore.report import charts
-from flashcore.report.values import Cell, fact_cell, missing, not_applicable, plain, significant, unit_text
-from flashcore.report.view import LADDER, MAX_ROWS, Book, Page, params_text, variant_page
+from flashcore.report.cells import Cell, fact_cell, missing, not_applicable, number_cell
+from flashcore.report.view import LADDER, MAX_ROWS, Book, Page, variant_page
 
 STEPS = (
     ("step", "", "links to its page; ★ lies on the way from the baseline to the best"),
@@ -69,7 +70,7 @@ def _shape(book: Book, shape: Shape) -> dict[str, Any]:
     judged = [(s, j) for s in found.steps for j in s.judged]
     return {
         "shape": shape,
-        "params": params_text(shape),
+        "params": shape.params_text,
         "tiles": _tiles(book, found),
         "figure": charts.waterfall(f"way-{shape.name}", shape.name, found) if len(found.way) > 1 else None,
         "steps": [_step(book, s, shape) for s in found.steps][:MAX_ROWS],
@@ -133,7 +134,7 @@ def _gap(book: Book, subject: Subject) -> Cell:
     gap = next((g for g in bounds.gaps if g.time == TIME), None) if bounds else None
     if gap is None:
         return missing("no floor is known" if bounds is None else book.why(TIME, subject))
-    return plain(gap.ratio, "1", f"over {_floor_text(gap)}")
+    return number_cell(gap.ratio, "1", f"over {_floor_text(gap)}")
 
 
 def _floor_text(gap: roofline.Gap) -> str:

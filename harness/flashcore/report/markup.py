@@ -10,7 +10,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from flashcore.report.values import Cell
+from flashcore.report.cells import Cell
 
 Href = Callable[[str, str], str]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flashcore.gate.table import summary
+from flashcore.gate.wording import summary
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
+from flashcore.model.text import significant
 from flashcore.report import charts
-from flashcore.report.values import Cell, missing, not_applicable, plain, significant
-from flashcore.report.view import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, params_text, variant_page
+from flashcore.report.cells import Cell, missing, not_applicable, number_cell
+from flashcore.report.view import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, variant_page
 
 COLUMNS = (
     ("variant", "", "links to its page"),
@@ -87,7 +88,7 @@ def _ladder(book: Book, shape: Shape) -> dict[str, Any]:
     reasons = dict.fromkeys(book.why_stage(v.name, shape.name, "bench") for v in variants) if not bars else {}
     return {
         "shape": shape,
-        "params": params_text(shape),
+        "params": shape.params_text,
         "rows": [_row(book, v, shape) for v in ordered],
         "figure": figure,
         "bars_left_out": max(0, len(bars) - MAX_BARS),
@@ -177,10 +178,10 @@ def _floor(book: Book, subject: Subject) -> tuple[Cell, Cell]:
         return gone, gone
     roof = bound.roof.name if bound.roof else ""
     title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
-    floor = replace(plain(bound.us, "us", title, with_unit=False), detail=bound.resource)
+    floor = replace(number_cell(bound.us, "us", title, with_unit=False), detail=bound.resource)
     if gap is None:
         return floor, missing(book.why("warm_p50", subject))
-    return floor, plain(gap.ratio, "1", f"{gap.time} {significant(gap.time_us)} µs over {title}")
+    return floor, number_cell(gap.ratio, "1", f"{gap.time} {significant(gap.time_us)} µs over {title}")
 
 
 def _spills(book: Book, variant: Variant) -> Cell:
@@ -235,15 +236,15 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         tiles.append(
             {"label": "Fastest", "value": "unmeasured", "detail": "no times were recorded", "mark": "unmeasured"}
         )
-    held = "fail" if counts.get("fail") else "unmeasured" if judgement.missing else "pass"
+    held = "fail" if counts["fail"] else "unmeasured" if len(judgement.gaps) else "pass"
     tiles.append(
         {
             "label": "Promises kept?",
-            "value": {"fail": f"{counts.get('fail', 0)} failed", "unmeasured": f"{judgement.missing} unmeasured"}.get(
+            "value": {"fail": f"{counts['fail']} failed", "unmeasured": f"{len(judgement.gaps)} unmeasured"}.get(
                 held, "all limits"
             ),
-            "detail": f"{counts.get('pass', 0)} pass, {counts.get('waived', 0)} waived, "
-            f"{counts.get('unmeasured', 0)} unmeasured; gate exits {int(judgement.exit_code)}",
+            "detail": f"{counts['pass']} pass, {counts['waived']} waived, "
+            f"{counts['unmeasured']} unmeasured; gate exits {int(judgement.exit_code)}",
             "mark": held,
         }
     )

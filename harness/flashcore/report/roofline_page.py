@@ -10,10 +10,11 @@ from flashcore.analysis.roofline import LEVELS, Bound, CaseBounds, Gap, Point
 from flashcore.hardware import devices
 from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import Shape
+from flashcore.model.text import significant
 from flashcore.report import charts
+from flashcore.report.cells import Cell, missing, not_applicable, number_cell
 from flashcore.report.overview import role_of
-from flashcore.report.values import Cell, missing, not_applicable, plain, significant
-from flashcore.report.view import ROOFLINE, Book, Page, params_text, variant_page
+from flashcore.report.view import ROOFLINE, Book, Page, variant_page
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
@@ -85,7 +86,7 @@ def _section(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[
     resources = list(dict.fromkeys(bound.resource for b in cases for bound in b.bounds))
     return {
         "shape": shape,
-        "params": params_text(shape),
+        "params": shape.params_text,
         "figures": figures,
         "points": [_point_row(p) for p in shown],
         "resources": resources,
@@ -120,13 +121,13 @@ def _point_row(point: Point) -> dict[str, Any]:
                  detail=point.subject.kernel or ""),
             Cell(LEVEL_NAMES[point.level], sort=point.level),
             Cell(point.counted, sort=point.counted),
-            plain(point.time_us, "us", about, with_unit=False),
-            plain(point.flop, "1", about),
-            plain(point.bytes, "B", about),
-            plain(point.intensity, "1", about),
-            plain(point.tflops, "TFLOP/s", about, with_unit=False),
-            plain(point.gbps, "1", about),
-            plain(share, "pct", f"compute roof {compute}, bandwidth roof {bandwidth}", with_unit=False,
+            number_cell(point.time_us, "us", about, with_unit=False),
+            number_cell(point.flop, "1", about),
+            number_cell(point.bytes, "B", about),
+            number_cell(point.intensity, "1", about),
+            number_cell(point.tflops, "TFLOP/s", about, with_unit=False),
+            number_cell(point.gbps, "1", about),
+            number_cell(share, "pct", f"compute roof {compute}, bandwidth roof {bandwidth}", with_unit=False,
                   reason=f"no roof is known for {point.roof} or {LEVEL_NAMES[point.level]} on this device"),
             Cell(point.regime, sort=point.regime),
             Cell("cannot be right", title="\n".join(point.faults), sort=0.0, mark="fail")
@@ -142,7 +143,7 @@ def bound_cell(bound: Bound | None) -> Cell:
     if bound.us is None:
         return missing(bound.note)
     roof = f"{bound.roof.name}: {significant(bound.roof.value)} {bound.roof.unit}" if bound.roof else ""
-    return plain(bound.us, "us", f"{bound.amount:,.0f} {bound.unit} at {roof}", with_unit=False)
+    return number_cell(bound.us, "us", f"{bound.amount:,.0f} {bound.unit} at {roof}", with_unit=False)
 
 
 def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> dict[
             continue
         title = f"over the {gap.floor.resource} floor of {significant(gap.floor_us)} µs"
         title += f"\n{gap.note}" if gap.note else ""
-        gap_cell = plain(gap.ratio, "1", title)
+        gap_cell = number_cell(gap.ratio, "1", title)
         mark = "fail" if gap.ratio < 1 else ""
         word = "below its floor: cannot be right" if gap.ratio < 1 else gap.floor.resource
         cells.append(Cell(gap_cell.text, "×", gap_cell.title, gap.ratio, "number", mark, detail=word))

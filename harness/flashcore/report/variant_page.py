@@ -10,11 +10,12 @@ from flashcore.analysis.ladder import phase_shares
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
 from flashcore.model.record import Fact, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
+from flashcore.model.text import quantity
 from flashcore.report import charts, occupancy_chart
+from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 from flashcore.report.guardrail_page import RANK, goal_row, value_cell
 from flashcore.report.ladder_page import outcome_cell, predicted_share
-from flashcore.report.values import Cell, fact_cell, missing, not_applicable, quantity
-from flashcore.report.view import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page, params_text
+from flashcore.report.view import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page
 from flashcore.report.view import variant_page as name_of
 
 MODES = (
@@ -257,7 +258,7 @@ def _timing(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[
             for mode, text in MODES
         ]
         beside = [{"name": n, "why": FACTS[n].why, "cell": book.cell(n, subject)} for n in BESIDE]
-        found.append({"shape": shape.name, "params": params_text(shape), "modes": modes, "beside": beside})
+        found.append({"shape": shape.name, "params": shape.params_text, "modes": modes, "beside": beside})
     return found
 
 
@@ -326,7 +327,7 @@ def _charts(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:
     stalls: Figure | None = charts.stalls(f"stalls-{shape.name}", subject.case, shares) if shares else None
     return {
         "shape": shape.name,
-        "params": params_text(shape),
+        "params": shape.params_text,
         "samples": figure,
         "no_samples": book.why_stage(variant.name, shape.name, "bench"),
         "stalls": stalls,

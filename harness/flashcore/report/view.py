@@ -17,8 +17,8 @@ from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Record, Subject
 from flashcore.model.suite import Shape, Stage, Tier, Variant
-from flashcore.model.text import same
-from flashcore.report.values import Cell, fact_cell, missing, not_applicable
+from flashcore.model.text import same_hardware
+from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, LADDER, ROOFLINE, GUARDRAILS = "index", "ladder", "roofline", "guardrails"
 
@@ -84,7 +84,7 @@ class Book:
         archs = self.record.suite.archs
         own = self.record.gpu_arch
         if own is not None:
-            return next((a for a in archs if a == own), next((a for a in archs if same(a, own)), own))
+            return next((a for a in archs if a == own), next((a for a in archs if same_hardware(a, own)), own))
         return archs[-1] if archs else None
 
     @cached_property
@@ -228,8 +228,3 @@ class Book:
         text = worst if worst == "pass" else f"{counts[worst]} {worst}"
         title = "\n".join([f"limits: {said}", *failed[:8]])
         return Cell(text, title=title, sort=float(order.index(worst)), mark=worst)
-
-
-def params_text(shape: Shape) -> str:
-    """``B=1, H=8, S=512, D=64``."""
-    return ", ".join(f"{k}={v}" for k, v in shape.params.items())

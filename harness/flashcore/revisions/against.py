@@ -10,21 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.errors import Exit, ManifestError, UsageError
+from flashcore.errors import ManifestError, UsageError
 from flashcore.model.files import write_atomically, writing
 from flashcore.pipeline import compile_ahead
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Line, Settings
-from flashcore.revisions import checkout, decide, table, time_pairs
+from flashcore.revisions import checkout, decide, time_pairs
+from flashcore.revisions.comparison import Comparison, Row, level
 from flashcore.revisions.match_cases import Pair, counterpart, pair, python_of
-from flashcore.revisions.table import Comparison, Row
 from flashcore.runs.store import claimed
 from flashcore.stages.check import check
 from flashcore.worker.kernel_call import Case
@@ -39,7 +38,6 @@ class Options:
     Args:
         processes: each case is timed in so many.
         alpha, effect: see :func:`flashcore.revisions.decide.decide`.
-        formats: see :func:`flashcore.revisions.table.wanted`.
         resume: go on with what was measured of the very same builds before.
         device: where it runs; ``cpu`` is for callables alone.
 
@@ -51,7 +49,6 @@ class Options:
     processes: int = decide.PROCESSES
     alpha: float = decide.ALPHA
     effect: float = decide.EFFECT
-    formats: Sequence[str] = ()
     resume: bool = False
     device: str = "cuda"
 
@@ -62,11 +59,10 @@ class Options:
             raise UsageError(f"--alpha {self.alpha:g}: expected a chance above 0 and below 0.5, like 0.001")
         if not 0 <= self.effect < 1:
             raise UsageError(f"--effect {100 * self.effect:g}: expected percent, from 0 to less than 100")
-        table.wanted(self.formats)
 
 
-def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Exit:
-    """Builds, checks, times, decides and tells.
+def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Comparison:
+    """Builds, checks, times and decides.
 
     Args:
         settings: of what is to be timed; ``samples`` are the rounds of each process.
@@ -100,7 +96,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Exi
                 right = [c for c in contests if c.name not in rows]
                 found = _timed(right, folder, settings, options, say)
                 rows |= _decided(found, options)
-    comparison = Comparison(
+    return Comparison(
         suite=after.suite.name,
         revision=options.revision,
         commit=commit,
@@ -113,9 +109,6 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Exi
         throttle=tuple(sorted(found.throttle)),
         obstacle=obstacle,
     )
-    for form, file in table.wanted(options.formats):
-        _write(table.render(form, comparison), file)
-    return comparison.exit_code
 
 
 def _built(root: Path, after: Line, revision: str) -> Line:
@@ -127,15 +120,6 @@ def _built(root: Path, after: Line, revision: str) -> Line:
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
     return before
-
-
-def _write(text: str, file: str | None) -> None:
-    if file is None:
-        sys.stdout.write(text)
-        return
-    with writing(Path(file)):
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(Path(file), text.encode())
 
 
 @contextmanager
@@ -246,8 +230,8 @@ def _decided(found: time_pairs.Found, options: Options) -> dict[str, Row]:
             case=name,
             fate=decision.outcome,
             reason=decision.reason,
-            before_us=table.level([t.before + t.again for t in times]) if times else None,
-            after_us=table.level([t.after for t in times]) if times else None,
+            before_us=level([t.before + t.again for t in times]) if times else None,
+            after_us=level([t.after for t in times]) if times else None,
             change=decision.change,
             critical=decision.critical,
             processes=tuple(cases[name]),

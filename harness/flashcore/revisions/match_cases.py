@@ -11,7 +11,7 @@ from flashcore.manifest.load import load
 from flashcore.model.record import Plan
 from flashcore.model.suite import Shape, Variant
 from flashcore.pipeline.state import Line
-from flashcore.revisions.table import Row
+from flashcore.revisions.comparison import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flashcore.gate import judge, table
+from flashcore.cli import text_tables
+from flashcore.gate import judge
 from flashcore.model.record import Subject
 from tests import factory
 from tests.gate.test_judge import REGISTERS, TODAY, of, registers
@@ -20,7 +21,7 @@ def rows(*verdicts: judge.Verdict) -> list[str]:
     """The failures of the table, the title first."""
     made = judge.judge(factory.record())
     made = replace(made, verdicts=verdicts)
-    return table.table(made).split("\n\n")[0].splitlines()
+    return text_tables.judgement(made).split("\n\n")[0].splitlines()
 
 
 def test_the_same_on_several_shapes_is_one_row_and_counts_in_full() -> None:
@@ -45,7 +46,7 @@ def test_what_is_left_out_is_counted_by_verdicts() -> None:
 
 def test_the_table_says_it_all() -> None:
     budgets = [REGISTERS, factory.budget("warm_p50", maximum=30), factory.goal("warm_p50", maximum=30, device="L4")]
-    text = table.table(judge.judge(of(budgets, facts=[registers(140)]), today=TODAY))
+    text = text_tables.judgement(judge.judge(of(budgets, facts=[registers(140)]), today=TODAY))
     assert text.splitlines()[0] == "FAILED (5)"
     assert "fast/fast_kernel (sm_89)" in text
     assert "≤ 128" in text
@@ -55,7 +56,7 @@ def test_the_table_says_it_all() -> None:
 
 def test_the_table_sums_up_each_goal() -> None:
     budgets = [factory.goal("warm_p50", maximum=30), factory.goal("warm_p50", "l4_goal", maximum=30, device="L4")]
-    text = table.table(judge.judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
+    text = text_tables.judgement(judge.judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
     (ours,) = [x for x in text.splitlines() if "warm_p50_goal" in x]
     assert "reached by 4 of 6" in ours
     assert "farthest: slow/" in ours

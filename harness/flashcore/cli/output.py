@@ -1,0 +1,47 @@
+"""Where a command's words go: ``--format FORMAT[=FILE]`` on standard output or into a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.model.files import write_atomically, writing
+
+
+def parse(wanted: Sequence[str], known: Collection[str]) -> list[tuple[str, str | None]]:
+    """``FORMAT`` or ``FORMAT=FILE`` each; the table on standard output where nothing else goes there.
+
+    Raises:
+        UsageError: a format is not known, or two want standard output or the same file.
+    """
+    found: list[tuple[str, str | None]] = []
+    for text in wanted:
+        form, equals, file = text.partition("=")
+        if form not in known or (equals and not file):
+            raise UsageError(f"--format {text}: expected {', '.join(known)}, or one of them with =FILE")
+        found.append((form, file or None))
+    targets = [file for _, file in found]
+    if len(set(targets)) < len(targets):
+        raise UsageError(f"--format {' '.join(wanted)}: expected one format for each file and for standard output")
+    return found if None in targets else [*found, ("table", None)]
+
+
+def write(text: str, file: str | None, *, append: bool = False) -> None:
+    """Writes to standard output, or into a file: whole or not at all, unless it is appended.
+
+    Raises:
+        FlashcoreError: the file cannot be written.
+    """
+    data = text.encode("utf-8", "replace")  # half a surrogate pair cannot be written anywhere
+    if file is None:
+        sys.stdout.write(data.decode())
+        return
+    with writing(Path(file)):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        if append:
+            with open(file, "ab") as stream:
+                stream.write(data)
+    if not append:
+        write_atomically(Path(file), data)

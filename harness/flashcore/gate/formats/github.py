@@ -1,0 +1,49 @@
+"""Workflow commands that put each failure beside its line of source; empty if all is well.
+
+Verdicts of one budget on one line share an annotation, since only ten of a level are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.locate import Place, Places
+from flashcore.gate.wording import clean, sentence
+from flashcore.model.record import Record
+
+#: A code host shows this many annotations of one level a step, and drops the rest without a word.
+MOST_ANNOTATIONS = 10
+
+
+def render(judgement: Judgement, _: Record, places: Places) -> str:
+    """Errors for what failed, warnings for what is unmeasured though required."""
+    lines = [
+        *_annotations("error", "promise broken", judgement.failed, places),
+        *_annotations("warning", "unmeasured", judgement.gaps, places),
+    ]
+    return "".join(lines)
+
+
+def _annotations(level: str, title: str, verdicts: Sequence[Verdict], places: Places) -> list[str]:
+    groups: dict[tuple[str, Place | None], list[Verdict]] = {}
+    for v in verdicts:
+        groups.setdefault((v.budget, places.of(v)), []).append(v)
+    lines = []
+    for (budget, place), group in list(groups.items())[:MOST_ANNOTATIONS]:
+        words = "\n".join(sentence(v) for v in group[:MOST_ANNOTATIONS])
+        if len(group) > MOST_ANNOTATIONS:
+            words += f"\n… and {len(group) - MOST_ANNOTATIONS} more"
+        where = f"file={_property(place.file)},line={place.line}," if place else ""
+        lines.append(f"::{level} {where}title={_property(f'flashcore: {title}: {budget}')}::{_data(words)}\n")
+    if len(groups) > MOST_ANNOTATIONS:
+        lines[-1] = f"::{level} title=flashcore::{len(groups) - MOST_ANNOTATIONS + 1} more, see the table below\n"
+    return lines
+
+
+def _data(text: str) -> str:
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,75 @@
+"""Every verdict with its value, place and reason; the form stands in ``gate.schema.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flashcore import __version__
+from flashcore.errors import Exit
+from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.locate import Places
+from flashcore.model.record import Record
+
+VERSION = 1
+_OUTCOMES = {Exit.OK: "passed", Exit.FAILED: "failed", Exit.UNMEASURED: "unmeasured"}
+
+
+def render(judgement: Judgement, record: Record, places: Places) -> str:
+    """The judgement as JSON."""
+    data = {
+        "version": VERSION,
+        "tool": f"flashcore {__version__}",
+        "suite": record.suite.name,
+        "nvcc": record.environment.nvcc,
+        "gpu": record.gpu,
+        "require": judgement.require,
+        "outcome": _OUTCOMES.get(judgement.exit_code, "infrastructure"),
+        "exit_code": int(judgement.exit_code),
+        "counts": {**judgement.counts()},
+        "verdicts": [],
+        "loosened": [
+            {
+                "budget": use.waiver.budget,
+                "variants": list(use.waiver.variants),
+                "archs": list(use.waiver.archs),
+                "accepted": use.waiver.accepted,
+                "reason": use.waiver.reason,
+                "expires": use.waiver.expires,
+                "state": use.state,
+                "covers": use.covers,
+            }
+            for use in judgement.waivers
+        ],
+        "notes": list(judgement.notes),
+    }
+    return with_rows(data, "verdicts", [_verdict(v, places) for v in judgement.verdicts])
+
+
+def with_rows(data: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """``data`` as JSON, with ``rows`` in the place of its one empty list ``key``, a row a line: ten thousand cases
+    have fifty thousand, and indented ones take seconds to write."""
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    lines = list(map(json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode, rows))
+    return text.replace(f'"{key}": []', f'"{key}": [\n' + ",\n".join(lines) + "\n]", 1) if lines else text
+
+
+def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
+    s = verdict.subject
+    place = places.of(verdict) if verdict.status not in ("pass", "open") else None
+    return {
+        "budget": verdict.budget,
+        "fact": verdict.fact,
+        "subject": {"variant": s.variant, "arch": s.arch, "shape": s.shape, "kernel": s.kernel, "launch": s.launch},
+        "tier": verdict.tier,
+        "severity": verdict.severity,
+        "status": verdict.status,
+        "required": verdict.required,
+        "value": verdict.value,
+        "unit": verdict.unit,
+        "limit": verdict.limit,
+        "source": verdict.source,
+        "reason": verdict.reason,
+        "place": None if place is None else {"file": place.file, "line": place.line},
+    }

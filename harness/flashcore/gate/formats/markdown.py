@@ -1,0 +1,61 @@
+"""Markdown for a job's summary: the outcome, what failed with its line, what was loosened, the counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from flashcore.errors import Exit
+from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.locate import Places
+from flashcore.gate.wording import clean, summary, value_of
+from flashcore.model.record import Record
+from flashcore.model.text import number
+
+#: Rows of one table: a job summary may hold 1 MiB.
+MOST_ROWS = 100
+
+
+def render(judgement: Judgement, record: Record, places: Places) -> str:
+    """The judgement as Markdown."""
+    mark = {Exit.OK: "✅", Exit.FAILED: "❌"}.get(judgement.exit_code, "⚠️")
+    lines = [f"## {mark} flashcore gate: {_cell(record.suite.title)}", "", _cell(summary(judgement)), ""]
+    lines += _section("Failed", judgement.failed, places)
+    lines += _section("Unmeasured, though required", judgement.gaps, places)
+    lines += _section("Waived", judgement.waived, places)
+    rows = [
+        (u.waiver.budget, ", ".join(u.waiver.variants), u.state, number(u.waiver.accepted), u.waiver.reason,
+         u.waiver.expires or "never") for u in judgement.waivers
+    ]  # fmt: skip
+    if rows:
+        head = ("Budget", "Variants", "State", "Accepted", "Reason", "Expires")
+        lines += ["### Loosened in the manifest", "", *_table(head, rows), ""]
+    lines += [f"- {_cell(note)}" for note in judgement.notes]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(title: str, verdicts: Sequence[Verdict], places: Places) -> list[str]:
+    if not verdicts:
+        return []
+    rows = []
+    for v in verdicts[:MOST_ROWS]:
+        place = places.of(v)
+        where = f"`{place.file}:{place.line}`" if place else ""
+        rows.append((v.budget, str(v.subject), value_of(v), v.limit, where, v.reason or v.source))
+    head = ("Budget", "Subject", "Found", "Promised", "Where", "Why")
+    more = [f"… and {len(verdicts) - MOST_ROWS} more", ""] if len(verdicts) > MOST_ROWS else []
+    return [f"### {title} ({len(verdicts)})", "", *_table(head, rows), "", *more]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    cells = [" | ".join(map(_cell, row)) for row in (head, *rows)]
+    return [f"| {cells[0]} |", f"|{' --- |' * len(head)}", *(f"| {c} |" for c in cells[1:])]
+
+
+def _cell(text: str) -> str:
+    """The first line, with what Markdown or HTML would take for its own made plain."""
+    line = clean(text).splitlines()[0] if text.strip() else ""
+    if line.startswith("`"):
+        return line
+    line = line[:297] + "…" if len(line) > 300 else line
+    return re.sub(r"([\\|*_<>\[\]])", r"\\\1", line)

@@ -1,0 +1,42 @@
+"""A judgement and its verdicts in words, for every output that shows them."""
+
+from __future__ import annotations
+
+import re
+
+from flashcore.errors import Exit
+from flashcore.gate.judge import Judgement, Verdict
+from flashcore.model.text import number
+
+#: What XML 1.0 cannot hold, not even escaped; compilers colour their words with one of them.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
+
+
+def summary(judgement: Judgement) -> str:
+    """One line: the outcome, the counts, the exit code."""
+    counts = judgement.counts()
+    words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: "COULD NOT JUDGE"}
+    word = words.get(judgement.exit_code, "UNMEASURED")
+    named = f"{counts['fail']} failed, {counts['waived']} waived, {counts['pass']} passed"
+    gaps = f"{counts['unmeasured']} unmeasured ({len(judgement.gaps)} of them required)"
+    goals = f"; {judgement.counts('goal')['pass']} of {len(judgement.goals)} goals reached" if judgement.goals else ""
+    out = f"; {judgement.left_out} unsupported left out" if judgement.left_out else ""
+    return f"gate {word}: {named}, {gaps}{goals}{out} (exit {int(judgement.exit_code)})"
+
+
+def sentence(verdict: Verdict) -> str:
+    """One verdict in words: ``fast/fast_kernel (sm_89): registers 140, promised ≤ 128 (design 000)``."""
+    found = f"{verdict.fact} {value_of(verdict)}".rstrip()
+    said = f"{verdict.subject}: {found}, promised {verdict.limit} ({verdict.source})"
+    return f"{said}: {verdict.reason}" if verdict.reason else said
+
+
+def value_of(verdict: Verdict) -> str:
+    """The value that was judged; empty for what has none to show, as that a variant builds."""
+    return number(verdict.value, verdict.unit) if verdict.unit else ""
+
+
+def clean(text: str) -> str:
+    """Without a terminal's colours and without what no text format can hold."""
+    return _NOT_XML.sub("�", _COLOUR.sub("", text))

@@ -1,0 +1,80 @@
+"""The cells of a page's tables: values rounded for reading, exact on hover, never blank.
+
+What was not measured is the word ``unmeasured`` with its reason, and sorts last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Fact
+from flashcore.model.text import UNMEASURED, exact, quantity
+
+NOT_APPLICABLE = "n/a"
+
+Kind = Literal["number", "text", "missing", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One table cell.
+
+    Args:
+        text: what is read; ``unit`` follows it in small type.
+        title: what hovering tells: exact value, source, subject, note.
+        sort: the value a column sorts by; ``None`` sorts last, whatever the direction.
+        kind: ``missing`` is unmeasured, ``none`` does not apply here.
+        mark: a status word that the style sheet knows (``pass``, ``fail``, …).
+        href: where it leads.
+        detail: a second, smaller line or suffix.
+    """
+
+    text: str
+    unit: str = ""
+    title: str = ""
+    sort: float | str | None = None
+    kind: Kind = "text"
+    mark: str = ""
+    href: str = ""
+    detail: str = ""
+
+
+def origin(fact: Fact) -> str:
+    """Where a fact was read and what it is about, in a line or three."""
+    spec = FACTS.get(fact.name)
+    metric = f" ({spec.ncu})" if spec and spec.ncu and fact.source == "ncu" else ""
+    lines = [f"{fact.name}, from {fact.source}{metric}", f"about {fact.subject}"]
+    return "\n".join([*lines, fact.note] if fact.note else lines)
+
+
+def missing(reason: str, name: str = "") -> Cell:
+    """The cell of what was not measured."""
+    why = reason or "no reason was recorded"
+    return Cell(UNMEASURED, title=f"{name} is unmeasured: {why}" if name else why, kind="missing")
+
+
+def not_applicable(reason: str) -> Cell:
+    """The cell of what makes no sense here."""
+    return Cell(NOT_APPLICABLE, title=reason, kind="none")
+
+
+def fact_cell(fact: Fact, *, with_unit: bool = True) -> Cell:
+    """The cell of one fact. Without ``with_unit`` the column's heading must carry it."""
+    if fact.value is None:
+        return missing(fact.note or f"{fact.source} gave no value", f"{fact.name} of {fact.subject}")
+    text, unit = quantity(fact.value, fact.unit)
+    title = f"{exact(fact.value, fact.unit)}\n{origin(fact)}"
+    number = fact.number
+    scaled = unit and unit[0] in "TGM" and fact.unit in ("1", "B")
+    kept = unit if with_unit or scaled else ""
+    return Cell(text, kept, title, number if number is not None else text, "text" if number is None else "number")
+
+
+def number_cell(value: float | None, unit: str, title: str, *, with_unit: bool = True, reason: str = "") -> Cell:
+    """The cell of a value that analysis computed."""
+    if value is None:
+        return missing(reason or title)
+    text, shown = quantity(value, unit)
+    return Cell(text, shown if with_unit else "", f"{exact(value, unit)}\n{title}", value, "number")

@@ -1,0 +1,66 @@
+"""How values read, in each of the styles."""
+
+from __future__ import annotations
+
+import pytest
+
+from flashcore.model.record import Value
+from flashcore.model.text import exact, fixed, number, quantity, said, significant, unit_text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1024, "B", "1,024 B"),
+        (30.0, "pct", "30 %"),
+        (8.75, "us", "8.75 µs"),
+        (128.4, "1", "128.4"),
+        (None, "B", "unmeasured"),
+    ],
+)
+def test_numbers_read_well(value: Value | None, unit: str, text: str) -> None:
+    assert number(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0, "1", ("0", "")),
+        (1234567, "1", ("1.235", "M")),
+        (96, "1", ("96", "")),
+        (99_840, "B", ("99,840", "B")),
+        (2_097_152, "B", ("2.097", "MB")),
+        (8812, "ns", ("8.812", "µs")),
+        (2870.4, "us", ("2,870", "µs")),
+        (0.0004, "pct", ("4.0e-04", "%")),
+        (0.004, "pct", ("0.0040", "%")),
+        (1.97e9, "Hz", ("1,970", "MHz")),
+        (3.2e-5, "1", ("3.20e-05", "")),
+        (True, "1", ("yes", "")),
+        ("registers", "text", ("registers", "")),
+    ],
+)
+def test_quantities(value: float | int | str, unit: str, shown: tuple[str, str]) -> None:
+    assert quantity(value, unit) == shown
+
+
+def test_rounding_never_makes_a_zero() -> None:
+    for exponent in range(-12, 12):
+        assert float(significant(3 * 10.0**exponent).replace(",", "")) > 0
+
+
+def test_values_are_said_for_reading() -> None:
+    assert said(37888, "B") == "37 KiB"
+    assert said(-9216, "B", sign=True) == "−9 KiB"
+    assert said(12.5, "pct", sign=True) == "+12.5 points"
+    assert said(1_234_567, "1") == "1,234,567"
+
+
+def test_a_column_keeps_its_digits_and_is_never_empty() -> None:
+    assert [fixed(v, 2) for v in (1234.5, 7, "warps", None)] == ["1,234.50", "7", "warps", "unmeasured"]
+    assert fixed(None, absent="-") == "-"
+
+
+def test_a_recorded_value_stands_in_its_own_unit() -> None:
+    assert (exact(12345.678, "ns"), exact(3, "1"), exact("none", "text")) == ("12,345.678 ns", "3", "none")
+    assert [unit_text(u) for u in ("ns", "Hz", "pct", "1", "B")] == ["µs", "MHz", "%", "", "B"]
