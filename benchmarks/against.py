@@ -86,8 +86,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     settings = Settings(options.suite, build=options.build_dir, variant=options.variant, shapes=shapes)
     with tempfile.TemporaryDirectory(prefix="bench-against-") as name:
         scratch = Path(name)
-        line = chains.compiled(settings, options.device, say)
-        cases = chains.runnable(line, options.device)
+        side = chains.compiled(settings, options.device, say)
+        cases = chains.runnable(side, options.device)
         most = min(len(cases), options.cases)
         same = [_same(cases[i * len(cases) // most], scratch / "copies") for i in range(most)]
         lengths = chains.calibrated(scratch / "calibration", options.device, say)
@@ -110,10 +110,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             f"--limit {options.limit:g}: expected time for {PROCESSES} processes, found it for {processes}"
         )
-    gpu = f"{line.gpu.name}, driver {line.gpu.driver}" if line.gpu else "no GPU"
+    gpu = f"{side.job.gpu.name}, driver {side.job.gpu.driver}" if side.job.gpu else "no GPU"
     return {
-        "machine": f"{platform.node()}, {gpu}, nvcc {line.nvcc}, torch {toolchain.version_of('torch')}",
-        "suite": line.suite.name,
+        "machine": f"{platform.node()}, {gpu}, nvcc {side.built.nvcc}, torch {toolchain.version_of('torch')}",
+        "suite": side.job.suite.name,
         "processes": processes,
         "rounds": options.rounds,
         "seconds": round(time.monotonic() - started, 1),

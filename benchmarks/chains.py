@@ -14,9 +14,10 @@ from pathlib import Path
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Line, Settings
+from flashcore.pipeline.state import Settings
 from flashcore.revisions import time_pairs
 from flashcore.revisions.against import copied
+from flashcore.revisions.match_cases import Side
 from flashcore.revisions.time_pairs import Contest
 from flashcore.worker.kernel_call import Case
 
@@ -54,32 +55,33 @@ def contest(name: str, before: Case, after: Case, copies: Path) -> Contest:
     )
 
 
-def compiled(settings: Settings, device: str, say: Say) -> Line:
+def compiled(settings: Settings, device: str, say: Say) -> Side:
     """A suite, built for this machine's GPU.
 
     Raises:
         CapabilityError: there is none.
     """
-    line = run.start(replace(settings, upto=None), say)
+    job = run.start(replace(settings, upto=None))
     if device == "cuda":
-        if line.cannot_measure:
-            raise CapabilityError(line.cannot_measure, "run it on a machine with a GPU")
-        assert line.gpu_arch is not None
-        line.options = replace(line.options, archs=(line.gpu_arch,))
-    compile_ahead.compile_all(line)
-    return line
+        if job.cannot_measure:
+            raise CapabilityError(job.cannot_measure, "run it on a machine with a GPU")
+        assert job.gpu_arch is not None
+        job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))
+    return Side(job, compile_ahead.compile_all(job, say))
 
 
-def runnable(line: Line, device: str) -> list[Case]:
+def runnable(side: Side, device: str) -> list[Case]:
     """The cases that bench would time: kernels on a GPU, callables on the CPU."""
-    built = {a.variant for a in line.artifacts if a.library is not None and a.arch == line.gpu_arch}
-    refused = {(p.variant, p.shape) for p in line.plans if p.error}
+    job, build = side.job, side.built
+    have = {a.variant for a in build.artifacts if a.library is not None and a.arch == job.gpu_arch}
+    refused = {(p.variant, p.shape) for p in build.plans if p.error}
     return child_cases(
-        line,
+        job,
+        build,
         [
             (v, s)
-            for v, s in line.cases("bench")
-            if (v.is_peer if device == "cpu" else v.name in built) and (v.name, s.name) not in refused
+            for v, s in job.cases("bench")
+            if (v.is_peer if device == "cpu" else v.name in have) and (v.name, s.name) not in refused
         ],
     )
 
@@ -126,8 +128,8 @@ def write_suite(chains: Sequence[tuple[Grid, int]], folder: Path, device: str) -
 def chains_of(chains: Sequence[tuple[Grid, int]], folder: Path, device: str, say: Say) -> dict[str, Case]:
     """The chains, built, by name."""
     suite = write_suite(chains, folder / "suite", device)
-    line = compiled(Settings(suite=str(suite), build=str(folder / "build")), device, say)
-    cases = {case.variant: case for case in runnable(line, device)}
+    side = compiled(Settings(suite=str(suite), build=str(folder / "build")), device, say)
+    cases = {case.variant: case for case in runnable(side, device)}
     if missing := {name_of(*c) for c in chains} - cases.keys():
         raise FlashcoreError(f"expected every planted kernel to be built, found none of {', '.join(sorted(missing))}")
     return cases

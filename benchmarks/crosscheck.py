@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,26 +76,28 @@ def compare(options: argparse.Namespace) -> int:
         raise UsageError(f"--rounds: expected at least 1, found {options.rounds}")
     version = _nvbench_version()
     names = tuple(options.case) or CASES
-    line = run.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"), printer())
-    if line.gpu is None or line.gpu_arch is None:
+    say = printer()
+    job = run.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"))
+    if job.gpu is None or job.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
-    pairs = [(v, s) for s in line.shapes for v in line.variants if f"{v.name}/{s.name}" in names and v.runs_on(s)]
+    pairs = [(v, s) for s in job.shapes for v in job.variants if f"{v.name}/{s.name}" in names and v.runs_on(s)]
     if missing := set(names) - {f"{v.name}/{s.name}" for v, s in pairs}:
         raise UsageError(
-            f"--case: expected cases of suite {line.suite.name}, found {', '.join(sorted(missing))}\n"
+            f"--case: expected cases of suite {job.suite.name}, found {', '.join(sorted(missing))}\n"
             "  to mend: variant/shape out of: flashcore list"
         )
     # Nothing else is compiled.
-    line.variants = [v for v in line.variants if any(v.name == chosen.name for chosen, _ in pairs)]
-    compile_ahead.compile_all(line)
-    built = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
+    job = replace(job, variants=tuple(v for v in job.variants if any(v.name == chosen.name for chosen, _ in pairs)))
+    build = compile_ahead.compile_all(job, say)
+    built = {a.variant: a for a in build.artifacts if a.arch == job.gpu_arch}
     for variant, _ in pairs:
         if not variant.is_peer and (variant.name not in built or built[variant.name].library is None):
-            raise FlashcoreError(f"{variant.name}: expected a library for {line.gpu_arch}, found none (see the build)")
-    cases = child_cases(line, pairs)
-    print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, "
+            raise FlashcoreError(f"{variant.name}: expected a library for {job.gpu_arch}, found none (see the build)")
+    assert job.gpu is not None
+    cases = child_cases(job, build, pairs)
+    print(f"machine: {platform.node()}, {job.gpu.name}, driver {job.gpu.driver}, "
           f"torch {toolchain.version_of('torch')}, cuda-bench {version}")  # fmt: skip
-    print(f"cases:   {len(cases)} of suite {line.suite.name}, cold, {options.rounds} rounds in turns\n")
+    print(f"cases:   {len(cases)} of suite {job.suite.name}, cold, {options.rounds} rounds in turns\n")
 
     ours: dict[str, list[float]] = {case.name: [] for case in cases}
     theirs: dict[str, list[float]] = {case.name: [] for case in cases}
@@ -109,7 +112,7 @@ def compare(options: argparse.Namespace) -> int:
                 found = measure(cases, folder)
                 for name, median in found.items():
                     medians[name].append(median)
-                line.say(f"round {number}: {what} " + ", ".join(f"{n} {us:.2f} us" for n, us in found.items()))
+                say(f"round {number}: {what} " + ", ".join(f"{n} {us:.2f} us" for n, us in found.items()))
     return _print(ours, theirs)
 
 

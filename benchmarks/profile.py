@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.machine import ncu, toolchain
+from flashcore.machine import ncu, python_process, toolchain
 from flashcore.model.record import Plan
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases, phases_of
@@ -56,27 +56,28 @@ def measure(options: argparse.Namespace) -> None:
     settings = Settings(
         suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
     )
-    line = run.start(settings, printer())
-    if line.gpu is None or line.gpu_arch is None:
+    say = printer()
+    job = run.start(settings)
+    if job.gpu is None or job.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     program = ncu.find_ncu()
-    compile_ahead.compile_all(line)
-    built = {a.variant for a in line.artifacts if a.arch == line.gpu_arch and a.library is not None}
-    plans = {f"{p.variant}/{p.shape}": p for p in line.plans}
+    build = compile_ahead.compile_all(job, say)
+    built = {a.variant for a in build.artifacts if a.arch == job.gpu_arch and a.library is not None}
+    plans = {f"{p.variant}/{p.shape}": p for p in build.plans}
     refused = {name for name, plan in plans.items() if plan.error}
     pairs = [
         (v, s)
-        for v, s in line.cases("profile")
+        for v, s in job.cases("profile")
         if (v.is_peer or v.name in built) and f"{v.name}/{s.name}" not in refused
     ]
     total = len(pairs)
-    cases = sorted(child_cases(line, pairs[: options.limit]), key=lambda case: case.is_peer)  # the stage's order
-    chip = profile.chip_of(line.gpu.capability)
-    codes = phases_of(line)
+    cases = sorted(child_cases(job, build, pairs[: options.limit]), key=lambda case: case.is_peer)  # the stage's order
+    chip = profile.chip_of(job.gpu.capability)
+    codes = phases_of(job, build, say)
     version = toolchain.version_said(program)
-    print(f"machine: {platform.node()}, {line.gpu.name}, driver {line.gpu.driver}, ncu {version}, "
+    print(f"machine: {platform.node()}, {job.gpu.name}, driver {job.gpu.driver}, ncu {version}, "
           f"torch {toolchain.version_of('torch')}")  # fmt: skip
-    print(f"cases:   {len(cases)} of {total} of suite {line.suite.name}, {options.rounds} rounds in turns\n")
+    print(f"cases:   {len(cases)} of {total} of suite {job.suite.name}, {options.rounds} rounds in turns\n")
     stage: list[float] = []
     bare: list[float] = []
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as scratch:
@@ -92,7 +93,7 @@ def measure(options: argparse.Namespace) -> None:
                 else:
                     _bare(cases, folder, program, chip, sampled=bool(codes))
                 series.append(time.perf_counter() - started)
-                line.say(f"round {number}: {what} {series[-1]:.2f} s")
+                say(f"round {number}: {what} {series[-1]:.2f} s")
     print(f"{'':24}{'median':>10}{'least':>10}{'most':>10}")
     for name, series in (("profile stage", stage), ("ncu alone", bare)):
         values = (statistics.median(series), min(series), max(series))
@@ -122,9 +123,9 @@ def _ncu(cases: Sequence[Case], folder: Path, program: Path, metrics: list[str])
     tasks = folder / "tasks.json"
     content = {"tasks": [{"name": case.name, "payload": case.to_json()} for case in cases]}
     tasks.write_text(json.dumps(content), encoding="utf-8")
-    target = [sys.executable, "-m", profile.TARGET, str(tasks), str(folder / "journal.jsonl")]
+    target = python_process.command(profile.TARGET, str(tasks), str(folder / "journal.jsonl"))
     command = ncu.command_line(program, folder / "bare.ncu-rep", metrics, target)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=python_process.environment())
     if done.returncode != 0:
         raise FlashcoreError(
             f"ncu alone ended with exit code {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}"

@@ -352,9 +352,15 @@ def waived(value: float, **changes: Any) -> Change:
 def stale(record: Record) -> Record:
     """Another code than the recorded one: nothing is joined."""
     keys = {c: replace(k, code="changed") for c, k in record.keys.items() if c.startswith("fast/")}
-    facts, outcomes, samples, why, _ = freshness.join(record, {**record.keys, **keys}, set())
+    found = freshness.join(record, {**record.keys, **keys}, set())
     kept = [f for f in record.facts if f.source not in freshness.MEASURED]
-    return replace(record, facts=Facts([*kept, *facts]), outcomes=tuple(outcomes), samples=samples, stale=why)
+    return replace(
+        record,
+        facts=Facts([*kept, *found.facts]),
+        outcomes=tuple(found.outcomes),
+        samples=found.samples,
+        stale=found.stale,
+    )
 
 
 def failed_check(record: Record) -> Record:

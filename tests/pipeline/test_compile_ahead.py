@@ -13,12 +13,12 @@ from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.record import Artifact, StageResult
-from flashcore.pipeline import compile_ahead, run
+from flashcore.model.record import Artifact, Built, Measured, StageResult
 from flashcore.pipeline import gpu_stages as stages
-from flashcore.pipeline.compile_ahead import Compiling
+from flashcore.pipeline import run
+from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.gpu_stages import measure
-from flashcore.pipeline.state import Line, Settings
+from flashcore.pipeline.state import Job, Settings
 from tests.conftest import TESTS
 
 TOY = TESTS / "suites" / "toy"
@@ -31,22 +31,23 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_ARCH", raising=False)
 
 
-def started(build: Path, said: list[str] | None = None) -> Line:
-    settings = Settings(str(TOY), build=str(build), upto="check", roofs=None)
-    return run.start(settings, said.append if said is not None else lambda _: None)
+def job(build: Path) -> Job:
+    return run.start(Settings(str(TOY), build=str(build), upto="check", roofs=None))
+
+
+def quiet(_: str) -> None: ...
 
 
 def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path, compiler: toolchain.Nvcc) -> None:
-    whole = started(tmp_path / "whole")
+    whole = compile_all(job(tmp_path / "whole"), quiet)
     said: list[str] = []
-    compile_ahead.compile_all(whole)
-    ahead = started(tmp_path / "ahead", said)
-    under_way = Compiling(ahead, ahead=True)
-    assert {a.arch for a in ahead.artifacts} == {"sm_90a"} and ahead.facts == []
-    assert all(a.library for a in ahead.artifacts if a.status == "ok")
-    assert [p for p in ahead.plans if p.launches]
-    for _ in range(2):  # once more is no harm
-        under_way.finish()
+    under_way = Compiling(job(tmp_path / "ahead"), said.append, ahead=True)
+    first = under_way.first
+    assert {a.arch for a in first.artifacts} == {"sm_90a"} and first.facts == ()
+    assert all(a.library for a in first.artifacts if a.status == "ok")
+    assert [p for p in first.plans if p.launches]
+    ahead = under_way.finish()
+    assert under_way.finish() is ahead  # once more is no harm
     assert [(a.variant, a.arch, a.status, a.code, a.cached) for a in ahead.artifacts] == [
         (a.variant, a.arch, a.status, a.code, a.cached) for a in whole.artifacts
     ]
@@ -60,9 +61,9 @@ def test_without_a_gpu_all_is_built_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
 ) -> None:
     monkeypatch.setattr(Gpu, "find", lambda: None)
-    line = started(tmp_path / "build")
-    Compiling(line, ahead=True)
-    assert {a.arch for a in line.artifacts} == set(line.suite.archs) and line.facts
+    wanted = job(tmp_path / "build")
+    built = Compiling(wanted, quiet, ahead=True).finish()
+    assert {a.arch for a in built.artifacts} == set(wanted.suite.archs) and built.facts
 
 
 def test_what_fails_in_the_background_is_told(
@@ -78,7 +79,7 @@ def test_what_fails_in_the_background_is_told(
         raise OSError("disk full")
 
     monkeypatch.setattr(build, "build", once)
-    under_way = Compiling(started(tmp_path / "build"), ahead=True)
+    under_way = Compiling(job(tmp_path / "build"), quiet, ahead=True)
     with pytest.raises(OSError, match="disk full"):
         under_way.finish()
 
@@ -98,7 +99,7 @@ def test_the_build_ends_with_what_it_was_begun_for(
             time.sleep(0.01)
 
     monkeypatch.setattr(build, "build", once)
-    under_way = Compiling(started(tmp_path / "build"), ahead=True)
+    under_way = Compiling(job(tmp_path / "build"), quiet, ahead=True)
     with pytest.raises(KeyboardInterrupt), under_way:
         raise KeyboardInterrupt
     with pytest.raises(FlashcoreError, match="stopped"):
@@ -109,12 +110,11 @@ def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: 
     order: list[str] = []
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
 
-    def ran(_: Line, stage: str, *__: object) -> StageResult:
+    def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
         order.append(stage)
-        return StageResult((), ())
+        return StageResult((), ()), so_far
 
     monkeypatch.setattr(stages, "_run_stage", ran)
     settings = Settings(str(TOY), build=str(tmp_path), upto="bench", roofs=None)
-    line = run.start(settings, lambda _: None)
-    measure(line, tmp_path, lambda: order.append("build over"))
+    measure(run.start(settings), Built("", (), ()), tmp_path, quiet, lambda: order.append("build over"))
     assert order == ["check", "build over", "bench"]

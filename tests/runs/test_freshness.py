@@ -98,7 +98,8 @@ def recorded() -> tuple[Record, dict[str, CaseKey]]:
 
 def test_everything_fresh_is_taken_over() -> None:
     record, present = recorded()
-    facts, outcomes, samples, stale, origin = freshness.join(record, present, set())
+    found = freshness.join(record, present, set())
+    facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not stale
     assert {f.source for f in facts} <= freshness.MEASURED
     assert {f.subject.case for f in facts} == set(present)
@@ -112,7 +113,8 @@ def test_everything_fresh_is_taken_over() -> None:
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    facts, outcomes, samples, stale, _ = freshness.join(record, present, set())
+    found = freshness.join(record, present, set())
+    facts, outcomes, samples, stale = found.facts, found.outcomes, found.samples, found.stale
     assert list(stale) == ["fast/mission"] and "changed" in stale["fast/mission"]
     assert "fast/mission" not in {f.subject.case for f in facts}
     assert "fast/mission" not in {o.case for o in outcomes}
@@ -123,7 +125,8 @@ def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
     measured = {("fast/mission", "check"), ("fast/mission", "bench")}
-    facts, outcomes, samples, _, _ = freshness.join(record, present, measured)
+    found = freshness.join(record, present, measured)
+    facts, outcomes, samples = found.facts, found.outcomes, found.samples
     own = [f for f in facts if f.subject.case == "fast/mission"]
     assert own and {f.source for f in own} == {Source.NCU}
     assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
@@ -133,18 +136,19 @@ def test_what_the_present_run_measured_is_not_taken_over() -> None:
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    assert not freshness.join(record, present, {("fast/mission", "check")})[3]
+    assert not freshness.join(record, present, {("fast/mission", "check")}).stale
 
 
 def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88") for n in present}
-    facts, outcomes, samples, stale, origin = freshness.join(record, changed, set())
+    found = freshness.join(record, changed, set())
+    facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not facts and not outcomes and not samples and origin is None
     assert set(stale) == set(present)
 
 
 def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
     record, present = recorded()
-    sources = {f.source for f in freshness.join(record, present, set())[0]}
+    sources = {f.source for f in freshness.join(record, present, set()).facts}
     assert not sources & {Source.PTXAS, Source.CUBIN, Source.SASS, Source.PLAN, Source.OCCUPANCY, Source.FORMULA}

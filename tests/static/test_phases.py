@@ -21,9 +21,9 @@ from flashcore.cli import text_tables
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.record import Facts, Subject
+from flashcore.model.record import Built, Facts, Subject
 from flashcore.pipeline.gpu_stages import phases_of
-from flashcore.pipeline.state import Line, Settings
+from flashcore.pipeline.state import Job, Settings
 from flashcore.stages.profile import ncu_csv, ncu_facts
 from flashcore.stages.profile.ncu_csv import EXECUTED, KernelRow
 from flashcore.stages.profile.ncu_facts import SAMPLES
@@ -187,8 +187,8 @@ def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
         (tmp_path / source).write_text(lines[artifact.variant])
         (folder / "variant.sass").write_text(LISTING.replace("/suite/k.cu", str(tmp_path / source)))
         built.append(replace(artifact, cubin=str(folder / "variant.cubin")))
-    line = Line(Settings("x"), suite, said.append, None, "sm_90a", build.Options(), [], [], artifacts=built)
-    found = phases_of(line)
+    job = Job(Settings("x"), suite, None, "sm_90a", build.Options(), (), ())
+    found = phases_of(job, Built("13.0.88", tuple(built), ()), said.append)
     assert set(found) == {"slow", "fast"}
     assert found["fast"].names == ("load", "scores", "other")
     assert found["fast"].kernels["k"][0x10] == "load"

@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.pipeline import compile_ahead, run
     from flashcore.pipeline.state import printer
 
-    line = run.start(options.settings(arguments, upto=None), printer())
-    compile_ahead.compile_all(line)
-    print(text_tables.static(line.suite, line.artifacts, line.facts))
-    return Exit.FAILED if any(note.status == "failed" for note in line.notes) else Exit.OK
+    job = run.start(options.settings(arguments, upto=None))
+    built = compile_ahead.compile_all(job, printer())
+    print(text_tables.static(job.suite, built.artifacts, built.facts))
+    return Exit.FAILED if any(note.status == "failed" for note in built.notes) else Exit.OK

@@ -346,9 +346,54 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Built:
+    """What is known of a suite's variants without a GPU: objects, launch plans, static facts, how the build went."""
+
+    nvcc: str
+    artifacts: tuple[Artifact, ...]
+    plans: tuple[Plan, ...]
+    facts: tuple[Fact, ...] = ()
+    notes: tuple[StageNote, ...] = ()
+
+    def artifact(self, variant: str, arch: str | None) -> Artifact | None:
+        """What was built of a variant for an arch."""
+        return next((a for a in self.artifacts if (a.variant, a.arch) == (variant, arch)), None)
+
+    def plan(self, variant: str, shape: str) -> Plan | None:
+        """What a variant says it launches for a shape."""
+        return next((p for p in self.plans if (p.variant, p.shape) == (variant, shape)), None)
+
+    @property
+    def closures(self) -> dict[str, str]:
+        """The hash of the sources, headers and flags of each build, by ``variant arch``."""
+        return {f"{a.variant} {a.arch}": a.closure for a in self.artifacts}
+
+
+@dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage that runs kernels hands on: facts, what became of each case, raw samples (us)."""
+    """What a stage that runs kernels hands on: facts, the outcome of each case, raw samples (us)."""
 
     facts: tuple[Fact, ...]
     outcomes: tuple[CaseOutcome, ...]
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the GPU stages of a run found, all together, and how each of them went."""
+
+    facts: tuple[Fact, ...] = ()
+    outcomes: tuple[CaseOutcome, ...] = ()
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: tuple[StageNote, ...] = ()
+    ncu: str | None = None  # the version that profiled
+
+    def plus(self, result: StageResult, note: StageNote) -> Measured:
+        """With what one more stage found."""
+        return Measured(
+            (*self.facts, *result.facts),
+            (*self.outcomes, *result.outcomes),
+            {**self.samples, **result.samples},
+            (*self.notes, note),
+            self.ncu,
+        )

@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 Stage = Literal["check", "bench", "profile", "sanitize"]
+#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize stands for itself.
+GPU_STAGES: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
 Severity = Literal["limit", "goal"]

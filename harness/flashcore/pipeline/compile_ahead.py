@@ -1,4 +1,4 @@
-"""What is known of a line's variants without a GPU: builds, launch plans, static facts.
+"""What is known of a job's variants without a GPU: builds, launch plans, static facts.
 
 Where there is a GPU with work to do, its own arch is compiled first, and the others while it works.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -14,55 +15,55 @@ from typing import Self
 from flashcore.build import build, launch_plan
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
-from flashcore.model.record import Artifact, Fact, Plan, StageNote, Subject
-from flashcore.pipeline.state import Line
-from flashcore.static import facts
+from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
+from flashcore.pipeline.state import Job
+from flashcore.static import facts as static_facts
 
 
-def compile_all(line: Line) -> None:
+def compile_all(job: Job, say: Callable[[str], None]) -> Built:
     """Build, plans and static facts, for the variants chosen (in every shape that they support)."""
-    Compiling(line).finish()
+    return Compiling(job, say).finish()
 
 
 class Compiling:
-    """A build under way. What checking on this GPU needs is in the line at once, the rest after :meth:`finish`.
+    """A build under way. What checking on this GPU needs is :attr:`first`; all of it comes from :meth:`finish`.
     As a context it ends, with what it compiles in the background, where an exception leaves it.
 
     Args:
         ahead: compile for this machine's GPU first, and go on in the background.
     """
 
-    def __init__(self, line: Line, *, ahead: bool = False) -> None:
-        self._line = line
+    def __init__(self, job: Job, say: Callable[[str], None], *, ahead: bool = False) -> None:
+        self._job = job
+        self._say = say
         self._started = time.monotonic()
         self._seconds = 0.0
         self._stopped = False
         self._rest: Future[list[Artifact]] | None = None
-        archs = line.options.archs or line.suite.archs
-        count = sum(not v.is_peer for v in line.variants)
-        line.say(f"build: {count} variants for {', '.join(archs)}")
-        line.nvcc = toolchain.find_nvcc(Path(line.settings.build)).version
-        own = line.gpu_arch if ahead and not line.cannot_measure else None
-        line.artifacts = self._build((own,) if own else archs)
-        line.plans = self._plans()
-        if own and len(archs) > 1:
-            line.say(f"build: {own} in {self._seconds:.1f} s; the others meanwhile")
+        self._whole: Built | None = None
+        count = sum(not v.is_peer for v in job.variants)
+        say(f"build: {count} variants for {', '.join(job.archs)}")
+        own = job.gpu_arch if ahead and not job.cannot_measure else None
+        nvcc = toolchain.find_nvcc(Path(job.settings.build)).version
+        artifacts = self._build((own,) if own else job.archs)
+        self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
+        if own and len(job.archs) > 1:
+            say(f"build: {own} in {self._seconds:.1f} s; the others meanwhile")
             pool = ThreadPoolExecutor(max_workers=1)
-            self._rest = pool.submit(self._build, archs)
+            self._rest = pool.submit(self._build, job.archs)
             pool.shutdown(wait=False)
-        else:
-            self._describe()
 
-    def finish(self) -> None:
-        """Waits for what is still being compiled, and takes in its plans and all static facts."""
-        if self._rest is None:
-            return
-        # What was compiled first is no longer new to the second build: it is told as it was.
-        own = {(a.variant, a.arch): a for a in self._line.artifacts}
-        self._line.artifacts = [own.get((a.variant, a.arch), a) for a in self._rest.result()]
-        self._rest = None
-        self._line.plans = self._plans()
-        self._describe()
+    def finish(self) -> Built:
+        """Waits for what is still being compiled; all builds, their plans and static facts."""
+        if self._whole is None:
+            built = self.first
+            if self._rest is not None:
+                # What was compiled first is no longer new to the second build: it is told as it was.
+                own = {(a.variant, a.arch): a for a in built.artifacts}
+                artifacts = [own.get((a.variant, a.arch), a) for a in self._rest.result()]
+                built = Built(built.nvcc, tuple(artifacts), self._plans(artifacts))
+            self._whole = _described(built, self._job, self._seconds, self._say)
+        return self._whole
 
     def __enter__(self) -> Self:
         return self
@@ -71,51 +72,56 @@ class Compiling:
         self._stopped = kind is not None  # nobody waits for it any more
 
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
-        line = self._line
+        job = self._job
         artifacts = build.build(
-            line.suite,
-            Path(line.settings.build),
-            dataclasses.replace(line.options, archs=archs),
-            variants=line.variants,
-            gpu_arch=line.gpu_arch,
-            say=self._say,
+            job.suite,
+            Path(job.settings.build),
+            dataclasses.replace(job.options, archs=archs),
+            variants=job.variants,
+            gpu_arch=job.gpu_arch,
+            say=self._tell,
         )
         self._seconds = time.monotonic() - self._started  # not counting who waits for it
         return artifacts
 
-    def _say(self, text: str) -> None:
+    def _tell(self, text: str) -> None:
         if self._stopped:
             raise FlashcoreError("the build was stopped")  # at ninja's next word; ends it and its compilers
-        self._line.say(f"build: {text}")
+        self._say(f"build: {text}")
 
-    def _plans(self) -> list[Plan]:
-        line = self._line
-        return launch_plan.plans(line.suite, line.artifacts, list(line.suite.shapes.values()))
+    def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
+        suite = self._job.suite
+        return tuple(launch_plan.plans(suite, artifacts, list(suite.shapes.values())))
 
-    def _describe(self) -> None:
-        """Static facts, and what there is to say of the build as a whole."""
-        line = self._line
-        failed = [a for a in line.artifacts if a.status == "failed"]
-        for artifact in failed:
-            line.say(f"build: {artifact.variant} for {artifact.arch} FAILED\n{artifact.message}")
-        crashed = [p for p in line.plans if p.crashed]
-        for plan in crashed:
-            line.say(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}")
-        for i, artifact in enumerate(line.artifacts):
-            found, code = facts.facts(artifact, Path(line.suite.root))
-            line.artifacts[i] = dataclasses.replace(artifact, code=code)
-            line.facts += found
-            own: dict[Subject, dict[str, Fact]] = {}
-            for fact in found:
-                own.setdefault(fact.subject, {})[fact.name] = fact
-            sms = line.gpu.sms if line.gpu and artifact.arch == line.gpu_arch else None
-            for plan in line.plans:
-                if plan.variant == artifact.variant and artifact.status == "ok":
-                    line.facts += facts.plan_facts(artifact, plan, own, sms)
-        cached = sum(a.cached for a in line.artifacts)
-        compiled = sum(a.status == "ok" for a in line.artifacts) - cached
-        line.say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {self._seconds:.1f} s")
-        reasons = [f"{len(failed)} of {len(line.artifacts)} did not compile"] if failed else []
-        reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
-        status = "failed" if reasons else "ok"
-        line.notes.insert(0, StageNote("build", status, round(self._seconds, 3), ", ".join(reasons)))  # type: ignore[arg-type]
+
+def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None]) -> Built:
+    """With the static facts, and the hash of the code in each artifact; says how the build went."""
+    failed = [a for a in built.artifacts if a.status == "failed"]
+    crashed = [p for p in built.plans if p.crashed]
+    for artifact in failed:
+        say(f"build: {artifact.variant} for {artifact.arch} FAILED\n{artifact.message}")
+    for plan in crashed:
+        say(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}")
+    artifacts: list[Artifact] = []
+    facts: list[Fact] = []
+    for artifact in built.artifacts:
+        found, code = static_facts.facts(artifact, Path(job.suite.root))
+        artifacts.append(dataclasses.replace(artifact, code=code))
+        facts += found
+        if artifact.status == "ok":
+            sms = job.gpu.sms if job.gpu and artifact.arch == job.gpu_arch else None
+            facts += _plan_facts(artifact, (p for p in built.plans if p.variant == artifact.variant), found, sms)
+    cached = sum(a.cached for a in artifacts)
+    compiled = sum(a.status == "ok" for a in artifacts) - cached
+    say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
+    reasons = [f"{len(failed)} of {len(artifacts)} did not compile"] if failed else []
+    reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
+    note = StageNote("build", "failed" if reasons else "ok", round(seconds, 3), ", ".join(reasons))
+    return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))
+
+
+def _plan_facts(artifact: Artifact, plans: Iterable[Plan], own: Iterable[Fact], sms: int | None) -> list[Fact]:
+    by_subject: dict[Subject, dict[str, Fact]] = {}
+    for fact in own:
+        by_subject.setdefault(fact.subject, {})[fact.name] = fact
+    return [f for plan in plans for f in static_facts.plan_facts(artifact, plan, by_subject, sms)]

@@ -5,6 +5,7 @@ A case that fails one is not taken to the next; a machine that cannot run them l
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,119 +14,133 @@ from typing import TYPE_CHECKING
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine import toolchain
 from flashcore.model.catalogue import OTHER_PHASE
-from flashcore.model.record import CaseOutcome, StageNote, StageResult
-from flashcore.model.suite import Shape, Variant
-from flashcore.pipeline.state import GPU_STAGES, Line
+from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
+from flashcore.model.suite import GPU_STAGES, Shape, Stage, Variant
+from flashcore.pipeline.state import Job
 from flashcore.static import phases
 
 if TYPE_CHECKING:
     from flashcore.worker.kernel_call import Case
 
+Say = Callable[[str], None]
 
-def measure(line: Line, folder: Path, before_timing: Callable[[], None] = lambda: None) -> None:
+
+def measure(
+    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object] = lambda: None
+) -> Measured:
     """The GPU stages up to the one asked for. A case that fails one is not taken to the next.
 
     Args:
         before_timing: called when all is checked: whatever else this machine was doing is to be over.
+
+    Raises:
+        CapabilityError: the machine cannot run the first of them after all.
     """
-    upto = line.settings.upto
-    wanted = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
-    wanted = (*wanted, "sanitize") if line.settings.sanitize else wanted
-    if not wanted:
-        return
-    reason = line.cannot_measure
-    if reason:
-        line.say(f"{', '.join(wanted)}: left out: {reason}")
-        line.notes += [StageNote(stage, "skipped", 0.0, reason) for stage in wanted]
-        return
+    upto = job.settings.upto
+    wanted: tuple[Stage, ...] = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
+    wanted = (*wanted, "sanitize") if job.settings.sanitize else wanted
+    measured = Measured()
+    if wanted and (reason := job.cannot_measure):
+        say(f"{', '.join(wanted)}: left out: {reason}")
+        return Measured(notes=tuple(StageNote(stage, "skipped", 0.0, reason) for stage in wanted))
     for stage in wanted:
         if stage != "check":
             before_timing()
         started = time.monotonic()
-        pairs = line.cases(stage)
-        failed = {o.case: o.reason for o in line.outcomes if o.status != "ok"}
-        ready = []
-        for variant, shape in pairs:
-            why = _not_ready(line, variant, shape, failed)
-            if why is None:
-                ready.append((variant, shape))
-            else:
-                status, text = why
-                line.outcomes.append(
-                    CaseOutcome(variant.name, shape.name, stage, status, text)  # type: ignore[arg-type]
-                )
-        line.say(
-            f"{stage}: {len(ready)} cases"
-            + (f", {len(pairs) - len(ready)} left out" if len(pairs) > len(ready) else "")
-        )
+        ready, left_out = _sorted_out(job, built, stage, measured.outcomes)
+        say(f"{stage}: {len(ready)} cases" + (f", {len(left_out)} left out" if left_out else ""))
         try:
-            result = _run_stage(line, stage, ready, folder / stage)
+            result, measured = _run_stage(job, built, measured, stage, ready, folder / stage, say)
         except CapabilityError as error:
             seconds = time.monotonic() - started
-            line.say(f"{stage}: {error}")
-            line.notes.append(StageNote(stage, "failed", round(seconds, 3), str(error)))
+            say(f"{stage}: {error}")
             if stage == wanted[0]:  # nothing was measured
                 raise
-            return
-        line.facts += result.facts
-        line.outcomes += result.outcomes
-        line.samples.update(result.samples)
+            note = StageNote(stage, "failed", round(seconds, 3), str(error))
+            return measured.plus(StageResult((), tuple(left_out)), note)
         bad = [o for o in result.outcomes if o.status == "failed"]
         for outcome in bad:
-            line.say(f"{stage}: {outcome.case} FAILED: {outcome.reason}")
+            say(f"{stage}: {outcome.case} FAILED: {outcome.reason}")
         seconds = time.monotonic() - started
-        line.say(f"{stage}: {len(result.outcomes) - len(bad)} ok, {len(bad)} failed in {seconds:.1f} s")
+        say(f"{stage}: {len(result.outcomes) - len(bad)} ok, {len(bad)} failed in {seconds:.1f} s")
         text = f"{len(bad)} of {len(result.outcomes)} cases failed" if bad else ""
-        line.notes.append(StageNote(stage, "failed" if bad else "ok", round(seconds, 3), text))
+        note = StageNote(stage, "failed" if bad else "ok", round(seconds, 3), text)
+        measured = measured.plus(dataclasses.replace(result, outcomes=(*left_out, *result.outcomes)), note)
+    return measured
 
 
-def _not_ready(line: Line, variant: Variant, shape: Shape, failed: dict[str, str]) -> tuple[str, str] | None:
-    if (case := f"{variant.name}/{shape.name}") in failed:
-        return "skipped", f"failed before: {failed[case]}"
+def _sorted_out(
+    job: Job, built: Built, stage: Stage, before: Sequence[CaseOutcome]
+) -> tuple[list[tuple[Variant, Shape]], list[CaseOutcome]]:
+    """The cases that a stage can run, and the outcomes of those that it cannot.
+
+    Args:
+        before: the outcomes of the stages before it.
+    """
+    failed = {o.case: o.reason for o in before if o.status != "ok"}
     # A variant that is wrong on one shape is trusted on none.
-    wrong = next(
-        (o for o in line.outcomes if o.variant == variant.name and o.stage == "check" and o.status == "failed"), None
-    )
-    if wrong is not None:
-        return "skipped", f"wrong on {wrong.shape}: {wrong.reason}"
+    wrong = {o.variant: o for o in reversed(before) if o.stage == "check" and o.status == "failed"}
+    ready: list[tuple[Variant, Shape]] = []
+    left_out: list[CaseOutcome] = []
+
+    def leave(variant: Variant, shape: Shape, status: str, reason: str) -> None:
+        left_out.append(CaseOutcome(variant.name, shape.name, stage, status, reason))  # type: ignore[arg-type]
+
+    for variant, shape in job.cases(stage):
+        if (case := f"{variant.name}/{shape.name}") in failed:
+            leave(variant, shape, "skipped", f"failed before: {failed[case]}")
+        elif first := wrong.get(variant.name):
+            leave(variant, shape, "skipped", f"wrong on {first.shape}: {first.reason}")
+        elif obstacle := _not_ready(job, built, variant, shape):
+            leave(variant, shape, *obstacle)
+        else:
+            ready.append((variant, shape))
+    return ready, left_out
+
+
+def _not_ready(job: Job, built: Built, variant: Variant, shape: Shape) -> tuple[str, str] | None:
+    """The status of a case that was not built, or that its own launch plan refuses, and why."""
     if variant.is_peer:
         return None
-    artifact = next((a for a in line.artifacts if a.variant == variant.name and a.arch == line.gpu_arch), None)
+    artifact = built.artifact(variant.name, job.gpu_arch)
     if artifact is None or artifact.status == "unsupported":
-        return "unsupported", artifact.message if artifact else f"not built for {line.gpu_arch}"
+        return "unsupported", artifact.message if artifact else f"not built for {job.gpu_arch}"
     if artifact.status == "failed":
         return "skipped", f"did not compile for {artifact.arch}"
-    plan = next((p for p in line.plans if p.variant == variant.name and p.shape == shape.name), None)
+    plan = built.plan(variant.name, shape.name)
     if plan is not None and plan.error:
         return "failed" if plan.crashed else "unsupported", plan.error
     return None
 
 
-def child_cases(line: Line, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
+def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
     """What the processes that run kernels are told of each case."""
     from flashcore.worker.kernel_call import Case
 
-    libraries = {a.variant: a for a in line.artifacts if a.arch == line.gpu_arch}
+    libraries = {a.variant: a for a in built.artifacts if a.arch == job.gpu_arch}
     return [
         Case(
             variant=v.name,
             shape=shape.name,
-            suite=line.suite.name,
-            root=str(Path(line.suite.root).resolve()),
-            problem_file=line.suite.problems[v.problem].file,
+            suite=job.suite.name,
+            root=str(Path(job.suite.root).resolve()),
+            problem_file=job.suite.problems[v.problem].file,
             params=dict(shape.params),
-            arguments=line.suite.problems[v.problem].arguments,
+            arguments=job.suite.problems[v.problem].arguments,
             library=None if v.is_peer else str(Path(libraries[v.name].library or "").resolve()),
             callable=v.callable,
             tolerance=v.tolerance,
-            seeds=line.suite.problems[v.problem].seeds,
+            seeds=job.suite.problems[v.problem].seeds,
             roof=v.roof,
         )
         for v, shape in pairs
     ]
 
 
-def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folder: Path) -> StageResult:
+def _run_stage(
+    job: Job, built: Built, so_far: Measured, stage: Stage, pairs: list[tuple[Variant, Shape]], folder: Path, say: Say
+) -> tuple[StageResult, Measured]:
+    """One stage's result; and what was measured before it, with the version of ncu once that is known."""
     from flashcore.machine import ncu
     from flashcore.machine.compute_sanitizer import find_sanitizer
     from flashcore.stages.bench import bench
@@ -133,65 +148,69 @@ def _run_stage(line: Line, stage: str, pairs: list[tuple[Variant, Shape]], folde
     from flashcore.stages.profile import profile
     from flashcore.stages.sanitize import sanitize
 
-    s = line.settings
-    cases = child_cases(line, pairs)
+    s = job.settings
+    cases = child_cases(job, built, pairs)
     folder.mkdir(parents=True, exist_ok=True)
-    progress = _progress(line, stage, len(cases))
+    progress = _progress(say, stage, len(cases))
     if stage == "check":
-        return check.run(
+        result = check.run(
             cases, folder, time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, progress=progress
         )
+        return result, so_far
     if stage == "bench":
-        return bench.run(
+        result = bench.run(
             cases,
             folder,
-            baseline=line.suite.baseline,
+            baseline=job.suite.baseline,
             min_samples=s.samples,
             seconds=s.seconds,
             modes=s.modes,
             progress=progress,
         )
+        return result, so_far
     if stage == "sanitize":
-        return sanitize.run(cases, folder, sanitizer=find_sanitizer(), time_limit=5 * s.time_limit, progress=progress)
+        result = sanitize.run(cases, folder, sanitizer=find_sanitizer(), time_limit=5 * s.time_limit, progress=progress)
+        return result, so_far
     program = ncu.find_ncu()
-    line.ncu = toolchain.version_said(program)
-    assert line.gpu is not None
-    return profile.run(
+    so_far = dataclasses.replace(so_far, ncu=toolchain.version_said(program))
+    assert job.gpu is not None
+    result = profile.run(
         cases,
         folder,
         ncu=program,
-        chip=profile.chip_of(line.gpu.capability),
-        plans={f"{p.variant}/{p.shape}": p for p in line.plans},
-        codes=phases_of(line),
+        chip=profile.chip_of(job.gpu.capability),
+        plans={f"{p.variant}/{p.shape}": p for p in built.plans},
+        codes=phases_of(job, built, say),
         clock_control=s.clock_control,
         keep_report=s.keep_report,
         time_limit=s.time_limit,
         progress=progress,
     )
+    return result, so_far
 
 
-def phases_of(line: Line) -> dict[str, phases.Code]:
+def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:
     """Variant → the phases of its code for this GPU, where its sources mark some."""
     from flashcore.static import facts
 
-    sources = phases.Sources(Path(line.suite.root))
+    sources = phases.Sources(Path(job.suite.root))
     disassembler = toolchain.optional_tool("nvdisasm")
     found: dict[str, phases.Code] = {}
-    for a in line.artifacts:
-        source = line.suite.variants[a.variant].source
-        if a.arch != line.gpu_arch or a.status != "ok" or a.cubin is None or source is None:
+    for a in built.artifacts:
+        source = job.suite.variants[a.variant].source
+        if a.arch != job.gpu_arch or a.status != "ok" or a.cubin is None or source is None:
             continue
         try:
             code = phases.of_variant(source, facts.listing(Path(a.cubin), disassembler), sources)
         except UsageError as error:  # what was measured before is worth more than a name
-            line.say(f"profile: {a.variant} without its phases: {error}")
+            say(f"profile: {a.variant} without its phases: {error}")
             code = phases.Code((OTHER_PHASE,), why=str(error))
         if code is not None:
             found[a.variant] = code
     return found
 
 
-def _progress(line: Line, stage: str, total: int) -> Callable[[str], None]:
+def _progress(say: Say, stage: str, total: int) -> Callable[[str], None]:
     """Counts a stage's cases and estimates what is left from their pace, the start-up left out."""
     done = 0
     first = 0.0
@@ -202,6 +221,6 @@ def _progress(line: Line, stage: str, total: int) -> Callable[[str], None]:
         now = time.monotonic()
         first = first or now
         left = (now - first) / (done - 1) * (total - done) if done > 1 else 0.0
-        line.say(f"{stage} {done}/{total} {text}" + (f" (about {left:.0f} s left)" if left >= 1 else ""))
+        say(f"{stage} {done}/{total} {text}" + (f" (about {left:.0f} s left)" if left >= 1 else ""))
 
     return progress

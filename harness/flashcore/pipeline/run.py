@@ -7,22 +7,24 @@ GPU is left out on a machine without one, and joined from a recorded run where t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.build import build
 from flashcore.errors import CapabilityError, UsageError
+from flashcore.machine import toolchain
+from flashcore.machine.environment import of_this_machine
 from flashcore.machine.gpu import Gpu
 from flashcore.manifest.find import roofs_suite
 from flashcore.manifest.load import load, select
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import PARTIAL
-from flashcore.model.record import Fact, Record, Roof, Source, Subject
+from flashcore.model.record import Built, Fact, Measured, Record, Roof, Source, Subject
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.pipeline.compile_ahead import Compiling
-from flashcore.pipeline.state import Line, Settings
+from flashcore.pipeline.compile_ahead import Compiling, compile_all
+from flashcore.pipeline.state import Job, Settings
 from flashcore.runs import store
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 # What a build does not need is imported where it is used: a build with nothing to do is over in its time.
 
 
-def start(settings: Settings, say: Callable[[str], None]) -> Line:
+def start(settings: Settings) -> Job:
     """Loads the suite and looks at the machine.
 
     Raises:
@@ -52,7 +54,7 @@ def start(settings: Settings, say: Callable[[str], None]) -> Line:
         names = {suite.baseline, *(v.parent for v in variants)}
         companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
     names_of = frozenset(v.name for v in companions)
-    return Line(settings, suite, say, gpu, arch, options, [*variants, *companions], shapes, names_of)
+    return Job(settings, suite, gpu, arch, options, (*variants, *companions), tuple(shapes), names_of)
 
 
 def _require_budgets(suite: Suite, gpu: Gpu, arch: str) -> None:
@@ -76,13 +78,14 @@ def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
     return dataclasses.replace(shape, params=problem.fit(dict(shape.params), gpu.sms, gpu.l2_bytes))
 
 
-def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]) -> list[Fact]:
+def _formulas(job: Job) -> list[Fact]:
     """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
     from flashcore.worker.kernel_call import load_problem
 
+    suite = job.suite
     modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
     facts: list[Fact] = []
-    for shape in shapes:
+    for shape in job.shapes:
         work: dict[str, float] = modules[shape.problem].work(dict(shape.params))
         names = {f"formula_{key}": float(value) for key, value in work.items()}
         for name in names:
@@ -91,7 +94,7 @@ def _formulas(suite: Suite, variants: Sequence[Variant], shapes: Sequence[Shape]
                 raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {name[8:]!r}: expected {known}")
         facts += [
             Fact(Subject(v.name, shape=shape.name), name, value, FACTS[name].unit, Source.FORMULA)
-            for v in variants
+            for v in job.variants
             if v.runs_on(shape)
             for name, value in names.items()
         ]
@@ -116,57 +119,77 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     Raises:
         FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
     """
+    from flashcore.pipeline import resume as resuming
     from flashcore.pipeline.gpu_stages import measure
-    from flashcore.runs import assemble
 
     if resume:
-        folder, settings = assemble.unfinished(settings)
+        folder, settings = resuming.unfinished(settings)
         run_id = folder.name.removesuffix(PARTIAL)
         say(f"resume: {run_id}, begun as: {settings.command}")
-    line, compiling = _prepared(settings, say, ahead=settings.upto is not None)
-    with compiling:
+    job = _job_to_record(settings)
+    formulas = _formulas(job)
+    with Compiling(job, say, ahead=settings.upto is not None) as compiling:
         if not resume:
             run_id = store.new_id()
             folder = store.begin(Path(settings.profiles), run_id)
-        closures = {f"{a.variant} {a.arch}": a.closure for a in line.artifacts}
         with store.claimed(folder):
             if resume:
-                assemble.require_same(folder, closures)
+                resuming.require_same(folder, compiling.first.closures)
             else:
-                assemble.remember(folder, settings, closures)
-            measure(line, folder, compiling.finish)
-            compiling.finish()
-            record = assemble.record_of(line, run_id, before=run_id, roofs=_drawn_against(line))
-            assemble.keep_raw(line, folder)
+                resuming.remember(folder, settings, compiling.first.closures)
+            measured = measure(job, compiling.first, folder, say, compiling.finish)
+            built = compiling.finish()
+            record = _record(job, run_id, formulas, built, measured, say, before=run_id, roofs=_drawn_against(job, say))
+            store.keep_raw(folder, built.artifacts)
             store.write(record, folder)
-            assemble.forget(folder)
+            resuming.forget(folder)
             final = store.complete(folder)
     say(f"record: {final}")
     return Run(record, final, settings)
 
 
-def _prepared(settings: Settings, say: Callable[[str], None], *, ahead: bool) -> tuple[Line, Compiling]:
-    """All that can be known of the chosen variants without a GPU, or what is compiling it.
+def present(settings: Settings, say: Callable[[str], None]) -> Record:
+    """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
+    job = _job_to_record(settings)
+    built = compile_all(job, say)
+    return _record(job, store.new_id(), _formulas(job), built, Measured(), say, before=None, roofs=None)
+
+
+def _job_to_record(settings: Settings) -> Job:
+    """The job of a run that may be recorded.
 
     Raises:
         UsageError: the build is one for a debugger.
     """
-    line = start(settings, say)
-    if line.options.debug:
+    job = start(settings)
+    if job.options.debug:
         raise UsageError(
             "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
             "  to mend: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
         )
-    line.facts += _formulas(line.suite, line.variants, line.shapes)
-    return line, Compiling(line, ahead=ahead)
+    return job
 
 
-def present(settings: Settings, say: Callable[[str], None]) -> Record:
-    """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
+def _record(
+    job: Job, run_id: str, formulas: list[Fact], built: Built, measured: Measured, say: Callable[[str], None],
+    *, before: str | None, roofs: tuple[Roof, ...] | None,
+) -> Record:  # fmt: skip
+    """The record of what was found, joined with recorded runs; says what was joined and what is stale."""
     from flashcore.runs import assemble
 
-    line, _ = _prepared(settings, say, ahead=False)
-    return assemble.record_of(line, store.new_id(), before=None)
+    s, suite = job.settings, job.suite
+    nvcc = toolchain.find_nvcc(Path(s.build))
+    machine = of_this_machine(Path(suite.root), nvcc, job.gpu, job.gpu_arch, measured.ncu)
+    cases = [(v, shape) for shape in job.shapes for v in job.variants if v.runs_on(shape)]
+    found = assemble.Findings(s.command, suite, cases, machine, formulas, built, measured)
+    gpu = job.gpu.name if job.gpu else None
+    recorded = assemble.to_join(Path(s.profiles), suite.name, gpu, before=before) if s.join else []
+    record = assemble.record_of(run_id, found, recorded, roofs)
+    for origin in record.joined:
+        say(f"join: {origin.what} from run {origin.run} on {origin.machine}")
+    if record.stale:
+        say(f"join: {len(record.stale)} cases are stale or were never measured, and count as unmeasured")
+    return record
 
 
 def measure_roofs(
@@ -228,14 +251,14 @@ def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
     return measured_roofs.measured(record, amounts)
 
 
-def _drawn_against(line: Line) -> tuple[Roof, ...] | None:
+def _drawn_against(job: Job, say: Callable[[str], None]) -> tuple[Roof, ...] | None:
     """The measured roofs of this machine; ``None`` if it profiles nothing."""
-    settings = line.settings
-    if settings.upto == "profile" and not line.cannot_measure and settings.roofs is not None:
+    settings = job.settings
+    if settings.upto == "profile" and not job.cannot_measure and settings.roofs is not None:
         from flashcore.analysis import measured_roofs
 
-        record, found = measure_roofs(settings, line.say)
-        line.say(f"roofs: run {record.id}")
+        record, found = measure_roofs(settings, say)
+        say(f"roofs: run {record.id}")
         return measured_roofs.ceilings(record, found)
     return None
 
@@ -246,7 +269,7 @@ def require_gpu(settings: Settings) -> None:
     Raises:
         CapabilityError: says what is missing.
     """
-    reason = start(settings, lambda _: None).cannot_measure
+    reason = start(settings).cannot_measure
     if reason:
         mend = "run it on a machine with a GPU; `flashcore gate` and `flashcore report` work without one"
         raise CapabilityError(reason, mend)

@@ -1,21 +1,17 @@
-"""A run under way: what the user chose, what this machine is, and what the stages have found so far."""
+"""What a run is to do: what the user chose, and what that means for this suite on this machine."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from flashcore.build import build
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, StageNote
 from flashcore.model.suite import Shape, Suite, Variant
-
-#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize stands for itself.
-GPU_STAGES = ("check", "bench", "profile", "sanitize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +38,26 @@ class Settings:
     command: str = ""
 
 
-@dataclass
-class Line:
-    """A run under way: what it knows so far, and how it tells the user."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The settings resolved: the suite, the chosen variants and shapes, and the GPU to measure them on, if any.
+
+    ``companions`` are timed for comparison and not profiled.
+    """
 
     settings: Settings
     suite: Suite
-    say: Callable[[str], None]
     gpu: Gpu | None
     gpu_arch: str | None
     options: build.Options
-    variants: list[Variant]
-    shapes: list[Shape]
-    companions: frozenset[str] = frozenset()  # measured for comparison, not profiled
-    nvcc: str | None = None
-    ncu: str | None = None
-    artifacts: list[Artifact] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    outcomes: list[CaseOutcome] = field(default_factory=list)
-    samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    notes: list[StageNote] = field(default_factory=list)
+    variants: tuple[Variant, ...]
+    shapes: tuple[Shape, ...]
+    companions: frozenset[str] = frozenset()
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """What is compiled for."""
+        return self.options.archs or self.suite.archs
 
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
         """The chosen cases that use this stage, shape by shape. A shape that the user names uses every stage.

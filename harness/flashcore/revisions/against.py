@@ -20,10 +20,10 @@ from flashcore.model.files import write_atomically, writing
 from flashcore.pipeline import compile_ahead
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Line, Settings
+from flashcore.pipeline.state import Job, Settings
 from flashcore.revisions import checkout, decide, time_pairs
 from flashcore.revisions.comparison import Comparison, Row, level
-from flashcore.revisions.match_cases import Pair, counterpart, pair, python_of
+from flashcore.revisions.match_cases import Pair, Side, counterpart, pair, python_of
 from flashcore.runs.store import claimed
 from flashcore.stages.check import check
 from flashcore.worker.kernel_call import Case
@@ -75,18 +75,18 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     if commit is None:
         where = f"the repository of {settings.suite}"
         raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
-    after = run_module.start(replace(settings, upto=None), say)
-    if after.options.debug:
+    job = run_module.start(replace(settings, upto=None))
+    if job.options.debug:
         raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
-    if after.gpu_arch is not None:
-        after.options = replace(after.options, archs=(after.gpu_arch,))  # nothing else runs here
+    if job.gpu_arch is not None:
+        job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # nothing else runs here
     found = time_pairs.Found()
     with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
-        before = _built(root, after, options.revision)
-        compile_ahead.compile_all(after)
+        before = _built(root, job, options.revision, say)
+        after = Side(job, compile_ahead.compile_all(job, say))
         rows, pairs = pair(before, after, options.revision)
-        obstacle = after.cannot_measure if pairs and options.device == "cuda" else ""
+        obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
         if obstacle:
             rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
         elif pairs:
@@ -97,40 +97,40 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
                 found = _timed(right, folder, settings, options, say)
                 rows |= _decided(found, options)
     return Comparison(
-        suite=after.suite.name,
+        suite=job.suite.name,
         revision=options.revision,
         commit=commit,
-        gpu=after.gpu.name if after.gpu else None,
-        nvcc=after.nvcc,
+        gpu=job.gpu.name if job.gpu else None,
+        nvcc=after.built.nvcc,
         alpha=options.alpha,
         effect=options.effect,
         rounds=settings.samples,
-        rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in after.cases("bench")),
+        rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in job.cases("bench")),
         throttle=tuple(sorted(found.throttle)),
         obstacle=obstacle,
     )
 
 
-def _built(root: Path, after: Line, revision: str) -> Line:
+def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) -> Side:
     """The revision's build of what ``after`` is to be held against."""
     folder = str(Path(after.settings.build) / checkout.BUILD)
     try:
-        before = counterpart(root, after, folder, lambda text: after.say(f"{revision}: {text}"))
-        compile_ahead.compile_all(before)
+        before = counterpart(root, after, folder)
+        return Side(before, compile_ahead.compile_all(before, lambda text: say(f"{revision}: {text}")))
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
-    return before
 
 
 @contextmanager
-def _folder(after: Line, before: Line, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
+def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
     """Where these builds are measured, and what was measured of them before if that is wanted. Gone in the end,
     but kept if it does not come to that."""
-    closures = [{f"{a.variant} {a.arch}": a.closure for a in line.artifacts} for line in (before, after)]
+    closures = [side.built.closures for side in (before, after)]
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
-    sources = [python_of(line) for line in (before, after)]
-    key = json.dumps([after.suite.name, closures, sources, cases, after.settings.samples])
-    folder = Path(after.settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
+    sources = [python_of(side.job) for side in (before, after)]
+    settings = after.job.settings
+    key = json.dumps([after.job.suite.name, closures, sources, cases, settings.samples])
+    folder = Path(settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
     if resume and not folder.is_dir():
         raise UsageError(
             "--resume: expected a comparison of these very builds that did not end, found none\n"
@@ -146,10 +146,10 @@ def _folder(after: Line, before: Line, pairs: Sequence[Pair], *, resume: bool) -
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _contests(before: Line, after: Line, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
+def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
     """The builds of each pair, the one before also as a copy: a library is loaded only once, whatever it is called."""
-    old = child_cases(before, [(p.before, p.shape) for p in pairs])
-    new = child_cases(after, [(p.after, p.shape) for p in pairs])
+    old = child_cases(before.job, before.built, [(p.before, p.shape) for p in pairs])
+    new = child_cases(after.job, after.built, [(p.after, p.shape) for p in pairs])
     return [
         time_pairs.Contest(
             name=p.case,

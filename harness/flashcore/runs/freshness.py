@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Origin, Plan, Record, Source
-from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 
 #: What only a GPU can tell.
 MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
@@ -72,12 +73,19 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
     return f"stale: compiled by nvcc {recorded.nvcc}, now {present.nvcc}, and the sources or flags changed"
 
 
-def join(
-    recorded: Record,
-    present: Mapping[str, CaseKey],
-    measured: set[tuple[str, str]],
-) -> tuple[list[Fact], list[CaseOutcome], dict[str, tuple[float, ...]], dict[str, str], Origin | None]:
-    """Facts, outcomes and samples of fresh cases, the reasons of stale ones, and the origin.
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a recorded run adds: facts, outcomes and samples of fresh cases, the reasons of stale ones, the origin."""
+
+    facts: list[Fact]
+    outcomes: list[CaseOutcome]
+    samples: dict[str, tuple[float, ...]]
+    stale: dict[str, str]
+    origin: Origin | None
+
+
+def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]]) -> Joined:
+    """Takes over what is fresh.
 
     Args:
         measured: (case, stage) that the present run measured itself; they are not taken over.
@@ -94,7 +102,7 @@ def join(
         case: reason
         for case, key in present.items()
         if (reason := freshness(key, recorded.keys.get(case)))
-        and not any((case, stage) in measured for stage in ("check", "bench", "profile", "sanitize"))
+        and not any((case, stage) in measured for stage in GPU_STAGES)
     }
     fresh = {case for case, key in present.items() if not freshness(key, recorded.keys.get(case))}
     facts = [
@@ -119,4 +127,4 @@ def join(
         gpu = recorded.gpu or "unknown GPU"
         cases = len({f.subject.case for f in facts})
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {cases} cases")
-    return facts, outcomes, samples, stale, origin
+    return Joined(facts, outcomes, samples, stale, origin)

@@ -13,19 +13,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import gzip
 import json
 import math
 import os
 import re
+import shutil
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL, write_atomically, writing
-from flashcore.model.record import SCHEMA_VERSION, Fact, Facts, Record, Source, Subject
+from flashcore.model.record import SCHEMA_VERSION, Artifact, Fact, Facts, Record, Source, Subject
 
 if TYPE_CHECKING:
     import datetime
@@ -187,6 +189,21 @@ def complete(partial: Path) -> Path:
         (partial / _LOCK).unlink(missing_ok=True)
         partial.rename(final)
     return final
+
+
+def keep_raw(folder: Path, artifacts: Iterable[Artifact]) -> None:
+    """Keeps what the tools said, compressed: ptxas's logs (ninja will not print them again), the stages'
+    journals and logs. The run is whole by now, so nothing has to be read from them again."""
+    logs = folder / "ptxas"
+    with writing(logs):
+        logs.mkdir(exist_ok=True)
+        for artifact in artifacts:
+            if artifact.log is not None:
+                shutil.copyfile(artifact.log, logs / f"{artifact.variant}-{artifact.arch}.log")
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.parent != folder and path.suffix not in (".gz", ".ncu-rep"):
+                path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+                path.unlink()
 
 
 def read(folder: Path) -> Record:

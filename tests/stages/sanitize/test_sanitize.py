@@ -15,10 +15,10 @@ from flashcore.errors import CapabilityError, Exit
 from flashcore.gate import judge
 from flashcore.machine import compute_sanitizer, toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
+from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
 from flashcore.model.suite import Argument
 from flashcore.pipeline.gpu_stages import measure
-from flashcore.pipeline.state import Line, Settings
+from flashcore.pipeline.state import Job, Settings
 from flashcore.stages.sanitize import sanitize
 from flashcore.worker import kernel_call
 from flashcore.worker.journal import Journal, Task
@@ -166,11 +166,13 @@ def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
     assert done.returncode == Exit.USAGE and "to mend" in done.stderr
 
 
-# --- in the line ----------------------------------------------------------------------------------
+# --- in a job -----------------------------------------------------------------------------------
 
 
-def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -> Line:
-    """A line before its GPU stages, on a machine whose tools are all stood in for."""
+def measured(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, seen: list[str], first: int = 2, **settings: object
+) -> Measured:
+    """A job's GPU stages, on a machine whose tools are all stood in for."""
 
     def ran(cases: list[Case], folder: Path, **_: object) -> StageResult:
         seen.extend(c.name for c in cases)
@@ -183,18 +185,16 @@ def line(monkeypatch: pytest.MonkeyPatch, seen: list[str], **settings: object) -
     suite = factory.suite(shapes=[factory.shape(), small])
     gpu = Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
     chosen = Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
-    found = Line(
-        chosen, suite, lambda _: None, gpu, "sm_90a", build.Options(), list(suite.variants.values()),
-        list(suite.shapes.values()),
+    job = Job(
+        chosen, suite, gpu, "sm_90a", build.Options(), tuple(suite.variants.values()),
+        tuple(suite.shapes.values())[:first],
     )  # fmt: skip
-    found.artifacts = list(factory.artifacts(suite))
-    return found
+    return measure(job, Built("13.0.88", tuple(factory.artifacts(suite)), ()), folder, lambda _: None)
 
 
 def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str] = []
-    made = line(monkeypatch, seen, sanitize=True)
-    measure(made, tmp_path)
+    made = measured(monkeypatch, tmp_path, seen, sanitize=True)
     assert seen == ["slow/small", "fast/small", "split/small"]
     assert [(n.stage, n.status) for n in made.notes] == [("sanitize", "ok")]
 
@@ -203,17 +203,14 @@ def test_a_shape_that_the_user_names_is_taken_whatever_it_is_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[str] = []
-    made = line(monkeypatch, seen, sanitize=True, shapes=("mission",))
-    made.shapes = made.shapes[:1]
-    measure(made, tmp_path)
+    measured(monkeypatch, tmp_path, seen, first=1, sanitize=True, shapes=("mission",))
     assert seen == ["slow/mission", "fast/mission", "split/mission"]
 
 
 def test_it_is_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str] = []
-    made = line(monkeypatch, seen)
-    measure(made, tmp_path)
-    assert seen == [] and made.notes == []
+    made = measured(monkeypatch, tmp_path, seen)
+    assert seen == [] and made.notes == ()
 
 
 def test_a_race_breaks_the_promise_of_none() -> None:

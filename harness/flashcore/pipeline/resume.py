@@ -1,0 +1,65 @@
+"""What a run under way remembers of its beginning, so that it can be resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import UsageError
+from flashcore.model.files import write_atomically
+from flashcore.pipeline.state import Settings
+from flashcore.runs import store
+
+_FILE = "settings.json"
+
+
+def remember(folder: Path, settings: Settings, closures: Mapping[str, str]) -> None:
+    """Writes down what a run begins with: the user's choice and the sources."""
+    data = {"settings": dataclasses.asdict(settings), "closures": closures}
+    write_atomically(folder / _FILE, json.dumps(data).encode())
+
+
+def forget(folder: Path) -> None:
+    """Of a run that is whole there is nothing to resume."""
+    (folder / _FILE).unlink(missing_ok=True)
+
+
+def require_same(folder: Path, closures: Mapping[str, str]) -> None:
+    """Only the sources that a run began with may be measured into it.
+
+    Raises:
+        UsageError: they are others now.
+    """
+    began: dict[str, str] = json.loads((folder / _FILE).read_bytes())["closures"]
+    if began.keys() != closures.keys():
+        raise UsageError(
+            f"{folder}: expected the variants and archs that the run began with "
+            f"({', '.join(sorted({name.split()[1] for name in began}))}), found others "
+            f"({', '.join(sorted({name.split()[1] for name in closures}))})\n"
+            "  to mend: resume on the machine where it began, or record a new run (without --resume)"
+        )
+    if began != closures:
+        raise UsageError(
+            f"{folder}: expected the sources that the run began with, found others\n"
+            "  to mend: record a new run (without --resume); the old folder can be deleted"
+        )
+
+
+def unfinished(settings: Settings) -> tuple[Path, Settings]:
+    """The newest run of this suite that did not end, and what the user chose when it began.
+
+    Raises:
+        UsageError: there is none.
+    """
+    for folder in store.unfinished(Path(settings.profiles)):
+        try:
+            data: dict[str, Any] = json.loads((folder / _FILE).read_bytes())["settings"]
+        except (OSError, ValueError, KeyError):
+            continue
+        if data["suite"] == settings.suite:
+            data["shapes"], data["modes"] = tuple(data["shapes"]), tuple(data["modes"])
+            return folder, Settings(**data)
+    raise UsageError(f"{settings.profiles}: expected an unfinished run of {settings.suite} to resume, found none")
