@@ -13,7 +13,7 @@ import pytest
 
 from flashcore.manifest import schema
 from flashcore.manifest.parts import MANIFEST
-from tests.conftest import ROOT, TOY
+from tests.conftest import ROOT, TOY, flashcore
 
 jsonschema = pytest.importorskip("jsonschema")
 COMMITTED = Path(schema.__file__).with_name("suite.schema.json")
@@ -24,6 +24,11 @@ FILES = sorted(f for root in SUITES for f in root.rglob("*.toml"))
 def test_the_committed_schema_is_the_one_of_the_forms() -> None:
     mend = "to mend: flashcore list --schema > harness/flashcore/manifest/suite.schema.json"
     assert COMMITTED.read_text(encoding="utf-8") == schema.schema_text(), mend
+
+
+def test_the_command_line_prints_it(tmp_path: Path) -> None:
+    done = flashcore("list", "--schema", cwd=tmp_path)  # where no suite is near
+    assert (done.returncode, done.stdout) == (0, COMMITTED.read_text(encoding="utf-8"))
 
 
 def errors(data: dict[str, Any]) -> list[str]:

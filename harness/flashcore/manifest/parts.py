@@ -44,7 +44,11 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
 
 def digest(files: Mapping[str, bytes]) -> str:
     """Says of included files whether they are the same, in the same order."""
-    return hashlib.sha256(repr(list(files.items())).encode()).hexdigest()
+    found = hashlib.sha256()
+    for file, text in files.items():
+        found.update(f"{file} {len(text)} ".encode())
+        found.update(text)
+    return found.hexdigest()
 
 
 @dataclass
