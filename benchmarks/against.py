@@ -34,7 +34,7 @@ from flashcore.machine import toolchain
 from flashcore.pipeline.state import Settings, printer
 from flashcore.revisions import time_pairs
 from flashcore.revisions.against import copied
-from flashcore.revisions.decide import ALPHA, EFFECT, PROCESSES, Process, binomial_upper, decide
+from flashcore.revisions.decide import ALPHA, EFFECT, PROCESSES, Process, decide, incomplete_beta
 from flashcore.revisions.time_pairs import Contest, Times
 from flashcore.worker.kernel_call import Case
 
@@ -44,6 +44,21 @@ COMPARISONS = 3000  # wanted; there are fewer where so many would say the same a
 LEVELS = (0.05, 0.01, ALPHA)
 #: Parts of the three builds: (before, after, again) as indices of what was timed as before, after, again.
 DEALS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+
+
+def binomial_upper(alarms: int, trials: int, confidence: float = 0.95) -> float:
+    """The rate that is ruled out by so few alarms in so many trials (Clopper and Pearson's upper bound)."""
+    if alarms >= trials:
+        return 1.0
+    low, high = alarms / trials, 1.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        # The chance of at most `alarms` at this rate.
+        if incomplete_beta(trials - alarms, alarms + 1, 1 - middle) > 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def main(argv: Sequence[str] | None = None) -> int:

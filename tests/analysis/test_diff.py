@@ -1,9 +1,7 @@
-"""Differences between records, and the interval of a ratio."""
+"""Differences between records."""
 
 from __future__ import annotations
 
-import random
-import statistics
 from dataclasses import replace
 
 import pytest
@@ -59,37 +57,6 @@ def test_counters_are_compared_when_asked_for() -> None:
 
 
 # --- times --------------------------------------------------------------------------------------
-
-
-def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says() -> None:
-    source = random.Random(7)
-    hits = 0
-    for trial in range(200):
-        before = [20 * (1 + source.gauss(0, 0.05)) for _ in range(60)]
-        after = [10 * (1 + source.gauss(0, 0.05)) for _ in range(60)]
-        low, high = diff.ratio_interval(before, after, seed=trial)
-        hits += low <= 2.0 <= high
-    assert 180 <= hits <= 199  # 95 % of 200 is 190; always holding it would be too wide
-
-
-def test_the_interval_agrees_with_plain_resampling() -> None:
-    source = random.Random(3)
-    before = [source.gauss(20, 1) for _ in range(101)]
-    after = [source.gauss(18, 1) for _ in range(101)]
-    plain = sorted(
-        statistics.median(source.choices(before, k=101)) / statistics.median(source.choices(after, k=101))
-        for _ in range(2000)
-    )
-    low, high = diff.ratio_interval(before, after)
-    assert low == pytest.approx(plain[50], rel=0.005)
-    assert high == pytest.approx(plain[1949], rel=0.005)
-
-
-def test_the_interval_is_the_same_each_time_and_refuses_nothing() -> None:
-    series = factory.samples(10)
-    assert diff.ratio_interval(series, series) == diff.ratio_interval(series, series)
-    with pytest.raises(ValueError, match="empty"):
-        diff.ratio_interval([], series)
 
 
 def test_times_of_other_runs_are_shown_and_not_judged() -> None:

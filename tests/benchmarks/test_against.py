@@ -111,3 +111,10 @@ def test_callables_stand_in_where_there_is_no_gpu(tmp_path: Path) -> None:
     suite = load(chains.write_suite([((1, 32), 10), ((1, 32), 20), ((1, 32), 10)], tmp_path / "suite", "cpu"))
     assert list(suite.variants) == ["chain_1x32_10", "chain_1x32_20"]
     assert all(v.is_peer for v in suite.variants.values())
+
+
+@pytest.mark.parametrize(
+    ("alarms", "trials", "bound"), [(0, 3000, 0.000998), (1, 3000, 0.00158), (3, 3000, 0.00258), (5, 5, 1.0)]
+)
+def test_the_bound_of_a_rate(alarms: int, trials: int, bound: float) -> None:
+    assert against.binomial_upper(alarms, trials) == pytest.approx(bound, rel=5e-3)

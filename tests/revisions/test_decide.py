@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.against import binomial_upper
 from flashcore.revisions.decide import (
     COARSE,
     PROCESSES,
     Process,
-    binomial_upper,
     decide,
     incomplete_beta,
     student_quantile,
@@ -66,13 +66,6 @@ def test_the_incomplete_beta_function_has_its_known_values() -> None:
     assert incomplete_beta(2, 3, 0.5) == pytest.approx(0.6875)
     assert incomplete_beta(0.5, 0.5, 0.5) == pytest.approx(0.5)
     assert (incomplete_beta(2, 2, 0), incomplete_beta(2, 2, 1)) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("alarms", "trials", "bound"), [(0, 3000, 0.000998), (1, 3000, 0.00158), (3, 3000, 0.00258), (5, 5, 1.0)]
-)
-def test_the_bound_of_a_rate(alarms: int, trials: int, bound: float) -> None:
-    assert binomial_upper(alarms, trials) == pytest.approx(bound, rel=5e-3)
 
 
 # --- false alarms and power, in simulation ------------------------------------------------------

@@ -6,21 +6,19 @@ of their ratio and never judged, since machines and days differ; within one run 
 
 from __future__ import annotations
 
-import functools
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from flashcore.model.catalogue import FACTS, OWN_STAGE
+from flashcore.model.intervals import ratio
 from flashcore.model.record import Fact, Record, Subject, Value
 from flashcore.model.suite import Tier
 from flashcore.model.text import number
 
 Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
 MODES = ("warm", "cold", "eager")
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +106,6 @@ class TimeChange:
         return f"{1 / self.ratio:.3f}× slower [{1 / self.high:.3f}, {1 / self.low:.3f}]"
 
 
-def ratio_interval(before: Sequence[float], after: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """The 95 % bootstrap interval of median(before) / median(after), the same for the same samples.
-
-    A resample's median is the order statistic of a rank that is beta-distributed, so it is drawn
-    directly instead of resampling and sorting.
-
-    Raises:
-        ValueError: a series is empty.
-    """
-    if not before or not after:
-        raise ValueError("expected samples on both sides, found an empty series")
-    b, a = sorted(before), sorted(after)
-    ratios = sorted(b[i] / a[j] for i, j in _medians(len(b), len(a), seed))
-    return ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES) - 1]
-
-
-@functools.lru_cache(maxsize=64)
-def _medians(before: int, after: int, seed: int) -> list[tuple[int, int]]:
-    """Where the medians of each pair of resamples lie in series so long: a report asks this of hundreds."""
-    source = random.Random(seed)
-
-    def median(count: int) -> int:
-        half = (count + 1) / 2
-        return min(int(source.betavariate(half, half) * count), count - 1)
-
-    return [(median(before), median(after)) for _ in range(RESAMPLES)]
-
-
 def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChange]:
     """Every case that both records timed at the same shape, by mode."""
     found = []
@@ -153,9 +123,10 @@ def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChang
 def time_change(
     subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
 ) -> TimeChange:
+    """From the samples of one mode; ``judged`` ones were timed in the same rounds."""
     was, now = statistics.median(before), statistics.median(after)
-    low, high = ratio_interval(before, after)
-    return TimeChange(subject, mode, was, now, was / now, low, high, judged, same_code)
+    found = ratio(before, after, paired=judged)
+    return TimeChange(subject, mode, was, now, was / now, found.low, found.high, judged, same_code)
 
 
 def same_shape(a: Record, b: Record, shape: str) -> bool:

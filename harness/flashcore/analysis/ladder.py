@@ -7,13 +7,13 @@ says by how much of what was predicted, one whose time stood still names what he
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 from flashcore.analysis import roofline
-from flashcore.analysis.diff import ratio_interval
 from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress
 from flashcore.hardware import devices
+from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, STALL_REASONS
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Shape, Variant
@@ -188,7 +188,8 @@ def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
     samples = known.record.samples
     ours, theirs = samples.get(f"{variant.name}/{shape}/warm"), samples.get(f"{variant.parent}/{shape}/warm")
     if ratio is not None and ours and theirs:
-        low, high = ratio_interval(ours, theirs)
+        interval = intervals.ratio(ours, theirs)
+        low, high = interval.low, interval.high
     moved = tuple(
         Moved(name, known.of(name, variant.parent, shape), known.of(name, variant.name, shape)) for name in COUNTERS
     )
@@ -197,10 +198,7 @@ def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
         limiter(known, variant.name, shape), "unmeasured", "", chosen,
     )  # fmt: skip
     outcome, finding = _finding(bare, limiter(known, variant.parent, shape))
-    return Step(
-        variant, variant.parent, before, after, ratio, low, high, bare.judged, moved,
-        bare.limiter, outcome, finding, chosen,
-    )  # fmt: skip
+    return replace(bare, outcome=outcome, finding=finding)
 
 
 def limiter(known: Readings, variant: str | None, shape: str) -> str:

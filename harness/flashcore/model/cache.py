@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from flashcore.errors import FlashcoreError
 from flashcore.model import suite
+from flashcore.model.files import write_atomically
 
 
 def recall(folder: Path, name: str, key: str) -> Any:
@@ -30,12 +31,9 @@ def recall(folder: Path, name: str, key: str) -> Any:
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
     """Keeps ``value``: JSON's own types, tuples and the dataclasses of :mod:`flashcore.model.suite`."""
     text = json.dumps([key, _packed(value)], ensure_ascii=False, separators=(",", ":"))
-    path = folder / f"{name}.json"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, FlashcoreError):
         folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_atomically(folder / f"{name}.json", text.encode())
 
 
 def stamp(paths: Sequence[Path]) -> str:

@@ -406,11 +406,6 @@ for _name, _unit, _why in (
     _add("formula", "static", Kind.NONE, _name, _unit, _why)
 
 
-def ncu_metrics(chip: str) -> dict[str, str]:
-    """Logical name → ncu name of everything that ``chip`` has."""
-    return {n: m for n, s in FACTS.items() if (m := s.ncu_name(chip)) is not None}
-
-
 #: GPU chip by compute capability, as ncu names them (``ncu --list-chips``).
 CHIPS = {
     (7, 5): "tu102",

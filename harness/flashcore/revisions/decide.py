@@ -135,7 +135,7 @@ def _root_mean_square(values: Sequence[float]) -> float:
     return math.sqrt(statistics.fmean(v * v for v in values))
 
 
-# --- two quantiles ---------------------------------------------------------------------------------
+# --- a quantile ------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=256)
@@ -155,21 +155,6 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 def _student_tail(t: float, freedom: int) -> float:
     return 0.5 * incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-
-
-def binomial_upper(alarms: int, trials: int, confidence: float = 0.95) -> float:
-    """The rate that is ruled out by so few alarms in so many trials (Clopper and Pearson's upper bound)."""
-    if alarms >= trials:
-        return 1.0
-    low, high = alarms / trials, 1.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        # The chance of at most `alarms` at this rate.
-        if incomplete_beta(trials - alarms, alarms + 1, 1 - middle) > 1 - confidence:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:

@@ -7,10 +7,10 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, ratio, relative_noise, summarize
+from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, relative_noise, summarize
 
 times = st.floats(min_value=0.01, max_value=1e6, allow_nan=False, allow_infinity=False)
 
@@ -59,48 +59,6 @@ def test_noise_falls_with_samples_and_ignores_one_outlier() -> None:
     assert relative_noise(many) < relative_noise(few) / 3
     assert relative_noise([*few, 1e6]) < 2 * relative_noise(few)
     assert relative_noise(few[:4]) == math.inf
-
-
-@settings(max_examples=25, deadline=None)
-@given(series, series)
-def test_ratio_lies_in_its_interval_and_repeats(a: list[float], b: list[float]) -> None:
-    found = ratio(a, b)
-    assert 0 < found.low <= found.value <= found.high
-    assert ratio(a, b) == found
-    rounds = min(len(a), len(b))
-    assert found.value == pytest.approx(statistics.median(a[:rounds]) / statistics.median(b[:rounds]))
-
-
-@settings(max_examples=25, deadline=None)
-@given(series)
-def test_ratio_to_itself_is_one(samples: list[float]) -> None:
-    found = ratio(samples, samples)
-    assert (found.low, found.value, found.high) == (1.0, 1.0, 1.0)
-
-
-def test_ratio_pairs_rounds() -> None:
-    # A drift that both sides share cancels within a round; unpaired, it would drown the ratio.
-    drift = [1 + 0.5 * i / 99 for i in range(100)]
-    found = ratio([20 * d for d in drift], [10 * d for d in drift])
-    assert (found.low, found.high) == pytest.approx((2.0, 2.0))
-
-
-def test_ratio_interval_covers_the_truth() -> None:
-    draw = random.Random(7)
-    hits = 0
-    for _ in range(40):
-        a = [draw.gauss(20, 1) for _ in range(60)]
-        b = [draw.gauss(10, 0.5) for _ in range(60)]
-        found = ratio(a, b)
-        hits += found.low <= 2.0 <= found.high
-        assert found.high - found.low < 0.2
-    assert hits >= 34  # 95 % of 40 are 38
-
-
-def test_ratio_refuses_what_is_no_time() -> None:
-    for a, b in (([], [1.0]), ([0.0], [1.0])):
-        with pytest.raises(ValueError, match="expected"):
-            ratio(a, b)
 
 
 def test_stop_rule() -> None:

@@ -18,6 +18,7 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import ncu
 from flashcore.model.catalogue import FACTS
+from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
 from flashcore.stages.profile import profile, target
 from flashcore.stages.profile.ncu_facts import MEASURED, SAMPLES, metrics_to_ask
@@ -326,16 +327,14 @@ def test_a_damaged_saved_csv_is_named(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = profile._write
-
     def full(path: Path, data: bytes) -> None:
         if path.suffix == ".gz":
-            path.with_name(path.name + ".new").touch()
-            raise OSError(28, "No space left on device", str(path))
-        write(path, data)
+            with writing(path):
+                raise OSError(28, "No space left on device", str(path))
+        write_atomically(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(profile, "_write", full)
+        patch.setattr(profile, "write_atomically", full)
         with pytest.raises(FlashcoreError, match="No space left on device"):
             run()
     assert [o.status for o in run().outcomes] == ["ok"] * 5

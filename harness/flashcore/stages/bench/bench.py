@@ -21,9 +21,10 @@ from typing import Any
 
 from flashcore.machine import python_process
 from flashcore.model.catalogue import FACTS
+from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
 from flashcore.stages.bench.interleave import Watch, release, sample, serve
-from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, Summary, ratio, summarize
+from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, Summary, summarize
 from flashcore.stages.bench.timing import MODES, Timed, timer_for
 from flashcore.worker import journal, supervisor
 from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, synchronize

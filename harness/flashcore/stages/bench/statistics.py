@@ -1,27 +1,16 @@
-"""Statistics of time samples: summaries, when to stop, and ratios with their intervals.
+"""Statistics of time samples: summaries, and when to stop. Ratios are :mod:`flashcore.model.intervals`'.
 
 Pure functions of their arguments; numpy is imported where it is used.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 #: Samples from which on the 99th percentile is more than the largest few.
 P99_SAMPLES = 1000
-#: Resamples of a bootstrap, and the share of them that its interval holds.
-RESAMPLES = 2000
-CONFIDENCE = 0.95
-_SEED = 20251121  # any fixed number: the same samples give the same interval
-_CHUNK = 1 << 21  # resampled values held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,55 +89,3 @@ class StopRule:
             return True
         # Looked at now and then, since it costs about as much as a sample.
         return count % 20 == 0 and relative_noise(samples) <= self.noise
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A ratio of medians and its bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def ratio(other: Sequence[float], own: Sequence[float]) -> Ratio:
-    """How many times faster ``own`` is than ``other``: median over median, over the rounds that both saw.
-
-    Sample i of both is from the same round, so rounds are drawn, not samples: what disturbed a whole round
-    disturbs both sides of its ratio.
-
-    Raises:
-        ValueError: no samples, or times that are not positive.
-    """
-    import numpy as np
-
-    rounds = min(len(other), len(own))
-    if rounds == 0:
-        raise ValueError("expected samples on both sides, found none")
-    a, b = tuple(other[:rounds]), tuple(own[:rounds])
-    if min(a) <= 0 or min(b) <= 0:
-        raise ValueError("expected positive times")
-    drawn = _resampled_medians(a) / _resampled_medians(b)
-    value = float(np.median(a) / np.median(b))
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = (float(q) for q in np.percentile(drawn, (tail, 100 - tail)))
-    # With few rounds the draws may all miss the value itself by a rounding error.
-    return Ratio(value, min(low, value), max(high, value))
-
-
-@functools.lru_cache(maxsize=64)
-def _resampled_medians(samples: tuple[float, ...]) -> NDArray[np.float64]:
-    """Medians of the resamples; the same draw of rounds for every series of one length."""
-    import numpy as np
-
-    values = np.asarray(samples, dtype=np.float64)
-    count = len(samples)
-    generator = np.random.default_rng(_SEED)
-    rows = max(1, _CHUNK // count)
-    parts = [
-        np.median(values[generator.integers(0, count, (min(rows, RESAMPLES - start), count))], axis=1)
-        for start in range(0, RESAMPLES, rows)
-    ]
-    medians: NDArray[np.float64] = np.concatenate(parts)
-    medians.setflags(write=False)
-    return medians

@@ -32,6 +32,7 @@ from flashcore.machine.ncu import (
     refused_metrics,
 )
 from flashcore.model.catalogue import CHIPS, FACTS
+from flashcore.model.files import write_atomically
 from flashcore.model.record import CaseOutcome, Fact, Plan, StageResult
 from flashcore.stages.profile import ncu_csv, ncu_facts
 from flashcore.static import phases
@@ -192,7 +193,7 @@ class _Stage:
         ours = {"chip": self.chip, "clock_control": self.clock_control, "cache_control": self.cache_control}
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write(path, json.dumps(ours).encode())
+            write_atomically(path, json.dumps(ours).encode())
         elif (theirs := json.loads(path.read_text())) != ours:
             raise UsageError(
                 f"{self.folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
@@ -321,7 +322,7 @@ class _Stage:
                 if not table.notes or not report.exists():
                     return table
         text = import_report(self.ncu, report)
-        _write(saved, gzip.compress(text.encode(), mtime=0))
+        write_atomically(saved, gzip.compress(text.encode(), mtime=0))
         table = ncu_csv.parse(text)
         if not self.keep_report and not table.notes:
             report.unlink()
@@ -331,14 +332,3 @@ class _Stage:
 def _logs(path: Path) -> str:
     """What the children of a round said."""
     return "\n".join(log.read_text(errors="replace") for log in sorted(path.glob("*.log")))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

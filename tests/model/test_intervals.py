@@ -1,0 +1,91 @@
+"""The bootstrap interval of a ratio of medians."""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flashcore.model.intervals import ratio
+from flashcore.runs import store
+from tests.conftest import ROOT
+
+series = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1, max_size=60)
+
+
+@settings(max_examples=25, deadline=None)
+@given(series, series)
+def test_ratio_lies_in_its_interval_and_repeats(a: list[float], b: list[float]) -> None:
+    found = ratio(a, b)
+    assert 0 < found.low <= found.value <= found.high
+    assert ratio(a, b) == found
+    rounds = min(len(a), len(b))
+    assert found.value == pytest.approx(statistics.median(a[:rounds]) / statistics.median(b[:rounds]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(series)
+def test_ratio_to_itself_is_one(samples: list[float]) -> None:
+    found = ratio(samples, samples)
+    assert (found.low, found.value, found.high) == (1.0, 1.0, 1.0)
+
+
+def test_ratio_pairs_rounds() -> None:
+    # A drift that both sides share cancels within a round; unpaired, it would drown the ratio.
+    drift = [1 + 0.5 * i / 99 for i in range(100)]
+    found = ratio([20 * d for d in drift], [10 * d for d in drift])
+    assert (found.low, found.high) == pytest.approx((2.0, 2.0))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(paired: bool) -> None:
+    draw = random.Random(7)
+    hits = 0
+    for _ in range(100):
+        a = [draw.gauss(20, 1) for _ in range(60)]
+        b = [draw.gauss(10, 0.5) for _ in range(60)]
+        found = ratio(a, b, paired=paired)
+        hits += found.low <= 2.0 <= found.high
+        assert found.high - found.low < 0.2
+    assert 88 <= hits <= 99  # always holding it would be too wide
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_interval_agrees_with_plain_resampling(paired: bool) -> None:
+    source = random.Random(3)
+    before, after = ([source.gauss(mean, 1) for _ in range(101)] for mean in (20, 18))
+    plain = sorted(
+        statistics.median(source.choices(before, k=101)) / statistics.median(source.choices(after, k=101))
+        for _ in range(2000)
+    )
+    found = ratio(before, after, paired=paired)
+    assert (found.low, found.high) == pytest.approx((plain[50], plain[1949]), rel=0.005)
+
+
+def test_runs_of_different_lengths_count_whole_and_a_drift_of_both_is_no_comfort() -> None:
+    assert ratio([10.0] * 3 + [20.0] * 4, [10.0] * 3, paired=False).value == 2.0
+    drift = [1 + 0.5 * i / 99 for i in range(100)]
+    found = ratio([20 * d for d in drift], [10 * d for d in drift], paired=False)
+    assert found.low < 1.95 and found.high > 2.05
+
+
+def test_the_published_run_recorded_these_very_intervals() -> None:
+    record = store.read(ROOT / "profiles" / "20261121T131238Z-5d11")
+    found = 0
+    for fact in record.facts.named("speedup_vs_baseline_low"):
+        shape = fact.subject.shape
+        sides = (record.samples.get(f"{v}/{shape}/warm") for v in (record.suite.baseline, fact.subject.variant))
+        baseline, own = sides
+        if baseline and own and fact.number is not None:
+            assert ratio(baseline, own).low == pytest.approx(fact.number, rel=1e-12)
+            found += 1
+    assert found
+
+
+def test_ratio_refuses_what_is_no_time() -> None:
+    for a, b in (([], [1.0]), ([0.0], [1.0])):
+        with pytest.raises(ValueError, match="expected"):
+            ratio(a, b)
