@@ -68,6 +68,7 @@ def test_a_file_counts_where_it_is_named_first(split: Path) -> None:
 
 HERE = "[variant.plain]"
 AFTER = '"budgets'
+HOLDS = "expected [problem.…], [shape.…], [variant.…], [[budget]], [[waiver]], [[gate.rule]]"
 OWN = "expected a name of its own, found"
 CASES = [
     (load.MANIFEST, AFTER, f'"/etc/x", {AFTER}',
@@ -78,20 +79,17 @@ CASES = [
          f"manifests[2]: expected a file of the suite other than suite.toml, found no {name}")
         for name in ("gone.toml", "x/*.toml", "./suite.toml", "more")
     ),
-    (load.MANIFEST, AFTER, f'"a**", {AFTER}', "manifests[2]: expected a file or a glob, found 'a**' ("),
+    (load.MANIFEST, AFTER, f'"a**", {AFTER}',
+     "manifests[2]: expected a file of the suite other than suite.toml, found no a**"),
     (load.MANIFEST, AFTER, f"7, {AFTER}", "manifests[2]: expected text, found 7"),
     (load.MANIFEST, "[problem.scale]", f"{HERE}\nroof = 1\n[problem.scale]",
-     f"variant.plain: {OWN} it in suite.toml and in more/a.toml"),
+     f"variant plain: {OWN} it in suite.toml and in more/a.toml"),
     ("more/a.toml", HERE, "name = \n", "more/a.toml: not valid TOML: Invalid value (at line 1, column 8)"),
-    ("more/a.toml", HERE, f'manifests = ["b.toml"]\n{HERE}',
-     "more/a.toml: manifests: expected it in suite.toml alone, found ['b.toml']"),
-    ("more/a.toml", HERE, f"variants = 1\n{HERE}",
-     "more/a.toml: variants: expected no such key (is it misspelt?), found 1"),
-    ("more/a.toml", HERE, f"budget = 1\n{HERE}", "more/a.toml: budget: expected a list, found 1"),
-    ("more/a.toml", HERE, f"shape = []\n{HERE}", "more/a.toml: shape: expected a table, found []"),
-    ("more/a.toml", HERE, f'gate.baseline = "b"\n{HERE}',
-     "more/a.toml: gate.baseline: expected it in suite.toml alone, found 'b'"),
-    ("more/b.toml", "[variant.wide]", HERE, f"variant.plain: {OWN} it in more/a.toml and in more/b.toml"),
+    ("more/a.toml", HERE, f'manifests = ["b.toml"]\n{HERE}', f"more/a.toml: manifests: {HOLDS}, found ['b.toml']"),
+    ("more/a.toml", HERE, f"budget = 1\n{HERE}", f"more/a.toml: budget: {HOLDS}, found 1"),
+    ("more/a.toml", HERE, f"shape = []\n{HERE}", f"more/a.toml: shape: {HOLDS}, found []"),
+    ("more/a.toml", HERE, f'gate.baseline = "b"\n{HERE}', f"more/a.toml: gate.baseline: {HOLDS}, found 'b'"),
+    ("more/b.toml", "[variant.wide]", HERE, f"variant plain: {OWN} it in more/a.toml and in more/b.toml"),
     ("more/b.toml", "[variant.wide]", '[[budget]]\nname = "registers"\n[variant.wide]',
      f"budget registers: {OWN} it in more/b.toml and in budgets.toml"),
     ("more/b.toml", "[variant.wide]", "[variant.'pl{a}']",
@@ -115,7 +113,7 @@ CASES = [
 @pytest.mark.parametrize(("file", "old", "new", "line"), CASES)
 def test_a_mistake_names_the_file_and_the_key(split: Path, file: str, old: str, new: str, line: str) -> None:
     edit(split / file, old, new)
-    assert any(m == line or (line.endswith("(") and m.startswith(line)) for m in mistakes(split))
+    assert line in mistakes(split)
 
 
 def test_a_list_is_counted_within_its_file(split: Path) -> None:

@@ -70,7 +70,7 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     import tomllib
 
     from flashcore.manifest.resolve import Builder
-    from flashcore.manifest.schema import Manifest, parse
+    from flashcore.manifest.schema import parse
 
     try:
         data = tomllib.loads(text.decode("utf-8"))
@@ -79,7 +79,7 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     files, wrong = parts.included(path.parent, data.get("manifests"))
     whole = parts.Whole(data, wrong)
     for file, content in files.items():
-        whole.add(file, content, list(Manifest.model_fields))
+        whole.add(file, content)
     manifest = parse(data)
     if isinstance(manifest, list):
         raise ManifestError(str(path), [*whole.mistakes, *map(whole.placed, manifest)])

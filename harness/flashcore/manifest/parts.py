@@ -7,7 +7,7 @@ suite as a whole stands in ``suite.toml``, which alone includes others. Tables f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 MANIFEST = "suite.toml"
 TABLES = ("problem", "shape", "variant")
 LISTS = ("budget", "waiver", "gate.rule")
+_HOLDS = ", ".join([*(f"[{key}.…]" for key in TABLES), *(f"[[{key}]]" for key in LISTS)])
 
 
 def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
@@ -31,9 +32,8 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
             continue
         try:
             paths = sorted(root.glob(name)) if set(name) & set("*?[") else [root / name]
-        except ValueError as error:
-            wrong.append(f"manifests[{i}]: expected a file or a glob, found {name!r} ({error})")
-            continue
+        except ValueError:  # no glob
+            paths = []
         files = [p for p in paths if p.is_file() and p != root / MANIFEST]
         if not files:
             wrong.append(f"manifests[{i}]: expected a file of the suite other than {MANIFEST}, found no {name}")
@@ -63,8 +63,8 @@ class Whole:
     mistakes: list[str] = field(default_factory=list)
     _places: dict[str, tuple[str, str]] = field(default_factory=dict)  # key → file, key in it
 
-    def add(self, file: str, text: bytes, known: Sequence[str]) -> None:
-        """Adds an included file; ``known`` are the keys that a manifest may have at its top level."""
+    def add(self, file: str, text: bytes) -> None:
+        """Adds an included file."""
         import tomllib  # a manifest that is remembered is not parsed
 
         try:
@@ -72,41 +72,32 @@ class Whole:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             self.mistakes.append(f"{file}: not valid TOML: {error}")
             return
-        for key, value in _opened(tables):
-            if key in TABLES and isinstance(value, dict):
-                self._add_table(file, key, value)
-            elif key in LISTS and isinstance(value, list):
-                self._add_list(file, key, value)
+        if isinstance(gate := tables.get("gate"), dict):
+            del tables["gate"]
+            tables |= {f"gate.{key}": value for key, value in gate.items()}
+        for key, value in tables.items():
+            if (key in TABLES and isinstance(value, dict)) or (key in LISTS and isinstance(value, list)):
+                self._merge(file, key, value)
             else:
-                top = key.split(".")[0]
-                kind = "a table" if key in TABLES else "a list" if key in LISTS else f"it in {MANIFEST} alone"
-                expected = kind if top in known else "no such key (is it misspelt?)"
-                self.mistakes.append(f"{file}: {key}: expected {expected}, found {repr(value)[:100]}")
+                self.mistakes.append(f"{file}: {key}: expected {_HOLDS}, found {repr(value)[:100]}")
 
-    def _add_table(self, file: str, key: str, entries: Mapping[str, Any]) -> None:
-        table = self.data.setdefault(key, {})
-        for name, entry in entries.items() if isinstance(table, dict) else ():
-            if name in table:
-                self._twice(f"{key}.{name}", file, self._places.get(f"{key}.{name}", (MANIFEST,))[0])
+    def _merge(self, file: str, key: str, given: dict[str, Any] | list[Any]) -> None:
+        outer = self.data.setdefault("gate", {}) if key == "gate.rule" else self.data
+        into = outer.setdefault(key.removeprefix("gate."), type(given)()) if isinstance(outer, dict) else None
+        if not isinstance(into, type(given)):
+            return  # the form says what is wrong with it
+        taken = {name: place for name, place, _ in _entries(into) if name is not None}
+        for name, place, entry in _entries(given):
+            if name in taken:
+                other = self._places.get(key + taken[name], (MANIFEST,))[0]
+                expected = "expected a name of its own"
+                self.mistakes.append(f"{key} {name}: {expected}, found it in {other} and in {file}")
                 continue
-            table[name] = entry
-            self._places[f"{key}.{name}"] = (file, f"{key}.{name}")
-
-    def _add_list(self, file: str, key: str, entries: Sequence[Any]) -> None:
-        outer = self.data.setdefault("gate", {}) if "." in key else self.data
-        listed = outer.setdefault(key.split(".")[-1], []) if isinstance(outer, dict) else None
-        if not isinstance(listed, list):
-            return
-        names = {n: i for i, e in enumerate(listed) if isinstance(e, dict) and isinstance(n := e.get("name"), str)}
-        for i, entry in enumerate(entries):
-            name = entry.get("name") if isinstance(entry, dict) else None
-            if isinstance(name, str) and name in names:
-                self._twice(f"{key} {name}", file, self._places.get(f"{key}[{names[name]}]", (MANIFEST,))[0])
-            self._places[f"{key}[{len(listed)}]"] = (file, f"{key}[{i}]")
-            listed.append(entry)
-
-    def _twice(self, what: str, file: str, other: str) -> None:
-        self.mistakes.append(f"{what}: expected a name of its own, found it in {other} and in {file}")
+            self._places[f"{key}[{len(into)}]" if isinstance(into, list) else key + place] = (file, key + place)
+            if isinstance(into, list):
+                into.append(entry)
+            else:
+                into[str(name)] = entry
 
     def placed(self, mistake: str) -> str:
         """A mistake, or a key alone, with the file that it stands in where that is not ``suite.toml``."""
@@ -118,10 +109,9 @@ class Whole:
         return f"{file}: {own}{mistake[len(key) :]}"
 
 
-def _opened(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The top-level keys; of ``gate`` those within it."""
-    for key, value in tables.items():
-        if key == "gate" and isinstance(value, dict):
-            yield from ((f"gate.{k}", v) for k, v in value.items())
-        else:
-            yield key, value
+def _entries(given: dict[str, Any] | list[Any]) -> list[tuple[str | None, str, Any]]:
+    """Each entry's name, where it stands behind the key, and itself; of a list only some entries have names."""
+    if isinstance(given, dict):
+        return [(name, f".{name}", entry) for name, entry in given.items()]
+    names = (str(e["name"]) if isinstance(e, dict) and "name" in e else None for e in given)
+    return [(name, f"[{i}]", entry) for i, (name, entry) in enumerate(zip(names, given, strict=True))]

@@ -20,6 +20,7 @@ from flashcore.manifest.schema import (
     Manifest,
     PredictionForm,
     ProblemForm,
+    ScopeForm,
     ShapeForm,
     VariantForm,
     WaiverForm,
@@ -76,7 +77,7 @@ class Builder:
         for file in m.include:
             if not (self.root / file).is_dir():
                 self._wrong("include", "a folder of the suite", repr(file))
-        budgets = tuple(b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants, shapes)))
+        budgets = tuple(b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants)))
         names = [b.name for b in budgets]
         for name in sorted({n for n in names if names.count(n) > 1}):
             self._wrong("budget", "each name once", f"{name!r} {names.count(name)} times")
@@ -250,13 +251,15 @@ class Builder:
                 self._wrong(key, f"globs that match a {what}", repr(glob))
         return tuple(globs)
 
-    def _budget(
-        self,
-        index: int,
-        form: BudgetForm,
-        variants: Mapping[str, Variant],
-        shapes: Mapping[str, Shape],
-    ) -> Budget | None:
+    def _scope(self, key: str, form: ScopeForm, globs: list[str], variants: Mapping[str, Variant]) -> dict[str, Any]:
+        return {
+            "variants": self._globs(f"{key}.variants", globs, variants, "variant"),
+            "archs": self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            "shapes": self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
+            "kernels": tuple(form.kernels),
+        }
+
+    def _budget(self, index: int, form: BudgetForm, variants: Mapping[str, Variant]) -> Budget | None:
         key = f"budget[{index}] ({form.name})"
         if form.min is None and form.max is None:
             self._wrong(key, "a `min`, a `max` or both", "neither")
@@ -291,10 +294,7 @@ class Builder:
             minimum=form.min,
             maximum=form.max,
             stretch=form.stretch,
-            variants=self._globs(f"{key}.variants", globs, variants, "variant"),
-            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
-            shapes=self._globs(f"{key}.shapes", form.shapes, shapes, "shape"),
-            kernels=tuple(form.kernels),
+            **self._scope(key, form, globs, variants),
             device=form.device,
         )
 
@@ -304,10 +304,7 @@ class Builder:
             facts=self._globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline"),
             severity=form.severity,
             tolerance=form.tolerance,
-            variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),
-            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
-            shapes=self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
-            kernels=tuple(form.kernels),
+            **self._scope(key, form, form.variants, variants),
             reason=form.reason or "",
             expires=form.expires.isoformat() if form.expires else None,
         )
@@ -322,10 +319,7 @@ class Builder:
             self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
         return Waiver(
             budget=form.budget,
-            variants=self._globs(f"{key}.variants", form.variants, variants, "variant"),
-            archs=self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
-            shapes=self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
-            kernels=tuple(form.kernels),
+            **self._scope(key, form, form.variants, variants),
             accepted=form.accepted,
             reason=form.reason,
             expires=form.expires.isoformat() if form.expires else None,

@@ -96,7 +96,16 @@ class VariantForm(Form):
     sweep: _Sweep | None = None
 
 
-class BudgetForm(Form):
+class ScopeForm(Form):
+    """Where a budget, a waiver or a rule holds, in globs."""
+
+    variants: list[Text] = ["*"]
+    archs: list[Text] = ["*"]
+    shapes: list[Text] = ["*"]
+    kernels: list[Text] = ["*"]
+
+
+class BudgetForm(ScopeForm):
     """``[[budget]]``"""
 
     name: Name
@@ -106,37 +115,25 @@ class BudgetForm(Form):
     min: float | None = None
     max: float | None = None
     stretch: float | None = None
-    variants: list[Text] = ["*"]
     documents: list[Text] | None = None
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
     device: str | None = None
 
 
-class WaiverForm(Form):
+class WaiverForm(ScopeForm):
     """``[[waiver]]``"""
 
     budget: Name
     accepted: float
     reason: Text
-    variants: list[Text] = ["*"]
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
     expires: datetime.date | None = None
 
 
-class GateRuleForm(Form):
+class GateRuleForm(ScopeForm):
     """One rule of ``[gate]``."""
 
     facts: list[Text] = Field(min_length=1)
     severity: Literal["fail", "show", "ignore"] = "fail"
     tolerance: float | None = Field(default=None, ge=0)
-    variants: list[Text] = ["*"]
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
     reason: Text | None = None
     expires: datetime.date | None = None
 
@@ -184,19 +181,12 @@ def schema_text() -> str:
     for form in ("BudgetForm", "PredictionForm"):
         schema["$defs"][form]["properties"]["fact"] = {"$ref": "#/$defs/fact"}
     schema["$defs"]["fact"] = {"anyOf": [{"enum": list(FACTS)}, {"type": "string", "pattern": f"^{PHASE_SHARE}"}]}
-    _close(schema)
-    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema}, indent=1) + "\n"
-
-
-def _close(schema: Any) -> None:
-    """A table whose keys have a form has no others; TOML has no null."""
-    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        _close(inner)
-    if isinstance(schema, dict) and "patternProperties" in schema:
-        schema["additionalProperties"] = False
-    if isinstance(schema, dict) and {"type": "null"} in schema.get("anyOf", []):
-        schema["anyOf"] = [s for s in schema["anyOf"] if s != {"type": "null"}]
-        schema.pop("default", None)
+    # A table whose keys have a form has no others.
+    closed = json.loads(
+        json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema}),
+        object_hook=lambda t: {**t, "additionalProperties": False} if "patternProperties" in t else t,
+    )
+    return json.dumps(closed, indent=1) + "\n"
 
 
 def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
