@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import chains
+from flashcore.cli import progress
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
-from flashcore.pipeline.state import Settings, printer
+from flashcore.pipeline.state import Settings
 from flashcore.revisions import time_pairs
 from flashcore.revisions.against import copied
 from flashcore.revisions.decide import ALPHA, EFFECT, PROCESSES, Process, decide, incomplete_beta
@@ -96,7 +97,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         UsageError: the time was too short for one gate run.
     """
     started = time.monotonic()
-    say = printer()
+    say = progress.plain()
     shapes = tuple(options.shape) or (SHAPES if options.suite == SUITE else ())
     settings = Settings(options.suite, build=options.build_dir, variant=options.variant, shapes=shapes)
     with tempfile.TemporaryDirectory(prefix="bench-against-") as name:

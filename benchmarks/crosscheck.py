@@ -25,11 +25,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Settings, printer
+from flashcore.pipeline.state import Settings
 from flashcore.stages.bench import bench
 from flashcore.worker.kernel_call import Caller, Case, load_problem, require_device
 
@@ -76,7 +77,7 @@ def compare(options: argparse.Namespace) -> int:
         raise UsageError(f"--rounds: expected at least 1, found {options.rounds}")
     version = _nvbench_version()
     names = tuple(options.case) or CASES
-    say = printer()
+    say = progress.plain()
     job = run.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"))
     if job.gpu is None or job.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")

@@ -18,12 +18,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine import ncu, python_process, toolchain
 from flashcore.model.record import Plan
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases, phases_of
-from flashcore.pipeline.state import Settings, printer
+from flashcore.pipeline.state import Settings
 from flashcore.stages.profile import ncu_facts, profile
 from flashcore.static import phases
 from flashcore.worker.kernel_call import Case
@@ -56,7 +57,7 @@ def measure(options: argparse.Namespace) -> None:
     settings = Settings(
         suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
     )
-    say = printer()
+    say = progress.plain()
     job = run.start(settings)
     if job.gpu is None or job.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.cli import main
 from flashcore.errors import Exit
 from flashcore.machine import toolchain
 from flashcore.model.files import PARTIAL
@@ -76,8 +78,17 @@ def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "the following arguments are required: COMMAND"),
         (("frobnicate",), "invalid choice: 'frobnicate'"),
+        (("gaet",), "(did you mean gate?)"),
+        (("gate", "--varaint", "x"), "unrecognized arguments: --varaint (did you mean --variant?)"),
+        (("gate", "--requires", "static"), "unrecognized arguments: --requires (did you mean --require?)"),
+        (("--verison",), "unrecognized arguments: --verison (did you mean --version?)"),
+        (("gate", "--require", "timng"), "(did you mean timing?)"),
+        (("build", "--suite", str(TOY), "--variant", "plane*"), "(did you mean plain?)"),
+        (("build", "--suite", str(TOY), "--shape", "smal"), "(did you mean small?)"),
+        (("bounds", "--suite", str(TOY), "--device", "h20"), "(did you mean h200?)"),
+        (("metrics", "--chip", "ad14"), "(did you mean ad104?)"),
+        (("metrics", "--chip", "gh100", "stall_gnma"), "(did you mean stall_gmma?)"),
         (("gate", "--require", "everything"), "invalid choice: 'everything'"),
         (("check", "--time-limit", "long"), "invalid float value: 'long'"),
         (("list", "--suite", "nowhere"), "nowhere/suite.toml: expected a suite's manifest, found no such file"),
@@ -105,7 +116,7 @@ def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
     done = flashcore("list", "--suite", "suite", cwd=tmp_path)
     assert done.returncode == Exit.USAGE
     assert done.stderr.splitlines()[0] == "flashcore: suite/suite.toml: 4 mistakes"
-    assert "  variant.wide.parent: expected a variant, found 'plane'" in done.stderr
+    assert "  variant.wide.parent: expected a variant, found 'plane' (did you mean plain?)\n" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -130,15 +141,20 @@ def test_list(tmp_path: Path) -> None:
     assert facts.returncode == 0 and "spill_store_bytes" in facts.stdout
 
 
-def test_a_reader_that_goes_away_is_no_failure(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "flashcore", "list", "--facts"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    with process.stderr:
-        said = process.stderr.read()
-    assert (process.wait(), said) == (0, b"")
+def test_bare_shows_the_help_and_is_no_success(tmp_path: Path) -> None:
+    done = flashcore(cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (Exit.USAGE, "")
+    assert done.stdout == flashcore("--help", cwd=tmp_path).stdout
+
+
+def test_every_command_has_a_module_with_the_same_interface() -> None:
+    for name in main.COMMANDS:
+        module = importlib.import_module(f"flashcore.cli.{name}")
+        assert module.HELP and callable(module.add_arguments) and callable(module.run)
+    commands = {
+        p.stem for p in (ROOT / "harness/flashcore/cli").glob("*.py") if "\ndef add_arguments(" in p.read_text()
+    }
+    assert commands == set(main.COMMANDS)
 
 
 def test_no_nvcc_exits_4_with_the_way_to_mend_it(tmp_path: Path) -> None:
@@ -250,6 +266,8 @@ def test_the_gate_passes_fails_and_counts_what_is_unmeasured(here: Workplace) ->
     done = here.run("gate", "--require", "counters")
     assert done.returncode == Exit.FAILED  # a failure outweighs what is unmeasured
     assert "registers" in done.stdout
+    quiet = here.run("gate", "--require", "counters", "-q")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (Exit.FAILED, done.stdout, "") and done.stderr
 
 
 def test_a_failed_variant_fails_the_gate(here: Workplace) -> None:

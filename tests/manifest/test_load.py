@@ -179,7 +179,10 @@ MEANING: list[tuple[Change, str]] = [
         "shape.tail.params.N: expected a whole number of at least 1, found 0",
     ),
     (put("shape", "tail", "problem", value="sort"), "shape.tail.problem: expected one of scale, found 'sort'"),
-    (put("variant", "wide", "parent", value="plane"), "variant.wide.parent: expected a variant, found 'plane'"),
+    (
+        put("variant", "wide", "parent", value="plane"),
+        "variant.wide.parent: expected a variant, found 'plane' (did you mean plain?)",
+    ),
     (
         put("variant", "wide", "source", value="w.cu"),
         "variant.wide.source: expected a file of the suite, found no w.cu",
@@ -210,8 +213,9 @@ MEANING: list[tuple[Change, str]] = [
         "variant.wide.predictions[0]: expected a `from`, a `to` or both, found neither",
     ),
     (
-        put("budget", 0, "fact", value="speed"),
-        "budget[0] (registers).fact: expected a fact (see: flashcore list --facts), found 'speed'",
+        put("budget", 0, "fact", value="regsters"),
+        "budget[0] (registers).fact: expected a fact (see: flashcore list --facts), found 'regsters' "
+        "(did you mean registers?)",
     ),
     (drop("budget", 0, "max"), "budget[0] (registers): expected a `min`, a `max` or both, found neither"),
     (put("budget", 0, "min", value=64), "budget[0] (registers): expected min <= max, found 64.0 > 32.0"),

@@ -99,7 +99,7 @@ CASES = [
     ("more/b.toml", 'technique = "four', 'tecnique = "four',
      "more/b.toml: variant.wide.technique: expected a value, found nothing"),
     ("more/b.toml", 'parent = "plain"', 'parent = "plane"',
-     "more/b.toml: variant.wide.parent: expected a variant, found 'plane'"),
+     "more/b.toml: variant.wide.parent: expected a variant, found 'plane' (did you mean plain?)"),
     ("shapes.toml", "N = 1001", "N = 0",
      "shapes.toml: shape.tail.params.N: expected a whole number of at least 1, found 0"),
     ("budgets.toml", '"spill_store_bytes"', '"spil"',

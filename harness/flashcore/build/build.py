@@ -24,6 +24,7 @@ from flashcore.build.ninja_graph import CUBIN, HARNESS_INCLUDE, LOG, OPERATOR, P
 from flashcore.errors import UsageError
 from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically, writing
+from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Problem, Suite, Variant
 
@@ -33,6 +34,7 @@ DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "
 GENERATED = ("flashcore/problem.h", "flashcore/arguments.h")
 #: What ptxas -v says of every kernel, spread over several lines; not why a compilation failed.
 _CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
+_COUNT = re.compile(r"\[(\d+)/(\d+) ")
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -247,7 +249,7 @@ def _compile(
     jobs = os.environ.get("MAX_JOBS")
     if jobs:
         command += ["-j", jobs]
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}  # as _COUNT reads it
     # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
     try:
@@ -258,7 +260,9 @@ def _compile(
             assert process.stdout is not None
             try:
                 for line in process.stdout:
-                    if options.verbose or line.startswith("["):
+                    if count := _COUNT.match(line):
+                        say(Step(line.rstrip(), int(count[1]), int(count[2])))
+                    elif options.verbose:
                         say(line.rstrip())
                     if not line.startswith("["):
                         said.append(line)

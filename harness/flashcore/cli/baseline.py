@@ -24,12 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import progress
     from flashcore.cli.gate import baseline_path
     from flashcore.gate import baseline
     from flashcore.pipeline import run
-    from flashcore.pipeline.state import printer
 
-    record = run.present(options.settings(arguments, upto=None), printer())
+    with progress.shown(arguments.quiet) as say:
+        record = run.present(options.settings(arguments, upto=None), say)
     file = baseline_path(record)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 

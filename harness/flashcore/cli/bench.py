@@ -45,8 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _against(arguments: argparse.Namespace, given: dict[str, Any]) -> int:
-    from flashcore.cli import text_tables
-    from flashcore.pipeline.state import printer
+    from flashcore.cli import progress, text_tables
     from flashcore.revisions import against
     from flashcore.revisions.comparison import as_json
 
@@ -54,7 +53,8 @@ def _against(arguments: argparse.Namespace, given: dict[str, Any]) -> int:
         given["effect"] /= 100
     formats = output.parse(arguments.format, ("table", "json"))
     chosen = against.Options(arguments.against, resume=arguments.resume, **given)
-    found = against.run(options.settings(arguments, upto=None), chosen, printer())
+    with progress.shown(arguments.quiet) as say:
+        found = against.run(options.settings(arguments, upto=None), chosen, say)
     for form, file in formats:
         output.write(as_json(found) if form == "json" else text_tables.comparison(found) + "\n", file)
     return found.exit_code

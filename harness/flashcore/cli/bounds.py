@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.machine.gpu import Gpu
     from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load, select
+    from flashcore.model.suggest import did_you_mean
     from flashcore.runs import store
     from flashcore.worker.kernel_call import load_problem
 
@@ -35,7 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
         device = devices.find(arguments.device)
         if device is None:
             known = ", ".join(devices.load())
-            raise UsageError(f"--device {arguments.device}: expected one of {known}")
+            raise UsageError(
+                f"--device {arguments.device}: expected one of {known}{did_you_mean(arguments.device, devices.load())}"
+            )
         ceilings = roofline.roofs(device)
     else:
         record = store.latest(Path(arguments.profiles), suite.name)

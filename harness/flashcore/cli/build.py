@@ -15,11 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import text_tables
+    from flashcore.cli import progress, text_tables
     from flashcore.pipeline import compile_ahead, run
-    from flashcore.pipeline.state import printer
 
     job = run.start(options.settings(arguments, upto=None))
-    built = compile_ahead.compile_all(job, printer())
+    with progress.shown(arguments.quiet) as say:
+        built = compile_ahead.compile_all(job, say)
     print(text_tables.static(job.suite, built.artifacts, built.facts))
     return Exit.FAILED if any(note.status == "failed" for note in built.notes) else Exit.OK

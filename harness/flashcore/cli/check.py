@@ -31,11 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measured(arguments: argparse.Namespace, settings: Settings) -> Run:
     """A run of what makes no sense without a GPU."""
+    from flashcore.cli import progress
     from flashcore.pipeline import run
-    from flashcore.pipeline.state import printer
 
     run.require_gpu(settings)
-    return run.run(settings, printer(), resume=arguments.resume)
+    with progress.shown(arguments.quiet) as say:
+        return run.run(settings, say, resume=arguments.resume)
 
 
 def failed(record: Record) -> Exit:

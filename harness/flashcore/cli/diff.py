@@ -17,11 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import text_tables
-    from flashcore.pipeline.state import printer
+    from flashcore.cli import progress, text_tables
     from flashcore.revisions import checkout
 
-    settings, say = options.settings(arguments, upto=None), printer()
-    a, b = (checkout.record(name, settings, say) for name in (arguments.a, arguments.b))
+    settings = options.settings(arguments, upto=None)
+    with progress.shown(arguments.quiet) as say:
+        a, b = (checkout.record(name, settings, say) for name in (arguments.a, arguments.b))
     print(text_tables.difference(a, b))
     return Exit.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from flashcore.errors import Exit, FlashcoreError
 
@@ -23,8 +23,7 @@ def run(_: argparse.Namespace) -> int:
     return Exit.OK if can and can[0] != "report" else Exit.INCAPABLE
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Something that stages need: what it is here, or why it is not and how to mend that."""
 
     name: str

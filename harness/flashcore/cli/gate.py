@@ -36,15 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import progress
     from flashcore.pipeline import run
-    from flashcore.pipeline.state import printer
     from flashcore.runs import store
 
     _parsed(arguments.format)
     if arguments.recorded is not None:
         record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
     else:
-        record = run.present(options.settings(arguments, upto=None), printer())
+        with progress.shown(arguments.quiet) as say:
+            record = run.present(options.settings(arguments, upto=None), say)
     held = arguments.recorded is None or arguments.baseline is not None
     return judged(
         record,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 from flashcore import __version__
+from flashcore.cli import terminal
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.model.suggest import did_you_mean
 
 COMMANDS = (
     "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "facts", "gate", "baseline",
@@ -46,8 +47,23 @@ class Command(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code."""
-    arguments = parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
+    """Runs one command and gives its exit code, whatever becomes of what it prints."""
+    terminal.harden()
+    words = sys.argv[1:] if argv is None else argv
+    top = parser(words)
+    arguments = top.parse_args(words)
+    if arguments.command is None:
+        # Not 0: a script whose command is empty by mistake must not pass for a gate.
+        top.print_help()
+        return int(Exit.USAGE)
+    code = _run(arguments)
+    if why := terminal.lost():
+        print(f"flashcore: standard output: cannot write: {why}", file=sys.stderr)
+        return code or int(Exit.INCAPABLE)
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         return int(arguments.run(arguments))
     except FlashcoreError as error:
@@ -56,10 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("flashcore: interrupted; what was measured is kept: go on with --resume", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader went away (`flashcore list | head`): not our failure, but nothing more to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (name := str(error.name).split(".")[0]) in RUN_EXTRA:
             print(
@@ -76,22 +88,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(Exit.INCAPABLE)
 
 
-def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The command line as far as ``argv`` needs it: the whole, or the one command that it names."""
-    form = argparse.RawDescriptionHelpFormatter
-    top = argparse.ArgumentParser(
-        prog="flashcore",
-        description="Build, check, time and profile every variant of a CUDA kernel family; gate what they promise.",
-        epilog=_EXITS,
-        formatter_class=form,
-    )
+class _Parser(argparse.ArgumentParser):
+    """Says what a misspelt command, option or choice may have been meant to be."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [o for a in self._actions for o in a.option_strings]
+            said = [f"{word}{did_you_mean(word.split('=')[0], options)}" for word in unknown]
+            self.error(f"unrecognized arguments: {' '.join(said)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
+
+
+def parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The command line as far as ``words`` need it: the whole, or the one command that they name."""
+
+    def made(make: Callable[..., _Parser], text: str, **more: Any) -> _Parser:
+        return make(description=text, epilog=_EXITS, formatter_class=argparse.RawDescriptionHelpFormatter, **more)
+
+    top = made(_Parser, "Build, check, time and profile every variant of a CUDA kernel family; gate what they promise.",
+               prog="flashcore")  # fmt: skip
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
-    known = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    named = next((word for word in argv if not word.startswith("-")), None)
+    known = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    named = next((word for word in words if not word.startswith("-")), None)
     for name in (named,) if named in COMMANDS else COMMANDS:
         command = cast(Command, importlib.import_module(f"flashcore.cli.{name}"))
-        made = known.add_parser(name, help=command.HELP, description=command.HELP, epilog=_EXITS, formatter_class=form)
-        made.set_defaults(run=command.run)
+        own = made(known.add_parser, command.HELP, name=name, help=command.HELP)
+        own.set_defaults(run=command.run)
         if name == named:
-            command.add_arguments(made)
+            command.add_arguments(own)
+            own.add_argument("-q", "--quiet", action="store_true", help="say nothing while it works")
     return top

@@ -7,7 +7,6 @@ Where an option is a setting of a run, it is stored by that setting's name and h
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,17 +17,21 @@ if TYPE_CHECKING:
 
 def default(name: str) -> Any:
     """What a setting is where the user does not choose."""
+    from dataclasses import fields
+
     from flashcore.pipeline.state import Settings
 
-    return next(f.default for f in dataclasses.fields(Settings) if f.name == name)
+    return next(f.default for f in fields(Settings) if f.name == name)
 
 
 def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
     """What the user chose for a run; ``own`` is what the command itself decides."""
+    from dataclasses import fields
+
     from flashcore.manifest.find import suite_folder
     from flashcore.pipeline.state import Settings
 
-    names = {f.name for f in dataclasses.fields(Settings)}
+    names = {f.name for f in fields(Settings)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     given["shapes"] = tuple(given.get("shapes", ()))
     given["command"] = shlex.join(["flashcore", *sys.argv[1:]])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from flashcore.cli import terminal
 from flashcore.errors import UsageError
 from flashcore.model.files import write_atomically, writing
 
@@ -36,7 +37,7 @@ def write(text: str, file: str | None, *, append: bool = False) -> None:
     """
     data = text.encode("utf-8", "replace")  # half a surrogate pair cannot be written anywhere
     if file is None:
-        sys.stdout.write(data.decode())
+        sys.stdout.write(terminal.painted(data.decode()))
         return
     with writing(Path(file)):
         Path(file).parent.mkdir(parents=True, exist_ok=True)

@@ -25,17 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import check, gate, inner_loop, report, text_tables
+    from flashcore.cli import check, gate, inner_loop, progress, report, text_tables
     from flashcore.pipeline import run
-    from flashcore.pipeline.state import printer
     from flashcore.runs import store
 
-    say = printer()
-    done = run.run(options.settings(arguments, upto="profile"), say, resume=arguments.resume)
-    record, variants = done.record, gate.chosen(done.settings.variant, done.record)
-    held_to = gate.baseline_path(record)
-    pages = report.pages(arguments, record, held_to)
-    say(f"report: {len(pages)} pages in {pages[0].parent}")
+    with progress.shown(arguments.quiet) as say:
+        done = run.run(options.settings(arguments, upto="profile"), say, resume=arguments.resume)
+        record, variants = done.record, gate.chosen(done.settings.variant, done.record)
+        held_to = gate.baseline_path(record)
+        pages = report.pages(arguments, record, held_to)
+        say(f"report: {len(pages)} pages in {pages[0].parent}")
     print(text_tables.ladder(record))
     verdict = gate.judged(record, require=arguments.require, variants=variants, held_to=held_to)
     if variants is not None:

@@ -17,12 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import check, text_tables
+    from flashcore.cli import check, progress, text_tables
     from flashcore.pipeline import run
-    from flashcore.pipeline.state import printer
 
     settings = options.settings(arguments, suite=arguments.roofs)
-    record, found = run.measure_roofs(settings, printer(), fresh=arguments.fresh)
+    with progress.shown(arguments.quiet) as say:
+        record, found = run.measure_roofs(settings, say, fresh=arguments.fresh)
     print(f"run {record.id}, {record.gpu}, driver {record.environment.driver}")
     print(text_tables.roofs(found))
     return check.failed(record)

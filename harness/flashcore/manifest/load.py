@@ -18,6 +18,7 @@ from flashcore.errors import ManifestError, UsageError
 from flashcore.manifest import parts
 from flashcore.manifest.parts import MANIFEST as MANIFEST
 from flashcore.model import cache
+from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Shape, Suite, Variant
 
 #: What decides whether a manifest is right: this package and the model.
@@ -103,9 +104,12 @@ def select(
     chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
     if not chosen:
         known = ", ".join(suite.variants)
-        raise UsageError(f"--variant {variants}: expected a glob matching one of {known}; found none")
+        raise UsageError(
+            f"--variant {variants}: expected a glob matching one of {known}; found none"
+            + did_you_mean(variants or "", suite.variants)
+        )
     for name in shapes:
         if name not in suite.shapes:
             known = ", ".join(suite.shapes)
-            raise UsageError(f"--shape {name}: expected one of {known}")
+            raise UsageError(f"--shape {name}: expected one of {known}{did_you_mean(name, suite.shapes)}")
     return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]

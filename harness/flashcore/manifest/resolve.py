@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from flashcore.manifest.schema import (
 )
 from flashcore.model import gate_policy
 from flashcore.model.catalogue import FACTS
+from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import (
     Argument,
     Budget,
@@ -67,13 +68,13 @@ class Builder:
                 variants[name], keys[name] = variant, f"variant.{template}"
         for name, variant in variants.items():
             if variant.parent is not None and variant.parent not in variants:
-                self._wrong(f"{keys[name]}.parent", "a variant", repr(variant.parent))
+                self._wrong(f"{keys[name]}.parent", "a variant", _meant(variant.parent, variants))
             self._ancestry(keys[name], name, variants)
             for pattern in variant.where.shapes:
                 if not any(fnmatchcase(s, pattern) for s in shapes):
                     self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", repr(pattern))
         if m.baseline not in variants:
-            self._wrong("baseline", "a variant", repr(m.baseline))
+            self._wrong("baseline", "a variant", _meant(m.baseline, variants))
         for file in m.include:
             if not (self.root / file).is_dir():
                 self._wrong("include", "a folder of the suite", repr(file))
@@ -227,10 +228,10 @@ class Builder:
         if form.before is None and form.after is None:
             self._wrong(where, "a `from`, a `to` or both", "neither")
         if form.shape is not None and form.shape not in self.m.shape:
-            self._wrong(f"{where}.shape", "a shape", repr(form.shape))
+            self._wrong(f"{where}.shape", "a shape", _meant(form.shape, self.m.shape))
         spec = FACTS.get(form.fact)
         if spec is None:
-            self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
+            self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", _meant(form.fact, FACTS))
             return None
         return Prediction(form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape)
 
@@ -267,7 +268,7 @@ class Builder:
             self._wrong(key, "min <= max", f"{form.min} > {form.max}")
         spec = FACTS.get(form.fact)
         if spec is None:
-            self._wrong(f"{key}.fact", "a fact (see: flashcore list --facts)", repr(form.fact))
+            self._wrong(f"{key}.fact", "a fact (see: flashcore list --facts)", _meant(form.fact, FACTS))
             return None
         if spec.tier is None:
             self._wrong(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
@@ -316,7 +317,7 @@ class Builder:
         key = f"waiver[{index}] ({form.budget})"
         # What a baseline promises can be waived too: baseline_registers.
         if form.budget not in budgets and form.budget.removeprefix(gate_policy.PREFIX) not in gate_policy.ALLOWANCES:
-            self._wrong(f"{key}.budget", "the name of a budget", repr(form.budget))
+            self._wrong(f"{key}.budget", "the name of a budget", _meant(form.budget, budgets))
         return Waiver(
             budget=form.budget,
             **self._scope(key, form, form.variants, variants),
@@ -328,3 +329,7 @@ class Builder:
 
 def _number(text: str) -> int | str:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return repr(name) + did_you_mean(name, known)

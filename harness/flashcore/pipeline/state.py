@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,13 +84,3 @@ class Job:
         if toolchain.torch_root() is None:
             return "torch is not installed"
         return ""
-
-
-def printer() -> Callable[[str], None]:
-    """Prints progress lines to standard error, at once, with or without a terminal."""
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
-
-    return say

@@ -17,6 +17,7 @@ from typing import Literal
 
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS, OWN_STAGE, FactSpec
+from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Suite
 
 TABLES = Path(__file__).parent
@@ -106,7 +107,7 @@ def table(chip: str, file: Path | None = None) -> Table:
     if file is None and not path.is_file():
         known = ", ".join(chips())
         raise UsageError(
-            f"chip {chip}: expected one of {known}, found no table of it\n"
+            f"chip {chip}: expected one of {known}, found no table of it{did_you_mean(chip, chips())}\n"
             f"  to mend: flashcore metrics --learn --chip {chip}, with ncu or nvidia-cuda-cupti installed"
         )
     try:
@@ -153,7 +154,7 @@ def lost(found: Table, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if name not in rows:
             near = [n for n in rows if name in n or n in name][:5]
-            hint = f" (perhaps {', '.join(near)})" if near else ""
+            hint = did_you_mean(name, rows) or (f" (perhaps {', '.join(near)})" if near else "")
             raise UsageError(f"{name}: expected a fact that ncu measures, found none of that name{hint}")
         if rows[name].state == "lost":
             missing[name] = rows[name].reason

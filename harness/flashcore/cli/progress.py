@@ -1,0 +1,59 @@
+"""What a command says while it works, on standard error: lines in a log, a bar below them on a terminal."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from flashcore.cli import terminal
+from flashcore.model.progress import Step
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def shown(quiet: bool = False) -> Iterator[Say]:
+    """Gives what takes the lines. It is over before the results are printed."""
+    if quiet:
+        yield lambda _: None
+    elif terminal.is_rich(sys.stderr) and importlib.util.find_spec("rich") is not None:
+        with _bar() as say:
+            yield say
+    else:
+        yield plain()
+
+
+def plain() -> Say:
+    """Prints each line at once, with the seconds since the start."""
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+@contextmanager
+def _bar() -> Iterator[Say]:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    # It is drawn when there is something to say, not ten times a second: nothing runs beside a measurement.
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
+        write = plain()
+        task = progress.add_task("", total=None)
+
+        def say(text: str) -> None:
+            if isinstance(text, Step):
+                progress.update(task, completed=text.done, total=text.total, description=escape(text))
+            else:
+                write(text)
+            progress.refresh()
+
+        yield say

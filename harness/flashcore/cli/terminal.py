@@ -1,0 +1,65 @@
+"""Standard output and error as they are here: a terminal with colours, a pipe whose reader leaves, an odd encoding."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from typing import Any, TextIO
+
+#: Words that say how something went, where they begin a line or fill a cell of a table; and their colours.
+_WORDS = {
+    "31": "fail|failed|FAILED|missing|worse|slower|wrong",
+    "33": "unmeasured|stale|waived|skipped|undecided",
+    "32": "pass|passed|ok|better|faster",
+}
+_CELLS = re.compile(f"(?m)(?:^|(?<=  )|(?<=^gate ))(?:{'|'.join(f'({w})' for w in _WORDS.values())})(?=  |[:,]| \\(|$)")
+
+
+def is_rich(stream: TextIO) -> bool:
+    """Whether it is a terminal that can do more than print one line after the other."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str) -> str:
+    """The text with its verdicts in colours, if standard output is a terminal that shows some (``NO_COLOR``: none)."""
+    if not is_rich(sys.stdout) or os.environ.get("NO_COLOR"):
+        return text
+    colours = list(_WORDS)
+    return _CELLS.sub(lambda m: f"\x1b[{colours[(m.lastindex or 1) - 1]}m{m[0]}\x1b[0m", text)
+
+
+class _Sturdy(io.FileIO):
+    """A file descriptor that, once it cannot be written, swallows the rest and remembers why."""
+
+    why: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) if self.why is None else len(data)
+        except OSError as error:
+            self.why = error
+            return len(data)
+
+
+def harden() -> None:
+    """From now on no write to standard output or error raises: what a command found out decides how it ends, not
+    whether somebody read it to the end (``flashcore gate | head``) or whose encoding has an arrow."""
+    for name in ("stdout", "stderr"):
+        old = getattr(sys, name)
+        if old is getattr(sys, f"__{name}__") and old is not None:  # else somebody else already took it over
+            old.flush()
+            raw = _Sturdy(old.fileno(), "w", closefd=False)
+            buffered = io.BufferedWriter(raw)
+            lines = name == "stderr" or old.isatty()
+            new = io.TextIOWrapper(buffered, old.encoding, "backslashreplace", line_buffering=lines)
+            setattr(sys, name, new)
+
+
+def lost() -> str:
+    """Why standard output did not take all that was written; empty if it did, or if its reader went away."""
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    why = raw.why if isinstance(raw, _Sturdy) else None
+    return "" if why is None or isinstance(why, BrokenPipeError) else str(why.strerror)

@@ -1,0 +1,118 @@
+"""What is printed on a terminal, into a pipe that nobody reads, and where arrows cannot be printed."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli import terminal
+from flashcore.errors import Exit
+from tests.conftest import ROOT
+
+ENV = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "TERM": "xterm-256color"}
+ENV.pop("NO_COLOR", None)
+FAILS = "from flashcore.cli import list as c\nfrom flashcore.errors import Exit\ndef run(_): {}\nc.run = run\n"
+#: A command that prints more than a pipe holds, and then finds that something failed.
+LONG = FAILS.format("print('→ fail\\n' * 100_000); print('said', file=sys.stderr); return Exit.FAILED")
+SHORT = FAILS.format("print('fail  →'); return Exit.FAILED")
+
+
+def command(start: str) -> list[str]:
+    return [sys.executable, "-c", f"import sys\n{start}from flashcore.cli.main import main\nsys.exit(main(['list']))"]
+
+
+@pytest.mark.parametrize("start", [LONG, SHORT])
+def test_the_exit_code_stands_when_the_reader_goes_away(start: str) -> None:
+    process = subprocess.Popen(command(start), env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    with process.stderr:
+        said = process.stderr.read()
+    assert (process.wait(), said) == (Exit.FAILED, b"said\n" if start is LONG else b"")
+
+
+def test_the_exit_code_stands_when_nobody_reads_either_stream() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command(LONG), env=ENV, stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert done.returncode == Exit.FAILED
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(("start", "code"), [(LONG, Exit.FAILED), (SHORT.replace("FAILED", "OK"), Exit.INCAPABLE)])
+def test_output_that_is_lost_is_no_success(start: str, code: Exit) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command(start), env=ENV, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == code
+    assert "flashcore: standard output: cannot write: No space left on device" in done.stderr
+
+
+def test_an_encoding_without_arrows(tmp_path: Path) -> None:
+    done = subprocess.run(command(SHORT), env={**ENV, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (Exit.FAILED, b"fail  \\u2192\n")
+
+
+def on_a_terminal(code: str, **env: str) -> str:
+    """What Python code shows on a terminal."""
+    main, child = pty.openpty()
+    done = subprocess.Popen([sys.executable, "-c", code], env={**ENV, **env}, stdout=child, stderr=child)
+    os.close(child)
+    parts = []
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:  # what Linux says at the end
+            part = b""
+        if not part:
+            break
+        parts.append(part)
+    os.close(main)
+    assert done.wait() == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+PAINTED = "from flashcore.cli import terminal; print(terminal.painted('ok  x\\nfail  ok\\na failure  failed: 3'))"
+
+
+def test_colours_are_for_terminals_that_have_some() -> None:
+    red, green, end = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+    plain = "ok  x\nfail  ok\na failure  failed: 3\n"
+    assert on_a_terminal(PAINTED) == (
+        f"{green}ok{end}  x\n{red}fail{end}  {green}ok{end}\na failure  {red}failed{end}: 3\n"
+    )
+    assert on_a_terminal(PAINTED, NO_COLOR="1") == plain
+    assert on_a_terminal(PAINTED, TERM="dumb") == plain
+    assert terminal.painted(plain) == plain  # no terminal
+
+
+PROGRESS = """
+import sys
+from flashcore.cli import progress
+from flashcore.model.progress import Step
+with progress.shown() as say:
+    say("build: 2 variants")
+    say(Step("one [x]", 1, 2))
+    say(Step("two", 2, 2))
+"""
+
+
+def test_a_bar_on_a_terminal_and_lines_elsewhere() -> None:
+    pytest.importorskip("rich")
+    shown = on_a_terminal(PROGRESS)
+    assert "━" in shown and "1/2" in shown and "one [x]" in shown and "build: 2 variants\n" in shown
+    for one in (
+        on_a_terminal(PROGRESS, TERM="dumb"),
+        on_a_terminal(f"import sys\nsys.modules['rich'] = None\n{PROGRESS}"),
+    ):
+        assert "━" not in one and [line.split("] ", 1)[1] for line in one.splitlines()] == [
+            "build: 2 variants", "one [x]", "two",
+        ]  # fmt: skip
+    log = subprocess.run([sys.executable, "-c", PROGRESS + "print('rich' in sys.modules)"], env=ENV,
+                         capture_output=True, text=True, check=True)  # fmt: skip
+    assert log.stdout == "False\n" and len(log.stderr.splitlines()) == 3
