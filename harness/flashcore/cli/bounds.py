@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from flashcore.cli import options
+from flashcore.cli import documents, options
+from flashcore.cli.documents import picked
 from flashcore.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from flashcore.model.record import Roof
+    from flashcore.model.suite import Shape, Suite
 
 HELP = "the least time each resource allows, for any known device"
 
@@ -15,41 +22,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)
     options.add_places(parser)
     options.add_shapes(parser)
+    documents.add_format(parser)
     parser.add_argument("--device", metavar="NAME",
                         help="a device of the table (default: this GPU, or the newest run's)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.analysis import roofline
     from flashcore.cli import text_tables
-    from flashcore.hardware import devices
-    from flashcore.machine.gpu import Gpu
     from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load, select
-    from flashcore.model.suggest import did_you_mean
-    from flashcore.runs import store
     from flashcore.worker.kernel_call import load_problem
 
     suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
+    ceilings, device = _ceilings(arguments, suite.name)
+    work = {s.name: load_problem(suite.root, suite.problems[s.problem].file).work(dict(s.params)) for s in shapes}
+    if arguments.format == "json":
+        print(as_json(suite, ceilings, shapes, work, device))
+        return Exit.OK
+    if arguments.device is None:
+        print(device)
+    print(text_tables.bounds(suite, ceilings, shapes, work))
+    return Exit.OK
+
+
+def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof], str]:
+    """What limits the device that the user names, else this GPU, else that of the newest run; and its name."""
+    from flashcore.analysis import roofline
+    from flashcore.hardware import devices
+    from flashcore.machine.gpu import Gpu
+    from flashcore.model.suggest import did_you_mean
+    from flashcore.runs import store
+
+    known = devices.load()
     if arguments.device is not None:
         device = devices.find(arguments.device)
         if device is None:
-            known = ", ".join(devices.load())
-            raise UsageError(
-                f"--device {arguments.device}: expected one of {known}{did_you_mean(arguments.device, devices.load())}"
-            )
-        ceilings = roofline.roofs(device)
-    else:
-        record = store.latest(Path(arguments.profiles), suite.name)
-        gpu = Gpu.find()
-        name = gpu.name if gpu else record.gpu if record else None
-        if name is None:
-            raise UsageError(
-                f"expected --device, one of {', '.join(devices.load())}: there is no GPU and no recorded run"
-            )
-        ceilings = roofline.roofs(devices.find(name), measured=record.roofs if record and record.gpu == name else ())
-        print(f"{name}")
-    work = {s.name: load_problem(suite.root, suite.problems[s.problem].file).work(dict(s.params)) for s in shapes}
-    print(text_tables.bounds(suite, ceilings, shapes, work))
-    return Exit.OK
+            hint = did_you_mean(arguments.device, known)
+            raise UsageError(f"--device {arguments.device}: expected one of {', '.join(known)}{hint}")
+        return roofline.roofs(device), device.title
+    record = store.latest(Path(arguments.profiles), suite)
+    gpu = Gpu.find()
+    name = gpu.name if gpu else record.gpu if record else None
+    if name is None:
+        raise UsageError(f"expected --device, one of {', '.join(known)}: there is no GPU and no recorded run")
+    measured = record.roofs if record and record.gpu == name else ()
+    return roofline.roofs(devices.find(name), measured=measured), name
+
+
+def as_json(
+    suite: Suite,
+    ceilings: Sequence[Roof],
+    shapes: Sequence[Shape],
+    work: Mapping[str, Mapping[str, float]],
+    device: str,
+) -> str:
+    """``device`` and ``bounds``: for each shape and compute dtype of a variant the least ``us`` that each resource
+    allows for the ``amount`` in ``unit``, the ``roof`` that says so (``value``, ``unit``, ``origin``), and if it is
+    the ``floor``. Where the amount or the roof is unknown they are ``null``, and ``reason`` says which."""
+    from flashcore.analysis import roofline
+
+    rows: list[dict[str, Any]] = []
+    for shape in shapes:
+        for dtype in dict.fromkeys(v.roof for v in suite.variants.values() if v.problem == shape.problem):
+            found = roofline.bounds(work[shape.name], dtype, ceilings)
+            lowest = roofline.floor(found)
+            for bound in found:
+                roof = None if bound.roof is None else picked(bound.roof, "value", "unit", "origin")
+                own = picked(bound, "resource", "amount", "unit", "us")
+                rows.append({"shape": shape.name, "compute": dtype, **own, "roof": roof,
+                             "floor": bound is lowest, "reason": bound.note})  # fmt: skip
+    return documents.document(device=device, bounds=rows)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.cli import documents, options
+from flashcore.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from flashcore.model.record import Record, Subject
 
 HELP = "what changed between two runs or git revisions (built here, without a GPU)"
 
@@ -14,14 +18,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="a run's id or folder, a git revision, or . for the working tree")
     parser.add_argument("b", metavar="B", nargs="?", default=".", help="likewise (default: %(default)s)")
     options.add_cases(parser)
+    documents.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import progress, text_tables
+    from flashcore.cli import progress, terminal, text_tables
     from flashcore.revisions import checkout
 
-    settings = options.settings(arguments, upto=None)
+    names = (arguments.a, arguments.b)
+    own = {"suite": ""} if all(_is_run(name, arguments) for name in names) else {}  # two runs need none
+    settings = options.settings(arguments, upto=None, **own)
     with progress.shown(arguments.quiet) as say:
-        a, b = (checkout.record(name, settings, say) for name in (arguments.a, arguments.b))
-    print(text_tables.difference(a, b))
+        a, b = (checkout.record(name, settings, say) for name in names)
+    print(as_json(a, b) if arguments.format == "json" else terminal.painted(text_tables.difference(a, b)))
     return Exit.OK
+
+
+def _is_run(name: str, arguments: argparse.Namespace) -> bool:
+    from pathlib import Path
+
+    from flashcore.runs import store
+
+    try:
+        return store.find(Path(arguments.profiles), name).is_dir()
+    except UsageError:
+        return False
+
+
+def as_json(a: Record, b: Record) -> str:
+    """``before``, ``after`` (id, suite, gpu, nvcc), ``notes``, ``builds`` (how many of both are the same), ``static``
+    (a changed fact each; ``null`` on the side that lacks it) and ``times`` (in us; ``null`` where they do not compare,
+    then ``times_reason`` says why)."""
+    from flashcore.analysis import diff
+
+    def side(record: Record) -> dict[str, Any]:
+        return {"id": record.id, "suite": record.suite.name, "gpu": record.gpu, "nvcc": record.environment.nvcc}
+
+    def subject(of: Subject) -> dict[str, Any]:
+        return documents.picked(of, "variant", "arch", "shape", "kernel", "launch")
+
+    same, both = diff.same_builds(a, b)
+    reason = diff.comparable(a, b)
+    changed = ("fact", "unit", "before", "after", "direction")
+    timed = ("mode", "before_us", "after_us", "ratio", "low", "high", "judged", "same_code")
+    return documents.document(
+        before=side(a),
+        after=side(b),
+        notes=diff.remarks(a, b),
+        builds={"same": same, "both": both},
+        static=[subject(c.subject) | documents.picked(c, *changed) for c in diff.changes(a, b)],
+        times=None if reason else [subject(t.subject) | documents.picked(t, *timed) for t in diff.timing(a, b)],
+        times_reason=reason,
+    )

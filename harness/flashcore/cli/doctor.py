@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from flashcore.errors import Exit, FlashcoreError
+from flashcore.cli import documents, terminal
+from flashcore.errors import CapabilityError, Exit, FlashcoreError
 
 HELP = "say what this machine can do, and how to mend what it cannot"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    pass
+    documents.add_format(parser)
 
 
-def run(_: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     parts = examine()
     can = abilities([p.name for p in parts if p.found])
-    print("\n".join(p.text for p in parts))
-    print(f"so this machine can: {'; '.join(can) or 'nothing yet'}")
+    if arguments.format == "json":
+        print(as_json(parts, can))
+    else:
+        print(terminal.painted("\n".join(p.text for p in parts)))
+        print(f"so this machine can: {'; '.join(can) or 'nothing yet'}")
     return Exit.OK if can and can[0] != "report" else Exit.INCAPABLE
 
 
@@ -30,11 +34,12 @@ class Part(NamedTuple):
     found: bool
     detail: str
     needed_for: str
+    mend: str = ""
 
     @property
     def text(self) -> str:
         start = f"ok       {self.name}" if self.found else f"missing  {self.name} ({self.needed_for})"
-        return f"{start}: {self.detail}"
+        return f"{start}: {self.detail}" + (f"\n  to mend: {self.mend}" if self.mend else "")
 
 
 def examine() -> list[Part]:
@@ -89,9 +94,17 @@ def examine() -> list[Part]:
     for (name, needed_for), look in looks.items():
         try:
             parts.append(Part(name, True, look(), needed_for))
+        except CapabilityError as error:
+            parts.append(Part(name, False, error.what, needed_for, error.mend))
         except FlashcoreError as error:
             parts.append(Part(name, False, str(error), needed_for))
     return parts
+
+
+def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
+    """``parts`` (``name``, whether it is ``found``, the ``detail`` or why not, what it is ``needed_for``, the way to
+    ``mend`` it) and what the machine ``can`` do."""
+    return documents.document(parts=[part._asdict() for part in parts], can=can)
 
 
 def abilities(found: Collection[str]) -> list[str]:
