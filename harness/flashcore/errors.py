@@ -48,6 +48,10 @@ class RecordError(FlashcoreError):
     """A run record cannot be read, or is of another schema version."""
 
 
+class WriteError(FlashcoreError):
+    """A file cannot be written."""
+
+
 class CapabilityError(FlashcoreError):
     """The machine lacks something (nvcc, GPU, ncu, permission).
 

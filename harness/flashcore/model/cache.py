@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import FlashcoreError
+from flashcore.errors import WriteError
 from flashcore.model import suite
 from flashcore.model.files import write_atomically
 
@@ -31,7 +31,7 @@ def recall(folder: Path, name: str, key: str) -> Any:
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
     """Keeps ``value``: JSON's own types, tuples and the dataclasses of :mod:`flashcore.model.suite`."""
     text = json.dumps([key, _packed(value)], ensure_ascii=False, separators=(",", ":"))
-    with contextlib.suppress(OSError, FlashcoreError):
+    with contextlib.suppress(OSError, WriteError):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / f"{name}.json", text.encode())
 

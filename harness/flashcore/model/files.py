@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from flashcore.errors import FlashcoreError
+from flashcore.errors import WriteError
 
 #: The ending of a run's folder while the run is under way.
 PARTIAL = ".partial"
@@ -20,7 +20,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         kept = "; what was measured is kept: go on with --resume" if PARTIAL in str(path) else ""
-        raise FlashcoreError(
+        raise WriteError(
             f"{path}: cannot write: {error.strerror or error}\n"
             f"  to mend: free space, or name a folder that can be written{kept}"
         ) from error
@@ -30,7 +30,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file so that it is there whole or not at all, also after a power cut.
 
     Raises:
-        FlashcoreError: it cannot be written.
+        WriteError: it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError
+from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
 from flashcore.machine import python_process
 from flashcore.machine.capabilities import lacking, said_in
 from flashcore.machine.ncu import (
@@ -298,6 +298,8 @@ class _Stage:
         for stem in sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)]):
             try:
                 table = self._table(path / f"{stem}.ncu-rep", path / f"{stem}.csv.gz")
+            except WriteError:
+                raise
             except FlashcoreError as error:
                 unreadable = str(error)
                 continue
