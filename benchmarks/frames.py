@@ -19,6 +19,7 @@ from pathlib import Path
 import flashcore as fc
 from flashcore import frames
 from flashcore.cli import facts as export
+from flashcore.gate import judge
 from flashcore.runs import store
 from tests import factory
 
@@ -41,14 +42,14 @@ def show(run: fc.Run) -> None:
     """A line for each thing that is made of a run."""
     record = run.record
     shape = next(iter(record.suite.shapes))
-    verdicts = fc.judge(run).judgement.verdicts
+    verdicts = judge.judge(record).verdicts
     count = len(record.facts)
     print(f"{record.id}, {record.suite.name}: {count:,} facts, {sum(map(len, record.samples.values())):,} samples")
     for what, make in (
         ("facts_frame", run.facts_frame),
         ("samples_frame", run.samples_frame),
         (f"table({shape!r})", lambda: run.table(shape)),
-        ("verdicts alone, as a frame", lambda: frames.verdicts(verdicts)),
+        ("verdicts alone, as a frame", lambda: frames.frame(judge.Verdict, verdicts)),
         ("export as CSV", lambda: export.as_csv(record)),
         ("export as JSON", lambda: export.as_json(record)),
     ):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import flashcore as fc
-from flashcore import api
 from flashcore.errors import Exit, ManifestError, RecordError, UsageError
 from flashcore.model.record import Record
+from flashcore.model.suite import Suite
 from flashcore.runs import store
 from tests import factory
 from tests.conftest import TOY
@@ -46,7 +46,6 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 def test_what_is_promised_is_there() -> None:
     for name in fc.__all__:
-        assert getattr(fc, name) is getattr(api, name)
         assert getattr(fc, name).__doc__, name
     assert {*fc.__all__} <= {*dir(fc)}
     with pytest.raises(AttributeError, match="has no attribute 'read_runs'"):
@@ -61,7 +60,7 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 
 def test_a_suite_is_read(tmp_path: Path) -> None:
-    assert isinstance(fc.load_suite(TOY), fc.Suite)
+    assert isinstance(fc.load_suite(TOY), Suite)
     with pytest.raises(UsageError, match="expected a suite's manifest"):
         fc.load_suite(tmp_path)
     (tmp_path / "suite.toml").write_text("[suite]\n")
@@ -125,8 +124,6 @@ def test_a_run_is_judged(profiles: Path) -> None:
     bad = fc.judge(fc.read_run(LATER, profiles))
     assert bad.exit_code is Exit.FAILED
     assert bad.verdicts.query("status == 'fail'")["value"].tolist() == [120.0]
-    assert len(bad.verdicts) == len(bad.judgement.verdicts)
-    assert "Judgement(" not in repr(bad)
 
 
 def test_a_waiver_holds_until_its_day() -> None:
@@ -142,23 +139,7 @@ def test_what_is_required_but_unmeasured_exits_3() -> None:
     assert fc.judge(run, require="counters").exit_code is Exit.UNMEASURED
 
 
-def test_a_run_is_held_to_a_baseline(profiles: Path, tmp_path: Path) -> None:
-    from flashcore.gate import baseline
-
-    suite = factory.suite()
-    file = tmp_path / "baseline.txt"
-    file.write_text(baseline.save(factory.record(suite), None, ratchet=False).baseline.text(), encoding="utf-8")
-    worse = factory.fact("registers", 120, arch="sm_80", kernel="fast_kernel")
-    run = fc.Run(factory.record(suite, [worse]))
-    assert fc.judge(run).exit_code is Exit.OK
-    assert fc.judge(run, baseline=file).exit_code is Exit.FAILED
-    with pytest.raises(UsageError, match="expected a baseline, found no such file"):
-        fc.judge(run, baseline=tmp_path / "none.txt")
-
-
-def test_a_run_gives_its_roofline_and_what_it_lacks() -> None:
-    run = fc.Run(factory.without(factory.record(), "l2_bytes", variant="fast"))
-    found = fc.roofline(run)
-    assert set(found.points.loc["slow"]["level"]) == {"dram", "l2", "l1"}
-    assert set(found.points.loc["fast"]["level"]) == {"dram", "l1"}
-    assert set(found.missing.index.get_level_values("variant")) == {"fast"}
+def test_a_run_gives_its_roofline() -> None:
+    points = fc.roofline(fc.Run(factory.without(factory.record(), "l2_bytes", variant="fast")))
+    assert set(points.loc["slow"]["level"]) == {"dram", "l2", "l1"}
+    assert set(points.loc["fast"]["level"]) == {"dram", "l1"}

@@ -13,7 +13,8 @@ from flashcore.analysis import diff, roofline
 from flashcore.analysis.predictions import Readings
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.gate import judge
-from flashcore.model.record import Facts, Record
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Fact, Facts, Record
 from tests import factory
 
 
@@ -26,7 +27,7 @@ def record() -> Record:
 
 
 def test_each_fact_is_a_row_in_the_order_recorded(record: Record) -> None:
-    frame = frames.facts(record.facts)
+    frame = frames.frame(Fact, record.facts)
     assert frame.index.names == list(frames.SUBJECT)
     back = [
         (*(None if pd.isna(part) else part for part in row[0]), *row[1:])
@@ -40,13 +41,13 @@ def test_each_fact_is_a_row_in_the_order_recorded(record: Record) -> None:
 
 
 def test_a_column_has_its_own_dtype(record: Record) -> None:
-    dtypes = frames.facts(record.facts).reset_index().dtypes.astype(str).to_dict()
+    dtypes = frames.frame(Fact, record.facts).reset_index().dtypes.astype(str).to_dict()
     categories = ("variant", "arch", "shape", "kernel", "fact", "text", "unit", "source")
     assert dtypes == {**dict.fromkeys(categories, "category"), "launch": "Int64", "value": "float64", "note": "string"}
 
 
 def test_a_frame_of_nothing_has_the_same_columns(record: Record) -> None:
-    full, empty = frames.facts(record.facts), frames.facts(())
+    full, empty = frames.frame(Fact, record.facts), frames.frame(Fact, ())
     assert list(empty.columns) == list(full.columns)
     assert [str(d) for d in empty.dtypes] == [str(d) for d in full.dtypes]
     assert empty.index.names == full.index.names
@@ -60,14 +61,14 @@ def test_what_is_unmeasured_is_missing_and_zero_stays_zero() -> None:
         factory.fact("plan_matches", True),
         factory.fact("ncu_duration", 2**53),
     ]
-    frame = frames.facts(found)
+    frame = frames.frame(Fact, found)
     assert [None if math.isnan(v) else v for v in frame["value"]] == [None, 0.0, None, None, 2.0**53]
     assert [None if pd.isna(t) else t for t in frame["text"]] == [None, None, "registers", "True", None]
     assert frame["note"].iloc[0] == "cuobjdump is absent"
 
 
 def test_rows_are_found_by_subject(record: Record) -> None:
-    frame = frames.facts([*record.facts, factory.fact("registers", 7, shape="mission", kernel="other", launch=3)])
+    frame = frames.frame(Fact, [*record.facts, factory.fact("registers", 7, shape="mission", kernel="other", launch=3)])
     assert set(frame.loc["fast"].index.get_level_values("arch").dropna()) == set(factory.ARCHS)
     [value] = frame.xs(3, level="launch")["value"]
     assert value == 7
@@ -78,7 +79,7 @@ def test_rows_are_found_by_subject(record: Record) -> None:
 
 
 def test_categories_stand_in_the_order_of_the_record(record: Record) -> None:
-    variants = frames.facts(record.facts).index.levels[0]
+    variants = frames.frame(Fact, record.facts).index.levels[0]
     assert list(variants) == list(record.suite.variants)
 
 
@@ -95,7 +96,7 @@ def test_a_table_has_a_row_per_variant_and_names_units(record: Record) -> None:
     readings = Readings(record)
     for name in frames.LADDER:
         values = [readings.of(name, v, "mission").value for v in record.suite.variants]
-        column = table[frames.with_unit(name)]
+        column = table[name if FACTS[name].unit == "1" else f"{name} [{FACTS[name].unit}]"]
         assert column.dtype == "float64"
         assert [None if math.isnan(x) else x for x in column] == values, name
 
@@ -162,7 +163,7 @@ def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
             factory.fact("occupancy_limiter", "warps", shape="mission", **where),
         ]
     )
-    frame = frames.changes(diff.changes(record, after)).set_index("fact", append=True)
+    frame = frames.frame(diff.Change, diff.changes(record, after)).set_index("fact", append=True)
     at = ("fast", "sm_80")
     code = frame.loc[at].droplevel(["shape", "kernel"])
     assert code.loc["registers", ["before", "after", "direction"]].tolist() == [96.0, 40.0, "better"]
@@ -175,7 +176,7 @@ def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
 
 def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
     found = diff.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["warm"])
-    frame = frames.time_changes(found)
+    frame = frames.frame(diff.TimeChange, found)
     assert list(zip(frame["ratio"], frame["low"], frame["high"], strict=True)) == [
         (t.ratio, t.low, t.high) for t in found
     ]
@@ -187,7 +188,7 @@ def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
 
 def test_verdicts_come_with_status_and_value(record: Record) -> None:
     found = judge.judge(record).verdicts
-    frame = frames.verdicts(found)
+    frame = frames.frame(judge.Verdict, found)
     assert frame["status"].tolist() == [v.status for v in found]
     limits = frame[frame["fact"] == "registers"]
     assert set(limits["status"]) == {"fail"} and set(limits["value"]) == {96.0} and set(limits["limit"]) == {"≤ 90"}
@@ -197,15 +198,11 @@ def test_verdicts_come_with_status_and_value(record: Record) -> None:
 
 def test_points_hold_what_a_roofline_shows(record: Record) -> None:
     found = roofline.points(record)
-    frame = frames.points(found)
+    frame = frames.frame(roofline.Point, found)
     for name in ("level", "counted", "flop", "intensity", "tflops", "share"):
         assert frame[name].tolist() == [getattr(p, name) for p in found], name
     assert frame["ceiling_tflops"].tolist() == [p.theory.tflops for p in found]
     assert frame["measured_ceiling_tflops"].isna().all()  # no roof was measured
-    lacking = factory.without(record, "l2_bytes")
-    frame = frames.reasons(roofline.missing(lacking))
-    assert set(frame["reason"]) == {"l2_bytes is unmeasured"}
-    assert ("fast", "mission") in frame.droplevel("kernel").index
 
 
 # --- without pandas -----------------------------------------------------------------------------
@@ -214,7 +211,7 @@ def test_points_hold_what_a_roofline_shows(record: Record) -> None:
 def test_without_pandas_a_frame_says_how_to_get_it(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(CapabilityError, match="need the Python package pandas") as caught:
-        frames.facts(record.facts)
+        frames.frame(Fact, record.facts)
     assert "frames" in caught.value.mend
 
 

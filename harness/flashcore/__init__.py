@@ -6,28 +6,16 @@ for, since the command line imports this package on every start.
 
 from typing import TYPE_CHECKING, Any
 
+from flashcore.errors import Exit, FlashcoreError
+
 __version__ = "0.1.0"
 __all__ = [
-    "ComparedRuns",
-    "Exit",
-    "FlashcoreError",
-    "JudgedRun",
-    "Record",
-    "Roofline",
-    "Run",
-    "Suite",
-    "compare",
-    "judge",
-    "load_suite",
-    "read_run",
-    "roofline",
-]
+    "ComparedRuns", "Exit", "FlashcoreError", "JudgedRun", "Run",
+    "compare", "judge", "load_suite", "read_run", "roofline",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from flashcore.api import ComparedRuns, JudgedRun, Roofline, Run, compare, judge, load_suite, read_run, roofline
-    from flashcore.errors import Exit, FlashcoreError
-    from flashcore.model.record import Record
-    from flashcore.model.suite import Suite
+    from flashcore.api import ComparedRuns, JudgedRun, Run, compare, judge, load_suite, read_run, roofline
 
 
 def __getattr__(name: str) -> Any:

@@ -1,15 +1,14 @@
 """Facts, samples, verdicts and comparisons as pandas frames: for the API, the export and tables that compare.
 
-The index of a frame is what its rows are about: levels of a subject, each a category in the order of the record. A
-number is a float64 column, text a string, what repeats a category. What was not measured is missing (NaN, NA), never
-0. Nothing here is for the record, the gate or the parsers of tools' output, which do without pandas.
-
-pandas is imported when a frame is made. Where there is none, that raises :class:`~flashcore.errors.CapabilityError`.
+The index says what a row is about: parts of a subject, each a category in the order of the record. A number is a
+float64 column, all else a category or a string. What was not measured is missing (NaN, NA), never 0. Nothing here is
+for the record, the gate or the parsers of tools' output, which do without pandas: it is imported when a frame is made,
+and where there is none that raises :class:`~flashcore.errors.CapabilityError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,14 @@ if TYPE_CHECKING:
 
 #: The parts of a subject, as the index names them.
 SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
-_CODE = SUBJECT[:4]
-
-#: What :func:`table` shows of each variant: speed, how well the chip is used, what the code takes of it.
-LADDER = (
-    "warm_p50", "warm_p90", "cold_p50",
-    "speedup_vs_baseline", "speedup_vs_baseline_low", "speedup_vs_baseline_high",
-    "speedup_vs_peer", "speedup_vs_peer_low", "speedup_vs_peer_high",
-    "tflops", "tensor_active", "theoretical_occupancy", "achieved_occupancy",
-    "registers", "spill_store_bytes", "spill_load_bytes", "smem",
-)  # fmt: skip
-
 #: The columns of the export. ``type`` is float, int, bool, str, or none where the fact is unmeasured.
 EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
+#: What :func:`table` shows of each variant: speed, how well the chip is used, what the code takes of it.
+LADDER = (
+    "warm_p50", "warm_p90", "cold_p50", "speedup_vs_baseline", "speedup_vs_baseline_low", "speedup_vs_baseline_high",
+    "speedup_vs_peer", "speedup_vs_peer_low", "speedup_vs_peer_high", "tflops", "tensor_active",
+    "theoretical_occupancy", "achieved_occupancy", "registers", "spill_store_bytes", "spill_load_bytes", "smem",
+)  # fmt: skip
 
 
 def export_rows(record: Record) -> Iterator[tuple[Value | None, ...]]:
@@ -49,153 +43,88 @@ def export_rows(record: Record) -> Iterator[tuple[Value | None, ...]]:
         yield (*parts(f.subject), f.name, f.value, kind, f.unit, f.source.value, f.note)
 
 
-def facts(found: Iterable[Fact]) -> DataFrame:
-    """A row per fact, in the order recorded, by variant, arch, shape, kernel and launch.
+_CASE, _CODE = ("variant", "shape"), SUBJECT[:4]
+#: The index's levels and the columns, ``name=attribute:kind``, of each sort of row. The kinds are in :data:`_KINDS`.
+_LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
+    Fact: (SUBJECT, "fact=name:c value:n text=value:t unit:c source:c note:s"),
+    Change: (_CODE, "fact:c unit:c before:n after:n before_text=before:t after_text=after:t direction:c"),
+    TimeChange: (_CASE, "mode:c before_us:n after_us:n ratio:n low:n high:n judged:b same_code:b"),
+    Verdict: (_CODE, "budget:c fact:c tier:c severity:c status:c value:n unit:c limit:c source:c fact_source:c"
+                     " required:b progress:n reason:s"),
+    Point: ((*_CASE, "kernel"), "level:c counted:c regime:c roof:c flop:n bytes:n time_us:n intensity:n tflops:n gbps:n"
+            " ceiling_tflops=theory.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
+            " faults:j"),
+}  # fmt: skip
 
-    Columns: ``fact``, ``value`` (float64, in ``unit``; NaN if unmeasured or not a number), ``text`` (the value that is
-    not a number), ``unit``, ``source``, ``note``. Whole numbers above 2^53 are rounded here: the export keeps them.
+
+def frame(kind: type, found: Iterable[Any]) -> DataFrame:
+    """A row per fact, change, change of a time, verdict or point of a roofline, in the order given.
+
+    Columns have the names and units of the attributes of ``kind``. A value that is not a number stands beside it in
+    ``text`` (``before_text``, ``after_text``). Whole numbers above 2^53 are rounded; the export keeps them. A point's
+    ``ceiling_tflops`` and ``share`` of it are by datasheet, ``measured_ceiling_tflops`` by measured roofs.
     """
-    every = list(found)
-    return _frame(
-        [f.subject for f in every],
-        SUBJECT,
-        fact=_category([f.name for f in every]),
-        value=_numbers([f.value for f in every]),
-        text=_category(_texts([f.value for f in every])),
-        unit=_category([f.unit for f in every]),
-        source=_category([f.source for f in every]),
-        note=_strings([f.note for f in every]),
-    )
+    levels, layout = _LAYOUTS[kind]
+    rows, columns = list(found), {}
+    for word in layout.split():
+        path, _, sort = word.partition(":")
+        name, _, attribute = path.partition("=")
+        columns[name] = _KINDS[sort](list(map(attrgetter(attribute or name), rows)))
+    return _indexed([row.subject for row in rows], levels, columns)
 
 
 def samples(record: Record) -> DataFrame:
-    """A row per timing sample, by variant and shape.
-
-    Columns: ``mode`` (warm, cold, eager), ``sample`` (its place in the series, from 0, in the order of the rounds) and
-    ``us`` (microseconds).
-    """
+    """A row per timing sample: ``mode``, ``sample`` (its place in the series, from 0) and ``us`` (microseconds)."""
     subjects: list[Subject] = []
     modes: list[str] = []
     places: list[int] = []
     times: list[float] = []
     for key, series in record.samples.items():
-        case, _, mode = key.rpartition("/")
-        variant, _, shape = case.partition("/")
+        variant, shape, mode = key.split("/")
         subjects += [Subject(variant, shape=shape)] * len(series)
         modes += [mode] * len(series)
         places += range(len(series))
         times += series
-    columns = {"mode": _category(modes), "sample": _array(places, "int64"), "us": _numbers(times)}
-    return _frame(subjects, ("variant", "shape"), **columns)
+    columns = {"mode": _category(modes), "sample": _array(places, "int64"), "us": _array(times, "float64")}
+    return _indexed(subjects, _CASE, columns)
 
 
 def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFrame:
-    """A row per variant that runs on ``shape``, in the order of the manifest, by variant.
+    """A row per variant that runs on ``shape``, in the order of the manifest.
 
-    Columns: ``role`` (baseline, variant, peer), ``technique``, ``parent``; ``check`` (what became of it, ``stale`` if
-    its code has changed since); a float64 column per fact, named with its unit as ``warm_p50 [us]``; ``floor [us]``,
-    the least time that the resource ``floor_by`` allows, and ``gap``, the median warm time over it. Static facts are of
-    the arch that was measured: the largest of the variant's kernels, or the smallest of what is better high.
-
-    Args:
-        names: the facts to show.
+    ``role`` is baseline, variant or peer; ``check`` what became of it, ``stale`` if its code has changed since. Then a
+    column per fact in ``names``, with its unit: ``warm_p50 [us]``; static ones are of the arch that was measured, the
+    largest of the variant's kernels, or the smallest of what is better high. ``floor [us]`` is the least time that the
+    resource ``floor_by`` allows, ``gap`` the median warm time over it.
 
     Raises:
         UsageError: the suite has no such shape, or a name is no fact with a number.
     """
-    suite = record.suite
-    if shape not in suite.shapes:
-        raise UsageError(f"shape {shape}: expected one of {', '.join(suite.shapes)}")
+    if shape not in record.suite.shapes:
+        raise UsageError(f"shape {shape}: expected one of {', '.join(record.suite.shapes)}")
     for name in names:
         if name not in FACTS or FACTS[name].unit == "text":
             raise UsageError(f"fact {name}: expected a fact with a number\n  to mend: see flashcore list --facts")
-    shown = [v for v in suite.variants.values() if v.runs_on(suite.shapes[shape])]
-    checks = {(o.variant, o.shape): o.status for o in record.outcomes if o.stage == "check"}
+    title = {n: n if FACTS[n].unit == "1" else f"{n} [{FACTS[n].unit}]" for n in names}
+    variants = [v for v in record.suite.variants.values() if v.runs_on(record.suite.shapes[shape])]
+    subjects = [Subject(v.name, shape=shape) for v in variants]
+    checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
     readings = Readings(record)
     bounds = {b.subject: b for b in case_bounds(record)}
-    cases = [bounds.get(Subject(v.name, shape=shape)) for v in shown]
-    gaps = [next((g for g in c.gaps if g.time == "warm_p50"), None) if c else None for c in cases]
-    floors = [g.floor if g else c.floor if c else None for g, c in zip(gaps, cases, strict=True)]
-    roles = ["peer" if v.is_peer else "baseline" if v.name == suite.baseline else "variant" for v in shown]
-    stale = [f"{v.name}/{shape}" in record.stale for v in shown]
+    gaps = {s: next((g for g in b.gaps if g.time == "warm_p50"), None) for s, b in bounds.items()}
+    floors = [gap.floor if (gap := gaps.get(s)) else b.floor if (b := bounds.get(s)) else None for s in subjects]
+    baseline = record.suite.baseline
     columns = {
-        "role": _category(roles),
-        "technique": _strings([v.technique for v in shown]),
-        "parent": _strings([v.parent for v in shown]),
-        "check": _category(
-            ["stale" if old else checks.get((v.name, shape)) for v, old in zip(shown, stale, strict=True)]
-        ),
-        **{with_unit(n): _numbers([readings.of(n, v.name, shape).value for v in shown]) for n in names},
-        "floor [us]": _numbers([f.us if f else None for f in floors]),
-        "floor_by": _category([f.resource if f else None for f in floors]),
-        "gap": _numbers([g.ratio if g else None for g in gaps]),
+        "role": _category(["peer" if v.is_peer else "baseline" if v.name == baseline else "variant" for v in variants]),
+        "technique": _array([v.technique for v in variants], "string"),
+        "parent": _array([v.parent for v in variants], "string"),
+        "check": _category([checks.get(s.case) for s in subjects]),
+        **{title[n]: _number([readings.of(n, s.variant, shape).value for s in subjects]) for n in names},
+        "floor [us]": _number([floor.us if floor else None for floor in floors]),
+        "floor_by": _category([floor.resource if floor else None for floor in floors]),
+        "gap": _number([gap.ratio if (gap := gaps.get(s)) else None for s in subjects]),
     }
-    return _frame([Subject(v.name) for v in shown], ("variant",), **columns)
-
-
-def with_unit(name: str) -> str:
-    """A fact's name as a column carries it: ``warm_p50 [us]``, and ``registers`` for what is counted."""
-    unit = FACTS[name].unit
-    return name if unit == "1" else f"{name} [{unit}]"
-
-
-def changes(found: Sequence[Change]) -> DataFrame:
-    """A row per fact that differs, by variant, arch, shape and kernel.
-
-    Columns: ``fact``, ``unit``, ``before`` and ``after`` (float64), ``before_text`` and ``after_text`` (of facts that
-    are not numbers), ``direction`` (better, worse, changed, appeared, vanished).
-    """
-    before, after = [c.before for c in found], [c.after for c in found]
-    columns = _columns(found, category=("fact", "unit"))
-    columns |= {"before": _numbers(before), "after": _numbers(after)}
-    columns |= {"before_text": _category(_texts(before)), "after_text": _category(_texts(after))}
-    return _frame([c.subject for c in found], _CODE, **columns, **_columns(found, category=("direction",)))
-
-
-def time_changes(found: Sequence[TimeChange]) -> DataFrame:
-    """A row per case and mode that both sides timed, by variant and shape.
-
-    Columns: ``mode``, ``before_us`` and ``after_us`` (medians), ``ratio`` (before over after: above 1 is faster) with
-    its 95 % interval ``low`` to ``high``, ``judged`` (both timed in one run), ``same_code``.
-    """
-    numbers = ("before_us", "after_us", "ratio", "low", "high")
-    columns = _columns(found, category=("mode",), number=numbers, truth=("judged", "same_code"))
-    return _frame([c.subject for c in found], ("variant", "shape"), **columns)
-
-
-def verdicts(found: Sequence[Verdict]) -> DataFrame:
-    """A row per verdict, by variant, arch, shape and kernel.
-
-    Columns: ``budget``, ``fact``, ``tier``, ``severity`` (limit, goal), ``status`` (pass, fail, unmeasured, waived,
-    open), ``value`` (float64, in ``unit``; NaN where the promise is no number), ``unit``, ``limit`` (``≤ 128``),
-    ``source`` (of the promise), ``fact_source``, ``required``, ``progress`` (of a goal, 1 when reached), ``reason``.
-    """
-    columns = _columns(found, category=("budget", "fact", "tier", "severity", "status"), number=("value",))
-    columns |= _columns(found, category=("unit", "limit", "source", "fact_source"), truth=("required",))
-    columns |= _columns(found, number=("progress",), string=("reason",))
-    return _frame([v.subject for v in found], _CODE, **columns)
-
-
-def points(found: Sequence[Point]) -> DataFrame:
-    """A row per point of a roofline, by variant, shape and kernel (missing for a case as a whole).
-
-    Columns: ``level`` (dram, l2, l1: where the bytes were counted), ``counted`` (who counted the FLOPs: hardware,
-    formula), ``regime``, ``roof`` (the dtype of the variant's own), ``flop``, ``bytes``, ``time_us``, ``intensity``
-    (FLOP per byte), ``tflops``, ``gbps``; ``ceiling_tflops`` and ``share`` of it reached, by datasheet;
-    ``measured_ceiling_tflops`` and ``share_of_measured``, by measured roofs; ``faults`` (why it cannot be right).
-    """
-    numbers = ("flop", "bytes", "time_us", "intensity", "tflops", "gbps")
-    columns = _columns(found, category=("level", "counted", "regime", "roof"), number=numbers)
-    columns |= {"ceiling_tflops": _numbers([p.theory.tflops for p in found]), **_columns(found, number=("share",))}
-    columns["measured_ceiling_tflops"] = _numbers([p.measured.tflops for p in found])
-    columns |= _columns(found, number=("share_of_measured",))
-    columns["faults"] = _strings(["; ".join(p.faults) for p in found])
-    return _frame([p.subject for p in found], ("variant", "shape", "kernel"), **columns)
-
-
-def reasons(found: Sequence[tuple[Subject, str]]) -> DataFrame:
-    """A row per thing that is missing, by variant, shape and kernel. Column: ``reason``."""
-    return _frame([s for s, _ in found], ("variant", "shape", "kernel"), reason=_strings([r for _, r in found]))
+    return _indexed(subjects, ("variant",), columns)
 
 
 # --- columns ------------------------------------------------------------------------------------
@@ -210,37 +139,20 @@ def _pandas() -> Any:
     return pandas
 
 
-def _frame(subjects: Sequence[Subject], levels: Sequence[str], **columns: Any) -> DataFrame:
-    """The columns under an index of these levels. Each distinct subject is taken apart once: facts are many."""
+def _indexed(subjects: Sequence[Subject], levels: Sequence[str], columns: Mapping[str, Any]) -> DataFrame:
+    """The columns under an index. Each distinct subject is taken apart once: facts are many."""
     pd = _pandas()
     distinct: dict[Subject, int] = {}
     rows = _array([distinct.setdefault(s, len(distinct)) for s in subjects], "int64")
     parts = {level: list(map(attrgetter(level), distinct)) for level in levels}
-    arrays = [
-        (pd.array(part, dtype="Int64") if level == "launch" else _category(part)).take(rows)
-        for level, part in parts.items()
-    ]
+    arrays = [(_array(p, "Int64") if n == "launch" else _category(p)).take(rows) for n, p in parts.items()]
     index = pd.MultiIndex.from_arrays(arrays, names=levels) if len(levels) > 1 else pd.Index(arrays[0], name=levels[0])
-    frame: DataFrame = pd.DataFrame(columns, index=index)
-    return frame
-
-
-def _columns(
-    rows: Sequence[object],
-    category: Sequence[str] = (),
-    number: Sequence[str] = (),
-    string: Sequence[str] = (),
-    truth: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Columns of attributes, by the name of each."""
-    kinds = ((category, _category), (number, _numbers), (string, _strings), (truth, lambda v: _array(v, "bool")))
-    return {name: make(list(map(attrgetter(name), rows))) for names, make in kinds for name in names}
+    made: DataFrame = pd.DataFrame(columns, index=index)
+    return made
 
 
 def _array(values: Sequence[Any], dtype: str) -> Any:
-    import numpy
-
-    return numpy.array(values, dtype=dtype)
+    return _pandas().Series(values, dtype=dtype).values
 
 
 def _category(values: Sequence[str | None]) -> Any:
@@ -250,16 +162,16 @@ def _category(values: Sequence[str | None]) -> Any:
     return pd.Categorical.from_codes(codes, pd.Index(list(map(str, distinct)), dtype="str"))
 
 
-def _strings(values: Sequence[str | None]) -> Any:
-    return _pandas().array(values, dtype="string")
+def _number(values: Sequence[Value | None]) -> Any:
+    """A truth or a text is no number, as in :attr:`Fact.number`."""
+    return _array([v if type(v) in (float, int) else float("nan") for v in values], "float64")
 
 
-def _numbers(values: Sequence[Value | None]) -> Any:
-    """Float64; a truth or a text is no number, as in :attr:`Fact.number`."""
-    nan = float("nan")
-    return _array([v if type(v) is float or type(v) is int else nan for v in values], "float64")
-
-
-def _texts(values: Sequence[Value | None]) -> list[str | None]:
-    """What :func:`_numbers` leaves out, as text."""
-    return [str(v) if isinstance(v, (str, bool)) else None for v in values]
+_KINDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "c": _category,
+    "n": _number,
+    "t": lambda values: _category([str(v) if isinstance(v, (str, bool)) else None for v in values]),
+    "s": lambda values: _array(values, "string"),
+    "j": lambda values: _array(["; ".join(v) for v in values], "string"),
+    "b": lambda values: _array(values, "bool"),
+}
