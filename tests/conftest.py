@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.manifest import load
 from flashcore.model.record import Artifact
-from flashcore.model.suite import Suite
+from flashcore.model.suite import Suite, Variant
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -71,21 +74,44 @@ class Built:
         return next(a for a in self.artifacts if (a.variant, a.arch) == (variant, arch))
 
 
+def build_once(factory: pytest.TempPathFactory, loaded: Suite, variants: Iterable[Variant]) -> Built:
+    """A suite's build for this worker's tests.
+
+    The workers of a run compile it once: the first that asks does, the others wait. Each has a copy of its own then,
+    which no other worker's test changes.
+    """
+    own = factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built" / loaded.name
+    shared.mkdir(parents=True, exist_ok=True)
+    made, kept = shared / "build", shared / "artifacts.pickle"
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.is_file():
+            kept.write_bytes(pickle.dumps(build.build(loaded, made, build.Options(), variants=variants)))
+    folder = shutil.copytree(made, factory.mktemp(loaded.name) / "build")
+    artifacts: list[Artifact] = pickle.loads(kept.read_bytes())
+    return Built(loaded, folder, [_moved(a, made, folder) for a in artifacts])
+
+
+def _moved(artifact: Artifact, old: Path, new: Path) -> Artifact:
+    """The artifact with the paths of its files in another build folder."""
+    files = {name: getattr(artifact, name) for name in ("cubin", "log", "library", "plan_library")}
+    return replace(artifact, **{name: path and path.replace(str(old), str(new)) for name, path in files.items()})
+
+
 @pytest.fixture(scope="session")
 def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The toy suite, built once. Tests that change anything take a copy."""
     loaded = load.load(TOY)
-    folder = tmp_path_factory.mktemp("toy") / "build"
-    return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=loaded.variants.values()))
+    return build_once(tmp_path_factory, loaded, loaded.variants.values())
 
 
 @pytest.fixture(scope="session")
 def faulty(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The variants that fail on the host, and a good one beside them."""
-    folder = tmp_path_factory.mktemp("faults") / "build"
     loaded = load.load(FAULTS)
     chosen = [loaded.variants[n] for n in ("good", "does_not_compile", "no_variant", *HOST_FAULTS)]
-    return Built(loaded, folder, build.build(loaded, folder, build.Options(), variants=chosen))
+    return build_once(tmp_path_factory, loaded, chosen)
 
 
 @pytest.fixture
