@@ -22,10 +22,9 @@ endif
 
 # `-P`: nothing is imported from the current folder by mistake.
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
-LINT_IMPORTS = PYTHONPATH="$(CURDIR)/harness" $(PY) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint clean bench-build bench-profile bench-gate bench-crosscheck bench-against bench-frames
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint imports clean bench-build bench-profile bench-gate bench-crosscheck bench-against bench-frames
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,11 +65,13 @@ doctor: $(READY) ## say what this machine can do, and how to mend what it cannot
 test: lint ## lint, type check and test
 	$(PY) -m pytest -q -n auto --dist loadscope $(ARGS)
 
-lint: $(DEV) ## ruff, mypy --strict, the import contract
+lint: $(DEV) imports ## ruff, mypy --strict, the import contract
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(LINT_IMPORTS)
+
+imports: $(DEV) ## the import contract alone: who may import whom
+	PYTHONPATH="$(CURDIR)/harness" $(PY) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache
 
 bench-build: $(READY) ## clean build of all variants, against torch.utils.cpp_extension.load
 	$(PY) -m benchmarks.build --suite $(SUITE) $(ARGS)
