@@ -32,6 +32,7 @@ from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Settings
 from flashcore.stages.bench import bench
+from flashcore.stages.settings import Bench
 from flashcore.worker.kernel_call import Caller, Case, load_problem, require_device
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
@@ -143,7 +144,8 @@ def _by_the_stage(cases: Sequence[Case], folder: Path) -> dict[str, float]:
     """Case → median of its cold samples (us)."""
     own = folder / "stage"
     own.mkdir()
-    result = bench.run(cases, own, baseline=cases[0].variant, min_samples=_SAMPLES, seconds=_SECONDS, modes=("cold",))
+    chosen = Bench(baseline=cases[0].variant, samples=_SAMPLES, seconds=_SECONDS, modes=("cold",))
+    result = bench.run(cases, own, chosen)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
     return {case.name: statistics.median(result.samples[f"{case.name}/cold"]) for case in cases}

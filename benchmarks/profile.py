@@ -26,6 +26,7 @@ from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases, phases_of
 from flashcore.pipeline.state import Settings
 from flashcore.stages.profile import ncu_facts, profile
+from flashcore.stages.settings import Profile
 from flashcore.static import phases
 from flashcore.worker.kernel_call import Case
 
@@ -106,7 +107,7 @@ def _stage(
     cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan],
     codes: Mapping[str, phases.Code],
 ) -> None:  # fmt: skip
-    result = profile.run(cases, folder, ncu=program, chip=chip, plans=plans, codes=codes)
+    result = profile.run(cases, folder, Profile(ncu=program, chip=chip, plans=plans, codes=codes))
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be profiled, found: {bad[0].reason}")
 
@@ -122,9 +123,9 @@ def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str, *, samp
 def _ncu(cases: Sequence[Case], folder: Path, program: Path, metrics: list[str]) -> None:
     folder.mkdir()
     tasks = folder / "tasks.json"
-    content = {"tasks": [{"name": case.name, "payload": case.to_json()} for case in cases]}
+    content = {"tasks": [{"name": case.name, "payload": {"case": case.to_json(), "device": "cuda"}} for case in cases]}
     tasks.write_text(json.dumps(content), encoding="utf-8")
-    target = python_process.command(profile.TARGET, str(tasks), str(folder / "journal.jsonl"))
+    target = profile.TARGET(tasks, folder / "journal.jsonl")
     command = ncu.command_line(program, folder / "bare.ncu-rep", metrics, target)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=python_process.environment())
     if done.returncode != 0:

@@ -19,7 +19,7 @@ from flashcore.model.suite import Suite
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.state import Settings
 from flashcore.runs import store
-from flashcore.stages.bench import bench
+from flashcore.stages.bench import child
 from flashcore.worker.kernel_call import load_problem
 from tests import factory
 from tests.conftest import ROOT
@@ -133,7 +133,7 @@ def clock(rows: Sequence[Sequence[int]], arguments: Sequence[str] = ("x", "clock
             outputs["clocks"].copy_(torch.tensor(rows, dtype=torch.int64))
 
     warm = SimpleNamespace(warm=lambda: 1.0)
-    return bench._own_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
+    return child._own_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
 
 
 NOW = 1_790_000_000_123_456_789  # ns since 1970: more than a double holds

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 from flashcore.worker import supervisor
+from flashcore.worker.limits import Limits
 
 tasks = [supervisor.Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
 actor = str(Path(__file__).with_name("actor.py"))
 try:
-    supervisor.supervise(tasks, Path(sys.argv[1]), lambda t, j: [sys.executable, actor, str(t), str(j)], time_limit=600)
+    supervisor.supervise(
+        tasks, Path(sys.argv[1]), lambda t, j: [sys.executable, actor, str(t), str(j)], Limits(time_limit=600)
+    )
 except KeyboardInterrupt:
     print("interrupted")
     sys.exit(130)

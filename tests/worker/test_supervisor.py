@@ -17,6 +17,7 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.worker import supervisor as supervisor_module
 from flashcore.worker.journal import read_journal
+from flashcore.worker.limits import Limits
 from flashcore.worker.supervisor import Journal, Result, Task
 from tests.conftest import ROOT, TESTS
 
@@ -28,8 +29,9 @@ def actor(how: str = "") -> Callable[[Path, Path], list[str]]:
 
 
 def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
-    options = {"time_limit": 20.0, "startup_limit": 20.0, "finish_limit": 5.0, **options}
-    return supervisor_module.supervise(tasks, folder, actor(how), **options)
+    seen = options.pop("on_result", lambda result: None)
+    limits = Limits(**{"time_limit": 20.0, "startup_limit": 20.0, "finish_limit": 5.0, **options})
+    return supervisor_module.supervise(tasks, folder, actor(how), limits, on_result=seen)
 
 
 def does(name: str, what: str = "", **payload: Any) -> Task:
@@ -58,7 +60,7 @@ def until(condition: Callable[[], bool], patience: float = 20.0) -> None:
 
 def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
     seen: list[Result] = []
-    results = supervise(tmp_path, [does(n, echo=n) for n in "cab"], on_progress=seen.append)
+    results = supervise(tmp_path, [does(n, echo=n) for n in "cab"], on_result=seen.append)
     assert [r.name for r in results] == ["c", "a", "b"]
     assert [r.data["echo"] for r in results if r.data] == ["c", "a", "b"]
     assert seen == results
@@ -134,12 +136,16 @@ def wrapped(tasks: Path, journal: Path) -> list[str]:
 
 def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
     tasks = [does("loop", "loop"), does("after")]
-    loop, after = supervisor_module.supervise(tasks, tmp_path, wrapped, time_limit=0.5, finish_limit=5.0, batch=1)
+    loop, after = supervisor_module.supervise(
+        tasks, tmp_path, wrapped, Limits(time_limit=0.5, finish_limit=5.0, batch=1)
+    )
     assert "hang?" in loop.reason
     assert after.status == "ok"
     assert (tmp_path / "report").read_text() == "0\n"
     (tmp_path / "report").unlink()
-    (loop,) = supervisor_module.supervise([does("again", "loop")], tmp_path, wrapped, time_limit=0.5, finish_limit=5.0)
+    (loop,) = supervisor_module.supervise(
+        [does("again", "loop")], tmp_path, wrapped, Limits(time_limit=0.5, finish_limit=5.0)
+    )
     assert (tmp_path / "report").read_text() == "143\n", "the profiler saw its target end by SIGTERM"
 
 
@@ -181,7 +187,7 @@ def test_the_childs_own_capability_error_comes_through(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="cannot start /no/such/ncu"):
-        supervisor_module.supervise([does("a")], tmp_path, lambda *_: ["/no/such/ncu"], time_limit=1)
+        supervisor_module.supervise([does("a")], tmp_path, lambda *_: ["/no/such/ncu"], Limits(time_limit=1))
 
 
 def test_names_are_unique(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import site
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 #: The folder that holds this package.
@@ -21,6 +21,11 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 def command(module: str, *arguments: str) -> list[str]:
     """The command line that runs a module of this package with the present interpreter."""
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def child(module: str) -> Callable[[Path, Path], list[str]]:
+    """The same for a module that is a child: given its task file and its journal."""
+    return lambda task_file, journal: command(module, str(task_file), str(journal))
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -143,6 +143,7 @@ def _run_stage(
     """One stage's result; and what was measured before it, with the version of ncu once that is known."""
     from flashcore.machine import ncu
     from flashcore.machine.compute_sanitizer import find_sanitizer
+    from flashcore.stages import settings
     from flashcore.stages.bench import bench
     from flashcore.stages.check import check
     from flashcore.stages.profile import profile
@@ -153,30 +154,23 @@ def _run_stage(
     folder.mkdir(parents=True, exist_ok=True)
     progress = _progress(say, stage, len(cases))
     if stage == "check":
-        result = check.run(
-            cases, folder, time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, progress=progress
+        check_settings = settings.Check(
+            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, progress=progress
         )
-        return result, so_far
+        return check.run(cases, folder, check_settings), so_far
     if stage == "bench":
-        result = bench.run(
-            cases,
-            folder,
-            baseline=job.suite.baseline,
-            min_samples=s.samples,
-            seconds=s.seconds,
-            modes=s.modes,
-            progress=progress,
+        bench_settings = settings.Bench(
+            baseline=job.suite.baseline, samples=s.samples, seconds=s.seconds, modes=s.modes, progress=progress
         )
-        return result, so_far
+        return bench.run(cases, folder, bench_settings), so_far
     if stage == "sanitize":
-        result = sanitize.run(cases, folder, sanitizer=find_sanitizer(), time_limit=5 * s.time_limit, progress=progress)
-        return result, so_far
+        sanitizer = find_sanitizer()
+        sanitize_settings = settings.Sanitize(sanitizer=sanitizer, time_limit=5 * s.time_limit, progress=progress)
+        return sanitize.run(cases, folder, sanitize_settings), so_far
     program = ncu.find_ncu()
     so_far = dataclasses.replace(so_far, ncu=toolchain.version_said(program))
     assert job.gpu is not None
-    result = profile.run(
-        cases,
-        folder,
+    profile_settings = settings.Profile(
         ncu=program,
         chip=profile.chip_of(job.gpu.capability),
         plans={f"{p.variant}/{p.shape}": p for p in built.plans},
@@ -186,7 +180,7 @@ def _run_stage(
         time_limit=s.time_limit,
         progress=progress,
     )
-    return result, so_far
+    return profile.run(cases, folder, profile_settings), so_far
 
 
 def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:

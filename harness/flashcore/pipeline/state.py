@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from flashcore.build import build
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.stages.settings import Bench, Check, Profile
+
+if TYPE_CHECKING:
+    from flashcore.machine.ncu import ClockControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +27,14 @@ class Settings:
     upto: str | None = "profile"  # the last GPU stage; None: static only
     sanitize: bool = False  # besides, under compute-sanitizer
     join: bool = True
-    clock_control: Literal["none", "base"] = "none"
-    keep_report: bool = False
-    time_limit: float = 60.0
-    repeats: int = 20
-    opcheck: bool = True  # have torch look at each operator as well
-    samples: int = 100
-    seconds: float = 1.5  # of sampling for each shape and mode
-    modes: tuple[str, ...] = ("warm", "cold", "eager")
+    clock_control: ClockControl = Profile.clock_control
+    keep_report: bool = Profile.keep_report
+    time_limit: float = Check.time_limit
+    repeats: int = Check.repeats
+    opcheck: bool = Check.opcheck  # have torch look at each operator as well
+    samples: int = Bench.samples
+    seconds: float = Bench.seconds  # of sampling for each shape and mode
+    modes: tuple[str, ...] = Bench.modes
     roofs: str | None = ""  # the suite that measures roofs, "": flashcore's own; None: draw without measured ones
     command: str = ""
 

@@ -26,6 +26,7 @@ from flashcore.revisions.comparison import Comparison, Row, level
 from flashcore.revisions.match_cases import Pair, Side, counterpart, pair, python_of
 from flashcore.runs.store import claimed
 from flashcore.stages.check import check
+from flashcore.stages.settings import Check
 from flashcore.worker.kernel_call import Case
 
 FOLDER = "against"  # below the build folder
@@ -182,14 +183,13 @@ def _wrong(
 ) -> dict[str, Row]:
     """Checks both builds, each by its own suite's words; gives the cases in which one is wrong."""
     cases: list[Case] = [case for c in contests for case in (c.after, c.before)]
-    result = check.run(
-        cases,
-        folder / "check",
+    chosen = Check(
         time_limit=settings.time_limit,
         repeats=settings.repeats,
         progress=lambda text: say(f"check: {text}"),
         device=options.device,
     )
+    result = check.run(cases, folder / "check", chosen)
     reasons = {case.name: o.reason for case, o in zip(cases, result.outcomes, strict=True) if o.status != "ok"}
     rows: dict[str, Row] = {}
     for c in contests:

@@ -22,6 +22,7 @@ from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated, timer_for
 from flashcore.worker import journal, supervisor
 from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem
+from flashcore.worker.limits import Limits
 
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
@@ -132,7 +133,7 @@ def _repetition(
             )
             for shape, here in left.items()
         ]
-        results = supervisor.supervise(tasks, folder, _command, time_limit=time_limit, batch=len(tasks))
+        results = supervisor.supervise(tasks, folder, _command, Limits(time_limit=time_limit, batch=len(tasks)))
         for (shape, here), result in zip(left.items(), results, strict=True):
             if result.status == "failed" or result.data is None:
                 _blame(result, here, found)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.capabilities import lacking
 from flashcore.model.record import Subject
 from flashcore.model.suite import Argument
+from flashcore.worker.journal import Journal, Task, child
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -353,3 +355,19 @@ def require_device(device: str) -> None:
     if device != "cpu" and not torch.cuda.is_available():
         build = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not in this build'}"
         raise lacking("gpu", build)
+
+
+def serve(
+    arguments: Sequence[str],
+    perform: Callable[[Task, Journal], Mapping[str, Any] | None],
+    prepare: Callable[[], object] = lambda: None,
+) -> int:
+    """The program of a child that runs kernels on the device that its tasks' payloads name: ``TASKFILE JOURNAL``.
+    Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`."""
+    device = json.loads(Path(arguments[0]).read_text("utf-8"))["tasks"][0]["payload"]["device"]
+
+    def ready() -> None:
+        require_device(device)
+        prepare()
+
+    return child(arguments, perform, prepare=ready, is_poisoned=lambda: is_poisoned(device))

@@ -39,8 +39,9 @@ from flashcore.worker.journal import (
     parse,
     unwritable,
 )
+from flashcore.worker.limits import Limits
 
-__all__ = ["POISON", "Journal", "Result", "Task", "answers", "child", "supervise"]
+__all__ = ["Journal", "Result", "Task", "answers", "child", "supervise"]
 
 _POLL = 0.02  # seconds between two looks at the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
@@ -50,25 +51,16 @@ def supervise(
     tasks: Iterable[Task],
     folder: Path,
     command: Callable[[Path, Path], list[str]],
+    limits: Limits,
     *,
-    time_limit: float,
-    startup_limit: float = 120.0,
-    batch: int = 64,
-    on_progress: Callable[[Result], None] | None = None,
-    poison: re.Pattern[str] = POISON,
-    finish_limit: float = 20.0,
+    on_result: Callable[[Result], None] = lambda result: None,
     environment: Mapping[str, str] | None = None,
 ) -> list[Result]:
     """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks.
 
     Args:
         command: gives, for a task file and a journal, the argv of the child (or of what wraps it).
-        time_limit: seconds a task (or a step that it announces) may take.
-        startup_limit: seconds from the start of a process to its first task, and between tasks.
-        batch: tasks that one process takes.
-        on_progress: called with each result of this call as it comes in.
-        poison: failures after which the process is given up and a fresh one started.
-        finish_limit: seconds that a process (a profiler writing its report) has once its work is over.
+        on_result: called with each result of this call as it comes in.
         environment: variables added to the child's environment.
 
     Raises:
@@ -88,21 +80,20 @@ def supervise(
         raise unwritable(folder, error) from error
     try:
         known = answers(folder)
-        report = on_progress or (lambda _: None)
         bad_starts = 0
 
         def fail(name: str, reason: str, seconds: float = 0.0, step: str = "") -> None:
             known[name] = Result(name, "failed", reason, None, seconds, step)
             own.fail(name, reason, step=step, seconds=seconds)
-            report(known[name])
+            on_result(known[name])
 
         while pending := [t for t in tasks if t.name not in known]:
-            process = _Process(folder, pending[: max(1, batch)], command, environment or {})
+            process = _Process(folder, pending[: max(1, limits.batch)], command, limits, environment or {})
             try:
                 process.start()
-                for result in process.watch(time_limit, startup_limit, finish_limit, poison):
+                for result in process.watch():
                     known[result.name] = result
-                    report(result)
+                    on_result(result)
             finally:
                 process.kill()
             why = process.reason
@@ -128,6 +119,7 @@ class _Process:
     folder: Path
     tasks: list[Task]
     command: Callable[[Path, Path], list[str]]
+    limits: Limits
     environment: Mapping[str, str]
     current: str | None = None  # the task in progress
     step: str = ""
@@ -171,10 +163,9 @@ class _Process:
                     f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
                 ) from error
 
-    def watch(
-        self, time_limit: float, startup_limit: float, finish_limit: float, poison: re.Pattern[str]
-    ) -> Iterator[Result]:
+    def watch(self) -> Iterator[Result]:
         """Yields answers as they come, until the process is over; then ``reason`` says why."""
+        limits = self.limits
         mark = began = time.monotonic()
         finishing = False
         wanted = {t.name for t in self.tasks}
@@ -197,7 +188,7 @@ class _Process:
                     if result.name not in self.answered:
                         self.answered.add(result.name)
                         yield result
-                    if line.get("poisoned") or (result.reason and poison.search(result.reason)):
+                    if line.get("poisoned") or (result.reason and POISON.search(result.reason)):
                         finishing = True  # what it begins after this is not to be trusted
             finishing = finishing or len(self.answered) == len(self.tasks)
             self.busy = time.monotonic() - began
@@ -206,16 +197,16 @@ class _Process:
                 return
             waited = time.monotonic() - mark
             if finishing:
-                if waited > finish_limit:
+                if waited > limits.finish_limit:
                     return
-            elif self.current is not None and waited > time_limit:
+            elif self.current is not None and waited > limits.time_limit:
                 at = f" in step {self.step}" if self.step else ""
-                self.reason = f"no answer within {time_limit:g} s{at}: hang?"
-                self._end(finish_limit)
+                self.reason = f"no answer within {limits.time_limit:g} s{at}: hang?"
+                self._end()
                 return
-            elif self.current is None and waited > startup_limit:
-                self.reason = f"no task begun within {startup_limit:g} s{self._tail()}"
-                self._end(finish_limit)
+            elif self.current is None and waited > limits.startup_limit:
+                self.reason = f"no task begun within {limits.startup_limit:g} s{self._tail()}"
+                self._end()
                 return
             time.sleep(_POLL)
 
@@ -250,7 +241,7 @@ class _Process:
                     os.kill(int(entry.name), signal.SIGKILL)
         self._popen.wait()
 
-    def _end(self, finish_limit: float) -> None:
+    def _end(self) -> None:
         """Ends the process that works first, so that what wraps it can still write what it has."""
         assert self._popen is not None
         target = self._target or self._popen.pid
@@ -263,7 +254,7 @@ class _Process:
                 if target != self._popen.pid and not _alive(target):
                     break
                 time.sleep(_POLL)
-        until = time.monotonic() + finish_limit
+        until = time.monotonic() + self.limits.finish_limit
         while time.monotonic() < until and not self._exited():
             time.sleep(_POLL)
 

@@ -13,6 +13,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Source, StageResult, Subject
 from flashcore.stages.bench import bench
 from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.settings import Bench
 from tests.softmax_cases import case
 
 # --- when to stop -------------------------------------------------------------------------------
@@ -41,16 +42,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[s
     lines: list[str] = []
 
     def run() -> StageResult:
-        return bench.run(
-            cases,
-            folder,
-            baseline="slower",
-            min_samples=12,
-            max_samples=20,
-            time_limit=3.0,
-            device="cpu",
-            progress=lines.append,
+        chosen = Bench(
+            baseline="slower", samples=12, max_samples=20, time_limit=3.0, device="cpu", progress=lines.append
         )
+        return bench.run(cases, folder, chosen)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other are not what is timed here
@@ -130,7 +125,7 @@ def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use") as caught:
-        bench.run([case("right")], tmp_path, baseline="right")
+        bench.run([case("right")], tmp_path, Bench(baseline="right"))
     assert caught.value.exit_code == 4
 
 

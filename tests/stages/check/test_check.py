@@ -8,7 +8,8 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
-from flashcore.stages.check import check
+from flashcore.stages.check import check, child
+from flashcore.stages.settings import Check
 from flashcore.worker.supervisor import Journal, Task
 from tests.softmax_cases import case
 
@@ -44,10 +45,11 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
     cases.append(case("right", "wide", columns=300))
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
+    chosen = Check(time_limit=6.0, device="cpu", repeats=200, progress=lines.append)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        found = check.run(cases, folder, time_limit=6.0, device="cpu", repeats=200, progress=lines.append)
-    again = check.run(cases, folder, time_limit=6.0, device="cpu", repeats=200, progress=lines.append)
+        found = check.run(cases, folder, chosen)
+    again = check.run(cases, folder, chosen)
     assert again == found, "what is answered is not run again"
     assert [f"{o.variant}/{o.shape}" for o in found.outcomes] == [c.name for c in cases]
     return found, lines
@@ -107,4 +109,4 @@ def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> Non
 def test_unknown_kind(tmp_path: Path) -> None:
     payload = {"case": case("right").to_json(), "device": "cpu", "kinds": ["odd"], "repeats": 1, "opcheck": False}
     with pytest.raises(UsageError, match="expected some of normal, large, found odd"):
-        check._perform(Task("right/small", payload), Journal(tmp_path / "journal.jsonl"))
+        child.perform(Task("right/small", payload), Journal(tmp_path / "journal.jsonl"))

@@ -20,9 +20,11 @@ from flashcore.machine import ncu
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
-from flashcore.stages.profile import profile, target
+from flashcore.stages.profile import child, profile
 from flashcore.stages.profile.ncu_facts import MEASURED, SAMPLES, metrics_to_ask
+from flashcore.stages.settings import Profile
 from flashcore.static.phases import Code
+from flashcore.worker import rounds
 from flashcore.worker.kernel_call import Case
 from tests.conftest import ROOT, TESTS
 
@@ -62,10 +64,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         if once:
             monkeypatch.setenv("NCU_STANDIN_ONCE", str(tmp_path / "once"))
         given: dict[str, object] = {
-            "ncu": STANDIN, "chip": "gh100", "plans": {}, "batch": 3, "time_limit": 20.0, "startup_limit": 20.0,
+            "ncu": STANDIN, "chip": "gh100", "batch": 3, "time_limit": 20.0, "startup_limit": 20.0,
         }  # fmt: skip
         cases = [case(n, peer=n in peers) for n in names]
-        return profile.run(cases, tmp_path / "profile", **given | options)  # type: ignore[arg-type]
+        return profile.run(cases, tmp_path / "profile", Profile(**given | options))  # type: ignore[arg-type]
 
     return call
 
@@ -117,7 +119,7 @@ def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> Non
     assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in told
     assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
     assert options["--metrics"].split(",") == metrics_to_ask("gh100")
-    assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.profile.target"]
+    assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.profile.child"]
     assert imported[imported.index("--page") + 1] == "raw" and "--csv" in imported
     assert imported[imported.index("--print-units") + 1] == "base"
     assert imported[imported.index("--print-metric-instances") + 1] == "details"
@@ -209,7 +211,7 @@ def test_a_case_without_rows_is_tried_again_and_then_fails(run: Run, calls: Call
     result = run("norows=v1/mission")
     failed = outcomes(result)["v1/mission"]
     assert failed.status == "failed" and "no kernel launch for its range" in failed.reason
-    assert len([c for c in calls() if "--import" not in c]) == 2 + profile.ROUNDS - 1
+    assert len([c for c in calls() if "--import" not in c]) == 2 + rounds.ROUNDS - 1
     assert [o.status for o in run("norows=v1/mission", once=True).outcomes] == ["ok"] * 5
 
 
@@ -365,9 +367,10 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
     script.write_text(
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'harness')!r}]\n"
         "from pathlib import Path\nfrom flashcore.stages.profile import profile\n"
+        "from flashcore.stages.settings import Profile\n"
         "from tests.stages.profile.test_profile import STANDIN, NAMES, case\n"
-        f"r = profile.run([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), ncu=STANDIN, chip='gh100',\n"
-        "    plans={}, batch=2)\n"
+        f"r = profile.run([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), Profile(\n"
+        "    ncu=STANDIN, chip='gh100', batch=2))\n"
         "print([o.status for o in r.outcomes])\n"
     )
     env = os.environ | {"NCU_STANDIN": ""}
@@ -391,7 +394,7 @@ def test_no_nvtx(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CapabilityError, match="pip install nvtx"):
         run()
     with pytest.raises(CapabilityError, match="pip install nvtx"):
-        target.prepare()
+        child.prepare()
 
 
 def test_an_ncu_that_cannot_be_started(run: Run, tmp_path: Path) -> None:

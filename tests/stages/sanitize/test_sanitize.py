@@ -16,12 +16,10 @@ from flashcore.gate import judge
 from flashcore.machine import compute_sanitizer, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
-from flashcore.model.suite import Argument
 from flashcore.pipeline.gpu_stages import measure
 from flashcore.pipeline.state import Job, Settings
 from flashcore.stages.sanitize import sanitize
-from flashcore.worker import kernel_call
-from flashcore.worker.journal import Journal, Task
+from flashcore.stages.settings import Sanitize
 from flashcore.worker.kernel_call import Case
 from tests import factory
 from tests.conftest import ROOT, TESTS, flashcore
@@ -49,7 +47,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def call(wrong: str = "", **options: object) -> StageResult:
         monkeypatch.setenv("SANITIZER_STANDIN", wrong)
         given: dict[str, object] = {"sanitizer": STANDIN, "time_limit": 20.0, "startup_limit": 20.0}
-        return sanitize.run([case(n) for n in NAMES], tmp_path / "sanitize", **given | options)  # type: ignore[arg-type]
+        chosen = Sanitize(**given | options)  # type: ignore[arg-type]
+        return sanitize.run([case(n) for n in NAMES], tmp_path / "sanitize", chosen)
 
     return call
 
@@ -146,7 +145,7 @@ def test_what_the_tool_is_told(run: Run, tmp_path: Path) -> None:
     memcheck, racecheck = (line["arguments"] for line in lines)
     assert memcheck[memcheck.index("--report-api-errors") + 1] == "no"
     assert "--report-api-errors" not in racecheck
-    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.sanitize.sanitize"]
+    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.sanitize.child"]
     assert {line["torch"] for line in lines} == {"1"}, "every tensor has an allocation of its own"
 
 
@@ -174,7 +173,7 @@ def measured(
 ) -> Measured:
     """A job's GPU stages, on a machine whose tools are all stood in for."""
 
-    def ran(cases: list[Case], folder: Path, **_: object) -> StageResult:
+    def ran(cases: list[Case], folder: Path, chosen: object) -> StageResult:
         seen.extend(c.name for c in cases)
         return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
 
@@ -222,27 +221,3 @@ def test_a_race_breaks_the_promise_of_none() -> None:
     judged = judge.judge(factory.record(suite, facts)).verdicts
     found = {str(v.subject): v.status for v in judged if v.budget == budget.name}
     assert found == {"slow/small": "pass", "fast/small": "fail", "split/small": "unmeasured"}
-
-
-def test_the_target_calls_a_case_with_outputs_of_just_their_size(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    import torch
-
-    seen: list[torch.Tensor] = []
-    (tmp_path / "problem.py").write_text(
-        "import torch\ndef make_inputs(params, seed, device, kind='normal'): return {'x': torch.ones(params['N'])}\n"
-        "def reference(inputs, params): ...\ndef emulate(tolerance, inputs, params): ...\ndef work(params): ...\n"
-        "KINDS, TOLERANCES, FENCE = ('normal',), {'exact': ''}, {'max': 0.0, 'mean': 0.0}\n"
-    )
-    monkeypatch.setattr(sanitize, "DEVICE", "cpu")
-    monkeypatch.setattr(kernel_call, "operator", lambda *_: lambda x, out: seen.append(out))
-    arguments = (Argument("x", "tensor", False, ("N",), "float32"), Argument("out", "tensor", True, ("N",), "float16"))
-    made = Case(
-        variant="v", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"N": 5},
-        arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), roof="fp32",
-    )  # fmt: skip
-    sanitize.perform(Task("v/s", made.to_json()), Journal(tmp_path / "journal.jsonl"))
-    (out,) = seen
-    assert (out.dtype, out.numel()) == (torch.float16, 5)
-    assert out.untyped_storage().nbytes() == 10, "no band around it in which a write beside it would be lost"

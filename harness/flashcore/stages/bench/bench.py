@@ -6,15 +6,13 @@ ready is left out and told; one that takes the process along is named by the jou
 shape is timed again without it. Ratios are of medians, with bootstrap intervals over rounds
 (:mod:`flashcore.stages.bench.statistics`).
 
-As a program (``python -m flashcore.stages.bench.bench TASKFILE JOURNAL``) this module is that child.
+This is the parent's side; :mod:`flashcore.stages.bench.child` is that process.
 """
 
 from __future__ import annotations
 
-import functools
 import statistics
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,65 +21,36 @@ from flashcore.machine import python_process
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
-from flashcore.stages.bench.interleave import Watch, release, sample, serve
+from flashcore.stages import settings
 from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, Summary, summarize
-from flashcore.stages.bench.timing import MODES, Timed, timer_for
-from flashcore.worker import journal, supervisor
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, synchronize
+from flashcore.worker import supervisor
+from flashcore.worker.kernel_call import Case, load_problem
 
 #: The module that the child runs.
-TARGET = "flashcore.stages.bench.bench"
+TARGET = "flashcore.stages.bench.child"
 #: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets
 #: 15 samples: it is steady, and a hundred would take as long as those of all the quick calls.
 _SLOW_SECONDS = 24.0
-#: Nanoseconds; the chip's own clock ticks too coarsely to time less.
-_SHORTEST_SPAN = 20_000
 
 
 # --- the stage ----------------------------------------------------------------------------------
 
 
-def run(
-    cases: Sequence[Case],
-    folder: Path,
-    *,
-    baseline: str,
-    min_samples: int = 100,
-    max_samples: int = P99_SAMPLES,
-    seconds: float = 2.0,
-    noise: float = 0.002,
-    time_limit: float = 60.0,
-    modes: Sequence[str] = MODES,
-    progress: Callable[[str], None] = lambda _: None,
-    device: str = "cuda",
-) -> StageResult:
+def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageResult:
     """Times every case in child processes; resumable in ``folder``.
-
-    Args:
-        baseline: the variant that the others are compared with.
-        min_samples: samples of each case and mode; calls of many ms may get fewer, and say so. The more cases a
-            shape has, the less time slow calls get.
-        max_samples: at most so many (at least ``min_samples``).
-        seconds: for each shape and mode, after which no more than ``min_samples`` are taken.
-        noise: relative noise of the median at which sampling may end.
-        time_limit: seconds for making a case ready, or for a sample, before it counts as hung.
-        modes: of ``warm``, ``cold``, ``eager``.
 
     Raises:
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
-    rule = StopRule(least=min_samples, most=max(max_samples, min_samples), noise=noise, seconds=seconds)
+    most = max(chosen.max_samples, chosen.samples)
+    rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.shape, []).append(case)
     measured: dict[str, _Measured] = {}
     failed: dict[str, _Failed] = {}
     todo = dict.fromkeys(groups, 0)
-
-    def command(task_file: Path, journal_file: Path) -> list[str]:
-        return python_process.command(TARGET, str(task_file), str(journal_file))
-
     while todo:
         tasks: dict[str, supervisor.Task] = {}
         left: dict[str, list[Case]] = {}
@@ -91,17 +60,17 @@ def run(
             left[name] = [c for c in groups[shape] if c.name not in failed]
             payload = {
                 "cases": [c.to_json() for c in left[name]],
-                "device": device,
-                "modes": list(modes),
+                "device": chosen.device,
+                "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(left[name]))),
             }
             tasks[name] = supervisor.Task(name, payload)
 
         def tell(result: supervisor.Result, left: Mapping[str, Sequence[Case]] = left) -> None:
             for outcome in _settle(result, left[result.name]):
-                progress(f"{outcome.case.name}: {outcome}")
+                chosen.progress(f"{outcome.case.name}: {outcome}")
 
-        results = supervisor.supervise(tasks.values(), folder, command, time_limit=time_limit, on_progress=tell)
+        results = supervisor.supervise(tasks.values(), folder, python_process.child(TARGET), chosen, on_result=tell)
         for result in results:
             shape = left[result.name][0].shape
             for outcome in _settle(result, left[result.name]):
@@ -115,7 +84,7 @@ def run(
                 del todo[shape]
     facts: list[Fact] = []
     for group in groups.values():
-        facts += _group_facts(group, measured, baseline)
+        facts += _group_facts(group, measured, chosen.baseline)
     samples = {
         f"{case.name}/{mode}": tuple(values)
         for case in cases
@@ -262,96 +231,3 @@ def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
         ("throttle", None if reasons is None else ", ".join(reasons) or "none"),
     ):
         yield _fact(case, name, value, lacking if value is None else note, Source.NVML)
-
-
-# --- the child ----------------------------------------------------------------------------------
-
-
-def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
-    """Times the cases of one shape."""
-    payload = task.payload
-    device = payload["device"]
-    rule = StopRule(**payload["rule"])
-    cases = [Case.from_json(c) for c in payload["cases"]]
-    problem = load_problem(cases[0].root, cases[0].problem_file)
-    timer = timer_for(device)
-    inputs = problem.make_inputs(dict(cases[0].params), cases[0].seeds[0], device)
-    ready: dict[str, Timed] = {}
-    failed: dict[str, str] = {}
-    callers: dict[str, Caller] = {}
-    for case in cases:
-        log.step(task.name, f"{case.variant} made ready")
-        try:
-            caller = Caller(case, problem, device)
-            callers[case.variant] = caller
-            ready[case.variant] = timer.prepare(caller.bind(inputs, caller.outputs()))
-        except Exception as error:
-            if is_poisoned(device):
-                raise
-            failed[case.variant] = journal.describe(error)
-    watch = Watch(device)
-    samples: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
-    spent = dict.fromkeys(ready, 0.0)
-    for mode in payload["modes"]:
-        # Where a call takes many ms the modes agree: warm gets the time, the others half of it.
-        own_rule = rule if mode == "warm" else replace(rule, slow_seconds=rule.slow_seconds / 2)
-        times = sample(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
-        for variant, values in times.items():
-            samples[variant][mode] = values
-    own_clocks = {}
-    for variant, timed in ready.items():
-        log.step(task.name, f"{variant} own clock")
-        own_clocks[variant] = _own_clock(callers[variant], inputs, timed)
-    data = {
-        "variants": {
-            v: {
-                "own_clock": own_clocks[v],
-                "samples": {m: [round(x, 4) for x in values] for m, values in samples[v].items()},
-                "launches": t.launches,
-                "eager_calls": t.eager_calls,
-                "seconds": round(spent[v], 3),
-            }
-            for v, t in ready.items()
-        },
-        "failed": failed,
-        "clock": timer.clock,
-        "state": watch.seen,
-    }
-    ready.clear()
-    callers.clear()
-    release(device)
-    return data
-
-
-def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[str, float]:
-    """What a kernel measures of itself, if its operator has the argument ``clocked`` and the output
-    ``clocks``: int64 ``[blocks, 4]``, a block's SM cycles at start and stop and the chip's nanoseconds at
-    start and stop, of all blocks or of some. NVML samples too slowly for that. Empty for all other
-    operators, and for a kernel too short to tell."""
-    if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
-        return {}
-    outputs = caller.outputs(0)
-    timed.warm()  # at the clock that this work settles at
-    caller.call({**inputs, "clocked": 1}, outputs)
-    synchronize(caller.device)
-    rows = outputs["clocks"].cpu()
-    # Whole numbers until here: the nanoseconds count from 1970 and do not fit a double.
-    cycles, spans = (rows[:, 1] - rows[:, 0]).double(), (rows[:, 3] - rows[:, 2]).double()
-    span = int(rows[:, 3].max() - rows[:, 2].min())
-    if span < _SHORTEST_SPAN:
-        return {}
-    return {
-        # Sums, since the nanoseconds of a short block are coarse.
-        "kernel_sm_clock": float(cycles.sum() / spans.sum()) * 1e3,
-        "kernel_span": span / 1e3,
-        "kernel_block_span": float(spans.mean()) / 1e3,
-        "kernel_block_cycles": float(cycles.mean()),
-    }
-
-
-def _announce(log: supervisor.Journal, task: str, mode: str, variant: str) -> None:
-    log.step(task, f"{variant} {mode}")
-
-
-if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], _perform))

@@ -1,22 +1,20 @@
 """Rounds: calls that are ready to be timed take turns, so that drift hits all of them alike.
 
-Used by the child processes of bench and of turns alone.
+Used by the child processes of bench and of ``bench --against`` alone.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from flashcore.machine.gpu import Nvml
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated
-from flashcore.worker import supervisor
-from flashcore.worker.kernel_call import is_poisoned, require_device, synchronize
+from flashcore.worker import kernel_call, supervisor
+from flashcore.worker.kernel_call import synchronize
 
 #: Seconds between two looks at clock and temperature.
 _LOOK_EVERY = 0.02
@@ -101,10 +99,5 @@ def release(device: str) -> None:
 
 def serve(arguments: Sequence[str], perform: Callable[[supervisor.Task, supervisor.Journal], dict[str, Any]]) -> int:
     """The program of a child that times: ``TASKFILE JOURNAL``. Gives its exit code."""
-    device = json.loads(Path(arguments[0]).read_text("utf-8"))["tasks"][0]["payload"]["device"]
-
-    def prepare() -> None:
-        require_device(device)
-        gc.freeze()  # a capture may collect garbage first: leave torch's own thousands of objects out of it
-
-    return supervisor.child(arguments, perform, prepare=prepare, is_poisoned=lambda: is_poisoned(device))
+    # A capture may collect garbage first: leave torch's own thousands of objects out of it.
+    return kernel_call.serve(arguments, perform, prepare=gc.freeze)

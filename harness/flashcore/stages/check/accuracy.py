@@ -15,6 +15,9 @@ from flashcore.worker.kernel_call import Outputs
 if TYPE_CHECKING:
     from torch import Tensor
 
+#: Errors that are kept of each case, the worst over seeds and kinds; the latter of classes that quantise alone.
+FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
+QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
 #: What a variant's error may be, over that of its class's emulation.
 FROBENIUS_LIMIT = 1.5
 MAX_LIMIT = 2.0

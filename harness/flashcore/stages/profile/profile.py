@@ -15,37 +15,27 @@ import importlib.util
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
 from flashcore.machine import python_process
 from flashcore.machine.capabilities import lacking, said_in
-from flashcore.machine.ncu import (
-    CacheControl,
-    ClockControl,
-    command_line,
-    import_report,
-    last_words,
-    refused_metrics,
-)
+from flashcore.machine.ncu import command_line, import_report, last_words, refused_metrics
 from flashcore.model.catalogue import CHIPS, FACTS
-from flashcore.model.files import write_atomically
-from flashcore.model.record import CaseOutcome, Fact, Plan, StageResult
+from flashcore.model.files import write_atomically, writing
+from flashcore.model.record import CaseOutcome, Fact, StageResult
+from flashcore.stages import settings
 from flashcore.stages.profile import ncu_csv, ncu_facts
-from flashcore.static import phases
-from flashcore.worker import supervisor
-from flashcore.worker.journal import Result, Task, answers
+from flashcore.worker import rounds, supervisor
+from flashcore.worker.journal import Result, Task
+from flashcore.worker.kernel_call import Case
+from flashcore.worker.rounds import Settled
 
-if TYPE_CHECKING:
-    from flashcore.worker.kernel_call import Case
-
-ROUNDS = 3  # a case whose rows get lost this often is failed
 FEW = 32  # cases that are all measured in depth, whatever it costs
-TARGET = "flashcore.stages.profile.target"
-FINISH_LIMIT = 60.0  # seconds ncu has to write its report, once the target is over
+TARGET = python_process.child("flashcore.stages.profile.child")
 
 
 class _Refused(Exception):
@@ -67,49 +57,11 @@ def chip_of(capability: tuple[int, int]) -> str:
     return CHIPS[max(family)]
 
 
-@dataclass(slots=True)
-class _Settled:
-    """What is known of the cases so far: rows of the profiled, reasons of the failed, seconds of both."""
-
-    rows: dict[str, list[ncu_csv.KernelRow]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)  # ran, but its rows are not all there: why
-    refused: dict[str, str] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-def run(
-    cases: Sequence[Case],
-    folder: Path,
-    *,
-    ncu: Path | str,
-    chip: str,
-    plans: Mapping[str, Plan],
-    codes: Mapping[str, phases.Code] | None = None,
-    clock_control: ClockControl = "none",
-    cache_control: CacheControl = "all",
-    keep_report: bool = False,
-    progress: Callable[[str], None] = lambda line: None,
-    time_limit: float = 120.0,
-    startup_limit: float = 180.0,
-    batch: int = 128,
-) -> StageResult:
+def run(cases: Sequence[Case], folder: Path, chosen: settings.Profile) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
     Of more than :data:`FEW` cases, each variant's first one alone is measured in depth: what takes ncu many passes,
     and where the warps are (see :func:`by_depth`).
-
-    Args:
-        ncu: Nsight Compute, see :func:`find_ncu`.
-        chip: the GPU's chip as ncu names it (``gh100``): decides how metrics are called.
-        plans: case (``variant/shape``) → what it launches; peers have none.
-        codes: variant → the phases of its code, where its sources mark some.
-        clock_control: ``base`` locks the clocks while measuring, ``none`` leaves them alone.
-        cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
-        keep_report: keep ncu's own reports beside the CSV.
-        time_limit: seconds one case may take, all passes together.
-        startup_limit: seconds from the start of a child to its first case.
-        batch: cases a process; bounds what a fault of ncu itself can cost.
 
     Raises:
         CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
@@ -118,39 +70,46 @@ def run(
     """
     if importlib.util.find_spec("nvtx") is None:
         raise lacking("nvtx")
-    names = [f"{case.variant}/{case.shape}" for case in cases]
-    codes = codes or {}
     deep = frozenset(case.name for case in by_depth(cases)[0])
-    stage = _Stage(
-        folder, ncu, chip, clock_control, cache_control, keep_report, progress, time_limit, startup_limit, batch,
-        deep=deep, sampled=any(case.variant in codes for case in cases if case.name in deep),
-    )  # fmt: skip
+    sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
+    stage = _UnderNcu(chosen, deep, sampled)
     # Peers last: libraries keep workspaces, which ncu would save and restore around every pass of what follows.
-    payloads = {case.name: case.to_json() for case in sorted(cases, key=lambda case: case.is_peer)}
-    try:
-        stage.claim()
-        settled = stage.settle(payloads)
-    except OSError as error:
-        raise FlashcoreError(
-            f"{error.filename or folder}: expected to keep the profile here, found: {error.strerror}\n"
-            "  to mend: make room (or give another folder) and continue with --resume"
-        ) from error
+    ordered = sorted(cases, key=lambda case: case.is_peer)
+    tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
+    with writing(folder):
+        _claim(folder, chosen)
+        settled = rounds.settle(folder, tasks, stage.perform, stage.harvest)
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
-    for name, case in zip(names, cases, strict=True):
-        if name in settled.rows:
-            facts += ncu_facts.facts_of(
-                case.variant, case.shape, settled.rows[name],
-                chip=chip, plan=plans.get(name), refused=settled.refused,
-                code=codes.get(case.variant) if name in deep else None,
-            )  # fmt: skip
-            reason = ""
-        else:
-            reason = settled.failed.get(name) or settled.lost.get(name) or "it was not run"
+    for case in cases:
+        reason = "" if case.name in settled.found else settled.why(case.name)
+        if reason:
             facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
+        else:
+            facts += ncu_facts.facts_of(
+                case.variant, case.shape, settled.found[case.name],
+                chip=chosen.chip, plan=chosen.plans.get(case.name), refused=stage.refused,
+                code=chosen.codes.get(case.variant) if case.name in deep else None,
+            )  # fmt: skip
         status: Literal["ok", "failed"] = "failed" if reason else "ok"
-        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, settled.seconds.get(name)))
+        seconds = settled.seconds.get(case.name)
+        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
     return StageResult(tuple(facts), tuple(outcomes))
+
+
+def _claim(folder: Path, chosen: settings.Profile) -> None:
+    """Makes the folder ours, or refuses one whose facts were measured otherwise: warm and cold caches, or
+    two chips, are never mixed in one profile."""
+    path = folder / "settings.json"
+    ours = {"chip": chosen.chip, "clock_control": chosen.clock_control, "cache_control": chosen.cache_control}
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(ours).encode())
+    elif (theirs := json.loads(path.read_text())) != ours:
+        raise UsageError(
+            f"{folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
+            "  to mend: resume with the same settings, or start a new run"
+        )
 
 
 def by_depth(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
@@ -171,75 +130,41 @@ def shallow(metrics: Iterable[str], chip: str) -> list[str]:
     return [metric for metric in metrics if metric not in dear]
 
 
+Rows = list[ncu_csv.KernelRow]
+
+
 @dataclass(frozen=True, slots=True)
-class _Stage:
-    folder: Path
-    ncu: Path | str
-    chip: str
-    clock_control: ClockControl
-    cache_control: CacheControl
-    keep_report: bool
-    progress: Callable[[str], None]
-    time_limit: float
-    startup_limit: float
-    batch: int
+class _UnderNcu:
+    chosen: settings.Profile
     deep: frozenset[str]  # names of the cases to measure in depth
     sampled: bool
+    refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's words; grows with the rounds
 
-    def claim(self) -> None:
-        """Makes the folder ours, or refuses one whose facts were measured otherwise: warm and cold caches, or
-        two chips, are never mixed in one profile."""
-        path = self.folder / "settings.json"
-        ours = {"chip": self.chip, "clock_control": self.clock_control, "cache_control": self.cache_control}
-        if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(ours).encode())
-        elif (theirs := json.loads(path.read_text())) != ours:
-            raise UsageError(
-                f"{self.folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
-                "  to mend: resume with the same settings, or start a new run"
-            )
+    def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
+        """Runs the tasks in batches, an ncu each. Ends early when ncu's words say that going on is vain.
 
-    def settle(self, payloads: Mapping[str, dict[str, object]]) -> _Settled:
-        """Reads what earlier attempts left, then runs rounds until each case is profiled, has failed, or
-        has lost its rows too often."""
-        settled = _Settled()
-        earlier = sorted(self.folder.glob("round-*"), key=lambda path: int(path.name.removeprefix("round-")))
-        for path in earlier:
-            self._harvest(path, answers(path).values(), settled)
-        first = 1 + int(earlier[-1].name.removeprefix("round-")) if earlier else 0
-        number = first
-        while number < first + ROUNDS + len(settled.refused):  # each refusal costs a round, and a metric
-            pending = [n for n in payloads if n not in settled.rows and n not in settled.failed]
-            if not pending:
-                break
-            path = self.folder / f"round-{number}"
-            results = self._round(path, [Task(n, payloads[n]) for n in pending], settled)
-            self._harvest(path, results, settled)
-            if missing := said_in(_logs(path)):
-                raise missing
-            number += 1
-        return settled
-
-    def _round(self, path: Path, tasks: list[Task], settled: _Settled) -> list[Result]:
-        """Runs the tasks in batches, an ncu each. Ends early when ncu's words say that going on is vain."""
-        path.mkdir(parents=True)
-        metrics = ncu_facts.metrics_to_ask(self.chip, settled.refused, sampled=self.sampled)
+        Raises:
+            CapabilityError: ncu says what this machine lacks.
+        """
+        metrics = ncu_facts.metrics_to_ask(self.chosen.chip, self.refused, sampled=self.sampled)
         deep = [task for task in tasks if task.name in self.deep]
         rest = [task for task in tasks if task.name not in self.deep]
         try:
-            results = self._batches(path, deep, metrics) if deep else []
-            return results + (self._batches(path, rest, shallow(metrics, self.chip)) if rest else [])
+            self._batches(path, deep, metrics)
+            self._batches(path, rest, shallow(metrics, self.chosen.chip))
         except _Refused:
-            return list(answers(path).values())
+            return
+        if missing := said_in(_logs(path)):
+            raise missing
 
-    def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> list[Result]:
+    def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
+        chosen = self.chosen
+
         def command(task_file: Path, journal: Path) -> list[str]:
             report = path / f"{journal.stem.replace('journal', 'report')}.ncu-rep"
-            target = python_process.command(TARGET, str(task_file), str(journal))
             return command_line(
-                self.ncu, report, metrics, target,
-                clock_control=self.clock_control, cache_control=self.cache_control,
+                chosen.ncu, report, metrics, TARGET(task_file, journal),
+                clock_control=chosen.clock_control, cache_control=chosen.cache_control,
             )  # fmt: skip
 
         def tell(result: Result) -> None:
@@ -249,41 +174,31 @@ class _Stage:
                     raise missing
                 if refused_metrics(log, metrics):
                     raise _Refused
-            ending = "ok" if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
-            self.progress(f"{result.name}: {result.seconds:.1f} s, {ending}")
+            chosen.progress(rounds.told(result))
 
-        return supervisor.supervise(
-            tasks,
-            path,
-            command,
-            time_limit=self.time_limit,
-            startup_limit=self.startup_limit,
-            batch=self.batch,
-            finish_limit=FINISH_LIMIT,
-            on_progress=tell,
-        )
+        supervisor.supervise(tasks, path, command, chosen, on_result=tell)
 
-    def _harvest(self, path: Path, results: Iterable[Result], settled: _Settled) -> None:
-        """Adds what a round gave. Reads files alone, so it says the same however often it is asked."""
+    def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
+        """Gives each case the rows of its range."""
         log = _logs(path)
-        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chip, sampled=self.sampled))
-        settled.refused |= refused
+        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chosen.chip, sampled=self.sampled))
+        self.refused.update(refused)
+        settled.more_rounds = len(self.refused)  # each refusal costs a round, and a metric
         # Where ncu itself could not work, a case that failed did not fail by its own fault.
         excused = bool(refused) or said_in(log) is not None
         rows, unreadable, incomplete = self._tables(path)
-        for result in results:
-            name = result.name
+        for name, result in answers.items():
             if result.status != "ok":
                 if not excused:
                     settled.failed[name] = result.reason or "failed without a reason"
                     settled.seconds[name] = result.seconds
             elif name in rows and name not in incomplete:
-                settled.rows[name] = rows[name]
+                settled.found[name] = rows[name]
                 settled.seconds[name] = result.seconds
             elif unreadable and name not in incomplete:
                 settled.failed[name] = unreadable
             else:
-                settled.lost[name] = incomplete.get(name) or (
+                settled.open[name] = incomplete.get(name) or (
                     "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its "
                     f"report, or the case launches no kernel ({last_words(log)})"
                 )
@@ -323,10 +238,10 @@ class _Stage:
             else:
                 if not table.notes or not report.exists():
                     return table
-        text = import_report(self.ncu, report)
+        text = import_report(self.chosen.ncu, report)
         write_atomically(saved, gzip.compress(text.encode(), mtime=0))
         table = ncu_csv.parse(text)
-        if not self.keep_report and not table.notes:
+        if not self.chosen.keep_report and not table.notes:
             report.unlink()
         return table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.stages.profile import target
+from flashcore.stages.profile import child
 from flashcore.worker.journal import Journal, Task
 from flashcore.worker.kernel_call import Case
 
@@ -46,7 +46,6 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
             log.append("close")
 
     monkeypatch.setattr(nvtx, "annotate", Range)
-    monkeypatch.setattr(target, "DEVICE", "cpu")
     (tmp_path / "peers.py").write_text("def peer(n):\n    peer.log.append(n)\n    return (n,)\n")
     toy = Case(
         variant="p", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"S": 8},
@@ -55,8 +54,8 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
     from flashcore.worker.kernel_call import _callable
 
     _callable(toy).log = log  # type: ignore[attr-defined]
-    target.prepare()
-    target.perform(Task("p/s", toy.to_json()), Journal(tmp_path / "j.jsonl"))
+    child.prepare()
+    child.perform(Task("p/s", {"case": toy.to_json(), "device": "cpu"}), Journal(tmp_path / "j.jsonl"))
     assert log == [8, ("open", "p/s", "flashcore"), 8, "close"]
     steps = [json.loads(line).get("step") for line in (tmp_path / "j.jsonl").read_text().splitlines()]
     assert steps == [None, "warm-up", "profiled call"]

@@ -1,4 +1,4 @@
-"""What ncu wraps: this module, run with TASKFILE JOURNAL, calls each case once in its NVTX range.
+"""What ncu wraps: calls each case once in its NVTX range.
 
 ncu profiles ranges of the domain ``flashcore`` alone. Everything else of a case, making its inputs and a
 first call that loads modules and initialises libraries, stays outside of the range and runs at full speed.
@@ -10,23 +10,21 @@ import importlib.util
 import sys
 
 from flashcore.machine.capabilities import lacking
-from flashcore.worker.journal import Journal, Task, child
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, require_device, synchronize
+from flashcore.worker.journal import Journal, Task
+from flashcore.worker.kernel_call import Caller, Case, load_problem, serve, synchronize
 
-DEVICE = "cuda"
 DOMAIN = "flashcore"
 SEED = 0
 
 
 def prepare() -> None:
-    """Looks for what every case needs.
+    """Looks for what names a range.
 
     Raises:
-        CapabilityError: no nvtx, no GPU.
+        CapabilityError: no nvtx.
     """
     if importlib.util.find_spec("nvtx") is None:
         raise lacking("nvtx")
-    require_device(DEVICE)
 
 
 def perform(task: Task, journal: Journal) -> None:
@@ -37,30 +35,26 @@ def perform(task: Task, journal: Journal) -> None:
     """
     import nvtx
 
-    case = Case.from_json(task.payload)
+    case, device = Case.from_json(task.payload["case"]), task.payload["device"]
     problem = load_problem(case.root, case.problem_file)
-    caller = Caller(case, problem, DEVICE)
-    inputs = problem.make_inputs(dict(case.params), SEED, DEVICE)
+    caller = Caller(case, problem, device)
+    inputs = problem.make_inputs(dict(case.params), SEED, device)
     outputs = caller.outputs()
     call = caller.bind(inputs, outputs)
     journal.step(task.name, "warm-up")
     call()
-    synchronize(DEVICE)
+    synchronize(device)
     journal.step(task.name, "profiled call")
     with nvtx.annotate(task.name, domain=DOMAIN):
         answer = call()
-    synchronize(DEVICE)
+    synchronize(device)
     # ncu saves and restores the memory it finds allocated around every pass: leave none to the next case.
     del inputs, outputs, call, caller, answer
-    _release()
+    if device == "cuda":
+        import torch
 
-
-def _release() -> None:
-    import torch
-
-    if DEVICE == "cuda":
         torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    sys.exit(child(sys.argv[1:], perform, prepare=prepare, is_poisoned=lambda: is_poisoned(DEVICE)))
+    sys.exit(serve(sys.argv[1:], perform, prepare))

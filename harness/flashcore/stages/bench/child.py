@@ -1,0 +1,108 @@
+"""The child of bench: makes the cases of a shape ready, and lets them take turns in each mode."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flashcore.stages.bench.interleave import Watch, release, sample, serve
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.timing import Timed, timer_for
+from flashcore.worker.journal import Journal, Task, describe
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, synchronize
+
+#: Nanoseconds; the chip's own clock ticks too coarsely to time less.
+_SHORTEST_SPAN = 20_000
+
+
+def perform(task: Task, log: Journal) -> dict[str, Any]:
+    """Times the cases of one shape."""
+    payload = task.payload
+    device = payload["device"]
+    rule = StopRule(**payload["rule"])
+    cases = [Case.from_json(c) for c in payload["cases"]]
+    problem = load_problem(cases[0].root, cases[0].problem_file)
+    timer = timer_for(device)
+    inputs = problem.make_inputs(dict(cases[0].params), cases[0].seeds[0], device)
+    ready: dict[str, Timed] = {}
+    failed: dict[str, str] = {}
+    callers: dict[str, Caller] = {}
+    for case in cases:
+        log.step(task.name, f"{case.variant} made ready")
+        try:
+            caller = Caller(case, problem, device)
+            callers[case.variant] = caller
+            ready[case.variant] = timer.prepare(caller.bind(inputs, caller.outputs()))
+        except Exception as error:
+            if is_poisoned(device):
+                raise
+            failed[case.variant] = describe(error)
+    watch = Watch(device)
+    samples: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
+    spent = dict.fromkeys(ready, 0.0)
+    for mode in payload["modes"]:
+        # Where a call takes many ms the modes agree: warm gets the time, the others half of it.
+        own_rule = rule if mode == "warm" else replace(rule, slow_seconds=rule.slow_seconds / 2)
+        times = sample(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
+        for variant, values in times.items():
+            samples[variant][mode] = values
+    own_clocks = {}
+    for variant, timed in ready.items():
+        log.step(task.name, f"{variant} own clock")
+        own_clocks[variant] = _own_clock(callers[variant], inputs, timed)
+    data = {
+        "variants": {
+            v: {
+                "own_clock": own_clocks[v],
+                "samples": {m: [round(x, 4) for x in values] for m, values in samples[v].items()},
+                "launches": t.launches,
+                "eager_calls": t.eager_calls,
+                "seconds": round(spent[v], 3),
+            }
+            for v, t in ready.items()
+        },
+        "failed": failed,
+        "clock": timer.clock,
+        "state": watch.seen,
+    }
+    ready.clear()
+    callers.clear()
+    release(device)
+    return data
+
+
+def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[str, float]:
+    """What a kernel measures of itself, if its operator has the argument ``clocked`` and the output
+    ``clocks``: int64 ``[blocks, 4]``, a block's SM cycles at start and stop and the chip's nanoseconds at
+    start and stop, of all blocks or of some. NVML samples too slowly for that. Empty for all other
+    operators, and for a kernel too short to tell."""
+    if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
+        return {}
+    outputs = caller.outputs(0)
+    timed.warm()  # at the clock that this work settles at
+    caller.call({**inputs, "clocked": 1}, outputs)
+    synchronize(caller.device)
+    rows = outputs["clocks"].cpu()
+    # Whole numbers until here: the nanoseconds count from 1970 and do not fit a double.
+    cycles, spans = (rows[:, 1] - rows[:, 0]).double(), (rows[:, 3] - rows[:, 2]).double()
+    span = int(rows[:, 3].max() - rows[:, 2].min())
+    if span < _SHORTEST_SPAN:
+        return {}
+    return {
+        # Sums, since the nanoseconds of a short block are coarse.
+        "kernel_sm_clock": float(cycles.sum() / spans.sum()) * 1e3,
+        "kernel_span": span / 1e3,
+        "kernel_block_span": float(spans.mean()) / 1e3,
+        "kernel_block_cycles": float(cycles.mean()),
+    }
+
+
+def _announce(log: Journal, task: str, mode: str, variant: str) -> None:
+    log.step(task, f"{variant} {mode}")
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1:], perform))

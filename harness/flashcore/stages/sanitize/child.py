@@ -1,0 +1,41 @@
+"""What compute-sanitizer wraps: calls each case once."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from flashcore.worker.journal import Journal, Task
+from flashcore.worker.kernel_call import Caller, Case, load_problem, serve, synchronize
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SEED = 0
+
+
+def perform(task: Task, journal: Journal) -> None:
+    """One case: its inputs, one call, and a wait for what it does."""
+    case, device = Case.from_json(task.payload["case"]), task.payload["device"]
+    problem = load_problem(case.root, case.problem_file)
+    caller = Caller(case, problem, device)
+    inputs = problem.make_inputs(dict(case.params), SEED, device)
+    call = caller.bind(inputs, _outputs(case, device))
+    journal.step(task.name, "call")
+    call()
+    synchronize(device)
+
+
+def _outputs(case: Case, device: str) -> dict[str, Tensor]:
+    """Outputs of just their size: the bands that the check lays around them would hide a write beside them."""
+    import torch
+
+    return {
+        a.name: torch.empty([int(case.params[d]) for d in a.dims], dtype=getattr(torch, a.dtype), device=device)
+        for a in case.arguments
+        if a.mutable
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1:], perform))

@@ -1,0 +1,78 @@
+"""Rounds of supervised children, for tools that say what came of a case only once their process is over.
+
+Such a tool (a profiler, a sanitizer) may take along what it knew of cases that ran well, or speak of all of its
+process in one breath. So a case that a round leaves open is run in another one. All state is in the files of
+``round-N/``: a stage that was ended at any moment, even by kill -9, is finished by calling :func:`settle` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from flashcore.worker.journal import Result, Task, answers
+
+ROUNDS = 3  # a case that is still open after so many is left so
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Settled(Generic[T]):
+    """What is known of the cases so far, by name.
+
+    ``found`` is what the tool said; ``failed`` why a case is not run again: it failed by its own fault; ``open`` why
+    one is: it ran, but what the tool said got lost or is in doubt. ``more_rounds`` are taken beside the usual ones.
+    """
+
+    found: dict[str, T] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    open: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    more_rounds: int = 0
+
+    def why(self, name: str) -> str:
+        """Why there is nothing found of a case."""
+        return self.failed.get(name) or self.open.get(name) or "it was not run"
+
+
+def settle(
+    folder: Path,
+    tasks: Sequence[Task],
+    perform: Callable[[Path, list[Task], Settled[T]], object],
+    harvest: Callable[[Path, Mapping[str, Result], Settled[T]], None],
+) -> Settled[T]:
+    """Reads what earlier attempts left in ``folder``, then runs rounds until each case is found, has failed, or was
+    left open too often.
+
+    Args:
+        perform: supervises the tasks in a round's folder.
+        harvest: adds what a round's folder holds, given the answers of its journals. Reads files alone, so it says
+            the same however often it is asked.
+
+    Raises:
+        OSError: ``folder`` cannot be written.
+    """
+    settled: Settled[T] = Settled()
+    earlier = {int(path.name.removeprefix("round-")): path for path in folder.glob("round-*")}
+    for _, path in sorted(earlier.items()):
+        harvest(path, answers(path), settled)
+    first = number = 1 + max(earlier, default=-1)
+    while number < first + ROUNDS + settled.more_rounds:
+        pending = [t for t in tasks if t.name not in settled.found and t.name not in settled.failed]
+        if not pending:
+            break
+        path = folder / f"round-{number}"
+        path.mkdir(parents=True)
+        perform(path, pending, settled)
+        harvest(path, answers(path), settled)
+        number += 1
+    return settled
+
+
+def told(result: Result, ok: str = "ok") -> str:
+    """A result as a line of progress."""
+    ending = ok if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
+    return f"{result.name}: {result.seconds:.1f} s, {ending}"
