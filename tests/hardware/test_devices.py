@@ -121,3 +121,19 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
 
 def test_broken_toml_and_an_empty_table(tmp_path: Path) -> None:
     assert mistakes_of(tmp_path, "[device.")[0].startswith("not valid TOML")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device", "called"),
+    [
+        ("NVIDIA H200", "H200", True),
+        ("NVIDIA H100 80GB HBM3", "h100", True),
+        ("NVIDIA L40", "L4", False),
+        ("NVIDIA H200", "NVIDIA-H200", True),
+        ("NVIDIA H200", "L4", False),
+        (None, "H200", False),
+        ("Some GPU", "No such", False),
+    ],
+)
+def test_a_device_is_called_by_whole_words(gpu: str | None, device: str, called: bool) -> None:
+    assert devices.is_called(gpu, device) is called

@@ -134,23 +134,3 @@ def _steps(record: Record, plan: Plan, arch: str) -> Iterator[Step]:
                 occupancy.occupancy(arch, *given),
                 occupancy.what_if(arch, *given),
             )
-
-
-def occupancy_table(record: Record) -> list[str]:
-    """Every kernel on every arch: its occupancy, what limits it and the distance to the next step.
-
-    Shapes on which a kernel is launched alike share a line.
-    """
-    lines: list[str] = []
-    plans = {(p.variant, p.shape): p for p in record.plans}
-    for variant in record.suite.variants:
-        for arch in record.suite.archs:
-            seen: dict[str, list[str]] = {}
-            for shape in record.suite.shapes:
-                for step in what_ifs(record, plans.get((variant, shape)), arch):
-                    pct = "unmeasured" if step.now.pct is None else f"{step.now.pct:.1f} %"
-                    text = f"{variant}/{step.subject.kernel} ({arch}): {pct}; {'; '.join(step.lines)}"
-                    seen.setdefault(text, []).append(shape)
-            alike = len(seen) == len({text.split(":")[0] for text in seen})
-            lines += [text if alike else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
-    return lines

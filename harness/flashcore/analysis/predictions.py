@@ -51,9 +51,10 @@ class Readings:
     def __init__(self, record: Record) -> None:
         self.record = record
         own, archs = record.gpu_arch, record.suite.archs
-        self.arch = (
-            next((a for a in archs if own and same_hardware(a, own)), own) if own else archs[-1] if archs else None
-        )
+        #: The measured GPU's, else the suite's last.
+        self.arch = archs[-1] if archs else None
+        if own is not None:
+            self.arch = own if own in archs else next((a for a in archs if same_hardware(a, own)), own)
         self._static: dict[tuple[str, str], list[Fact]] = {}
         for fact in record.facts:
             if self.arch is not None and fact.subject.arch == self.arch:
@@ -118,7 +119,7 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     """One prediction of a variant, held against what was measured at that shape."""
     before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
     gpu = readings.record.gpu
-    foreign = p.device is not None and not _is(gpu, p.device)
+    foreign = p.device is not None and not devices.is_called(gpu, p.device)
     scale, predicted = _scale(p)
     note = ""
     if foreign:
@@ -217,13 +218,3 @@ def _level(p: Prediction, wanted: float, before: float | None, after: float) -> 
     if outcome in ("held", "more"):
         outcome = "partly"
     return outcome, f"{_WORDS[outcome]}: {values}, the parent's {said(before, p.unit)}"
-
-
-def _is(gpu: str | None, device: str) -> bool:
-    """Whether the GPU is that device, as a budget's ``device`` names it."""
-    if gpu is None:
-        return False
-    known, own = devices.find(device), devices.find(gpu)
-    if known is not None and own is not None:
-        return known == own
-    return f" {device.lower()} " in f" {gpu.replace('-', ' ').lower()} "

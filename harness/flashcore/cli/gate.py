@@ -95,7 +95,7 @@ def judged(
     Raises:
         UsageError: a format, or the baseline, cannot be read.
     """
-    from flashcore.analysis import explain
+    from flashcore.cli import text_tables
     from flashcore.cli.baseline import save
     from flashcore.gate import baseline, judge, regressions
     from flashcore.gate.locate import Places
@@ -106,7 +106,7 @@ def judged(
     for form, file in _parsed(formats):
         _write(form, file, judgement, record, places)
     if what_if:
-        print("\n".join(explain.occupancy_table(record)))
+        print(text_tables.next_steps(record))
     if ratchet and held_to is not None and judgement.exit_code is not Exit.INCAPABLE:
         save(record, old, held_to, ratchet=True)
         for line in regressions.slack(record):

@@ -7,6 +7,7 @@ from datetime import date
 
 from flashcore.analysis import diff, roofline
 from flashcore.gate import judge
+from flashcore.gate.wording import value_of
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.text import number
@@ -105,12 +106,12 @@ def _held_back(
 def _promises(record: Record, before: Record | None, variant: str, today: date | None) -> Iterator[str]:
     judgement = judge.judge(record, today=today, variants=(variant,))
     counts = judgement.counts()
-    broken = [v for v in judgement.limits if v.status == "fail"]
+    broken = judgement.failed
     kept = f"{counts['pass']} kept, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
     yield f"{len(broken)} BROKEN; {kept}" if broken else f"none broken; {kept}"
     for v in broken:
-        value = "" if v.unit == "" else f"{number(v.value, v.unit)}, "
-        yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{f' ({v.reason})' if v.reason else ''}"
+        value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason})" if v.reason else ""
+        yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{reason}"
     if before is not None:
         for c in diff.changes(before, record):
             if c.subject.variant == variant:

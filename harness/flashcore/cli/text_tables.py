@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flashcore.analysis import diff
+from flashcore.analysis import diff, explain
 from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.gate_policy import PREFIX
@@ -392,3 +392,23 @@ def _block(title: str, rows: Sequence[Sequence[str]], more: Sequence[str] = ()) 
     """A title over aligned, indented rows, of each cell its first line; nothing without rows."""
     lines = [*(_aligned([[c.splitlines()[0] if c else "" for c in row] for row in rows]) if rows else ()), *more]
     return [title, *(f"  {line}" for line in lines)] if lines else []
+
+
+def next_steps(record: Record) -> str:
+    """Every kernel on every arch: its occupancy, what limits it and the distance to the next step.
+
+    Shapes on which a kernel is launched alike share a line.
+    """
+    lines: list[str] = []
+    plans = {(p.variant, p.shape): p for p in record.plans}
+    for variant in record.suite.variants:
+        for arch in record.suite.archs:
+            seen: dict[str, list[str]] = {}
+            for shape in record.suite.shapes:
+                for step in explain.what_ifs(record, plans.get((variant, shape)), arch):
+                    pct = UNMEASURED if step.now.pct is None else f"{step.now.pct:.1f} %"
+                    text = f"{variant}/{step.subject.kernel} ({arch}): {pct}; {'; '.join(step.lines)}"
+                    seen.setdefault(text, []).append(shape)
+            alike = len(seen) == len({text.split(":")[0] for text in seen})
+            lines += [text if alike else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
+    return "\n".join(lines)

@@ -267,6 +267,9 @@ def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str
                 found.setdefault((k.variant, k.arch), set()).add(k.kernel)
         return found
 
+    def values(of: Mapping[Key, float], *kernel: str) -> set[tuple[str, str, float]]:
+        return {(k.shape, k.fact, v) for k, v in of.items() if (k.variant, k.arch, k.kernel) == kernel}
+
     before, after = kernels(old.values), kernels(now)
     made: dict[tuple[str, str, str], str] = {}
     for (variant, arch), names in after.items():
@@ -274,18 +277,8 @@ def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str
         gone = before.get((variant, arch), set()) - names
         if not new or not gone:
             continue
-        facts = {
-            n: {(k.shape, k.fact, v) for k, v in now.items() if (k.variant, k.arch, k.kernel) == (variant, arch, n)}
-            for n in new
-        }
-        lost = {
-            n: {
-                (k.shape, k.fact, v)
-                for k, v in old.values.items()
-                if (k.variant, k.arch, k.kernel) == (variant, arch, n)
-            }
-            for n in gone
-        }
+        facts = {n: values(now, variant, arch, n) for n in new}
+        lost = {n: values(old.values, variant, arch, n) for n in gone}
         pairs = sorted((-len(facts[n] & lost[g]), n, g) for n in new for g in gone)
         for _, name, was in pairs:
             if name in new and was in gone:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from flashcore.hardware import devices
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
 from flashcore.model.suite import Budget, Stage, Variant, Waiver
@@ -211,17 +212,11 @@ class Promises:
         """Why a measured budget is not about the record's GPU; empty if it is."""
         gpu, arch = self.record.gpu, self.record.gpu_arch
         here = f"this record is of {gpu or 'a machine without a GPU'}"
-        if budget.device is not None and not _named(gpu or "", budget.device):
+        if budget.device is not None and not devices.is_called(gpu, budget.device):
             return f"for {budget.device} only; {here}"
         if arch is not None and not any(same_hardware(arch, g) or fnmatchcase(arch, g) for g in budget.archs):
             return f"for {', '.join(budget.archs)} only; {here}"
         return ""
-
-
-def _named(gpu: str, device: str) -> bool:
-    """Whether the GPU's name contains the text as whole words: an L40 is no L4."""
-    name = f" {gpu.replace('-', ' ').lower()} "
-    return f" {device.replace('-', ' ').lower()} " in name
 
 
 # --- a promise in numbers and words -------------------------------------------------------------

@@ -109,6 +109,15 @@ def peak(device: Device, dtype: str, clock_mhz: float | None = None) -> float | 
     return rate.tflops if clock_mhz is None else device.sms * rate.per_clock * clock_mhz / 1e6
 
 
+def is_called(gpu: str | None, device: str) -> bool:
+    """Whether the GPU is that device: its name holds the text as whole words (an L40 is no L4), or the table knows
+    both as one."""
+    if f" {device.replace('-', ' ').lower()} " in f" {(gpu or '').replace('-', ' ').lower()} ":
+        return True
+    known = find(device)
+    return known is not None and known == find(gpu)
+
+
 def _plain(name: str) -> str:
     kept = [w for w in name.lower().replace("_", " ").split() if w not in ("nvidia", "geforce")]
     return "".join(kept)

@@ -12,10 +12,10 @@ from flashcore.analysis.predictions import Judged, Outcome, Reading
 from flashcore.model.catalogue import FACTS, OTHER_PHASE, PHASE_SHARE
 from flashcore.model.record import Fact, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
-from flashcore.model.text import said, significant, unit_text
+from flashcore.model.text import UNMEASURED, said, significant, unit_text
 from flashcore.report import charts
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable, number_cell
-from flashcore.report.view import LADDER, MAX_ROWS, Book, Page, variant_page
+from flashcore.report.view import LADDER, MAX_ROWS, Book, Page, tile, variant_page
 
 STEPS = (
     ("step", "", "links to its page; ★ lies on the way from the baseline to the best"),
@@ -245,23 +245,19 @@ def _tiles(book: Book, found: Ladder) -> list[dict[str, str]]:
     if best is not None and best.after.value is not None:
         first = found.way[0]
         gain = first.after.value / best.after.value if first.after.value else None
-        tiles.append(
-            {"label": "Best step", "value": f"{significant(best.after.value)} µs", "detail": best.variant.name}
-        )
+        tiles.append(tile("Best step", f"{significant(best.after.value)} µs", best.variant.name))
         if gain and first is not best:
             steps = f"{len(found.way) - 1} step{'s' if len(found.way) > 2 else ''} from it"
-            tiles.append({"label": f"Against {first.variant.name}", "value": f"{significant(gain, 3)} × as fast",
-                          "detail": f"{significant(first.after.value or 0)} µs; {steps}"})  # fmt: skip
+            detail = f"{significant(first.after.value or 0)} µs; {steps}"
+            tiles.append(tile(f"Against {first.variant.name}", f"{significant(gain, 3)} × as fast", detail))
         if found.peer is not None:
             name, time = found.peer
             share = f"{significant(best.after.value / time, 3)} × its time"
-            tiles.append({"label": "Against the fastest peer", "value": share,
-                          "detail": f"{name}, {significant(time)} µs"})  # fmt: skip
+            tiles.append(tile("Against the fastest peer", share, f"{name}, {significant(time)} µs"))
         if found.floor is not None:
-            tiles.append({"label": "Above its floor", "value": f"{significant(found.floor.ratio, 3)} ×",
-                          "detail": _floor_text(found.floor)})  # fmt: skip
+            tiles.append(tile("Above its floor", f"{significant(found.floor.ratio, 3)} ×", _floor_text(found.floor)))
     else:
-        tiles.append({"label": "Best step", "value": "unmeasured", "detail": "no times were recorded"})
+        tiles.append(tile("Best step", UNMEASURED, "no times were recorded"))
     counts = found.counts()
     total = sum(counts.values())
     if total:
@@ -269,5 +265,5 @@ def _tiles(book: Book, found: Ladder) -> list[dict[str, str]]:
         rest = ", ".join(
             f"{n} {OUTCOMES[o][0]}" for o in OUTCOMES if o not in ("held", "more") and (n := counts.get(o, 0))
         )
-        tiles.append({"label": "Predictions held", "value": f"{held} of {total}", "detail": rest or "all of them"})
+        tiles.append(tile("Predictions held", f"{held} of {total}", rest or "all of them"))
     return tiles

@@ -8,10 +8,10 @@ from typing import Any
 from flashcore.gate.wording import summary
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
-from flashcore.model.text import significant
+from flashcore.model.text import UNMEASURED, significant
 from flashcore.report import charts
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell
-from flashcore.report.view import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, variant_page
+from flashcore.report.view import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, tile, variant_page
 
 COLUMNS = (
     ("variant", "", "links to its page"),
@@ -42,11 +42,6 @@ class Row:
     cells: tuple[Cell, ...]
     role: str
     note: str = ""
-
-
-def role_of(book: Book, variant: Variant) -> str:
-    """``peer``, ``baseline`` or ``variant``."""
-    return "peer" if variant.is_peer else "baseline" if variant.name == book.record.suite.baseline else "variant"
 
 
 def page(book: Book) -> Page:
@@ -80,7 +75,7 @@ def _ladder(book: Book, shape: Shape) -> dict[str, Any]:
 
     ordered = sorted(variants, key=lambda v: (time(v) is None, time(v) or 0.0))
     bars = [
-        (v.name, role_of(book, v), t, facts.number("warm_p90", Subject(v.name, shape=shape.name)))
+        (v.name, book.role(v), t, facts.number("warm_p90", Subject(v.name, shape=shape.name)))
         for v in ordered
         if (t := time(v)) is not None and t > 0
     ]
@@ -102,7 +97,7 @@ def _row(book: Book, variant: Variant, shape: Shape) -> Row:
     def measured(name: str) -> Cell:
         return book.cell(name, subject, with_unit=False)
 
-    role = role_of(book, variant)
+    role = book.role(variant)
     right, note = _right(book, variant, shape)
     name = Cell(variant.name, title=variant.technique, sort=variant.name, href=variant_page(variant.name),
                 detail="" if role == "variant" else role)  # fmt: skip
@@ -209,14 +204,10 @@ def _tiles(book: Book) -> list[dict[str, str]]:
     checked = [o for o in record.outcomes if o.stage == "check"]
     right = sum(o.status == "ok" for o in checked)
     wrong = sum(o.status == "failed" for o in checked)
-    tiles = [
-        {
-            "label": "Right?",
-            "value": f"{right} of {len(checked)} cases" if checked else "unmeasured",
-            "detail": _rest(wrong, len(checked) - right - wrong) if checked else "no case was checked",
-            "mark": "fail" if wrong else "pass" if checked and right == len(checked) else "unmeasured",
-        }
-    ]
+    value = f"{right} of {len(checked)} cases" if checked else UNMEASURED
+    detail = _rest(wrong, len(checked) - right - wrong) if checked else "no case was checked"
+    mark = "fail" if wrong else "pass" if checked and right == len(checked) else UNMEASURED
+    tiles = [tile("Right?", value, detail, mark)]
     shape = book.shapes[0] if book.shapes else None
     fast = [
         (t, v.name)
@@ -230,36 +221,22 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         behind = record.facts.number("speedup_vs_peer", Subject(name, shape=shape.name))
         parts = [f"{significant(gain, 3)} × as fast as {record.suite.baseline}"] if gain else []
         parts += [f"{significant(1 / behind, 3)} × the fastest peer's time"] if behind else []
-        tiles.append({"label": f"Fastest at {shape.name}", "value": f"{significant(best)} µs", "mark": "",
-                      "detail": f"{name}" + (f": {', '.join(parts)}" if parts else "")})  # fmt: skip
+        detail = name + (f": {', '.join(parts)}" if parts else "")
+        tiles.append(tile(f"Fastest at {shape.name}", f"{significant(best)} µs", detail))
     else:
-        tiles.append(
-            {"label": "Fastest", "value": "unmeasured", "detail": "no times were recorded", "mark": "unmeasured"}
-        )
-    held = "fail" if counts["fail"] else "unmeasured" if len(judgement.gaps) else "pass"
-    tiles.append(
-        {
-            "label": "Promises kept?",
-            "value": {"fail": f"{counts['fail']} failed", "unmeasured": f"{len(judgement.gaps)} unmeasured"}.get(
-                held, "all limits"
-            ),
-            "detail": f"{counts['pass']} pass, {counts['waived']} waived, "
-            f"{counts['unmeasured']} unmeasured; gate exits {int(judgement.exit_code)}",
-            "mark": held,
-        }
-    )
+        tiles.append(tile("Fastest", UNMEASURED, "no times were recorded", UNMEASURED))
+    value, mark = "all limits", "pass"
+    if counts["fail"]:
+        value, mark = f"{counts['fail']} failed", "fail"
+    elif judgement.gaps:
+        value, mark = f"{len(judgement.gaps)} unmeasured", UNMEASURED
+    kept = f"{counts['pass']} pass, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
+    tiles.append(tile("Promises kept?", value, f"{kept}; gate exits {int(judgement.exit_code)}", mark))
     origin = (
         f"joined from run {record.joined[0].run}" if record.joined and not record.environment.gpu else "measured here"
     )
-    tiles.append(
-        {
-            "label": "GPU",
-            "value": record.gpu or "none",
-            "detail": f"{record.gpu_arch}, {origin}" if record.gpu else "static facts only",
-            "mark": "",
-        }
-    )
-    return tiles
+    detail = f"{record.gpu_arch}, {origin}" if record.gpu else "static facts only"
+    return [*tiles, tile("GPU", record.gpu or "none", detail)]
 
 
 def _machine(record: Record) -> list[tuple[str, str]]:

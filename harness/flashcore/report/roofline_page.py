@@ -13,7 +13,6 @@ from flashcore.model.suite import Shape
 from flashcore.model.text import significant
 from flashcore.report import charts
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell
-from flashcore.report.overview import role_of
 from flashcore.report.view import ROOFLINE, Book, Page, variant_page
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
@@ -68,7 +67,7 @@ def _roof_row(roof: Roof) -> dict[str, str]:
 
 
 def _section(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[Roof]) -> dict[str, Any]:
-    roles = {v.name: role_of(book, v) for v in book.cases(shape)}
+    roles = {v.name: book.role(v) for v in book.cases(shape)}
     # A kernel's own point says something new only where a case has several.
     kernels: dict[str, set[str]] = {}
     for p in points:

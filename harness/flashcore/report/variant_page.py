@@ -38,7 +38,7 @@ def page(book: Book, variant: Variant) -> Page:
     at = names.index(variant.name)
     context: dict[str, Any] = {
         "variant": variant,
-        "role": "peer" if variant.is_peer else "baseline" if variant.name == suite.baseline else "variant",
+        "role": book.role(variant),
         "limits": not_applicable("peers carry no budgets")
         if variant.is_peer
         else book.badge(book.verdicts.get(variant.name, ())),

@@ -17,7 +17,6 @@ from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Record, Subject
 from flashcore.model.suite import Shape, Stage, Tier, Variant
-from flashcore.model.text import same_hardware
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, LADDER, ROOFLINE, GUARDRAILS = "index", "ladder", "roofline", "guardrails"
@@ -63,12 +62,11 @@ class Page:
 
 
 class Book:
-    """A record as the pages see it. Presentation only: analysis is roofline's and guardrails'."""
+    """A record as the pages see it. Presentation only: what is said of it comes from analysis and the gate."""
 
     def __init__(self, record: Record, require: Tier, today: date | None, baseline: Baseline | None = None) -> None:
         self.record = record
         self.judgement: Judgement = judge.judge(record, require=require, today=today, baseline=baseline)
-        self.arch: str | None = self._shown_arch()
         self.artifacts: dict[tuple[str, str], Artifact] = {(a.variant, a.arch): a for a in record.artifacts}
         self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
             (o.variant, o.shape, o.stage): o for o in record.outcomes
@@ -79,13 +77,14 @@ class Book:
             if s.arch is not None:
                 self._static.setdefault((s.variant, s.arch, fact.name), {})[s] = fact
 
-    def _shown_arch(self) -> str | None:
-        """The arch whose static facts the ladder shows: the measured GPU's, else the suite's last."""
-        archs = self.record.suite.archs
-        own = self.record.gpu_arch
-        if own is not None:
-            return next((a for a in archs if a == own), next((a for a in archs if same_hardware(a, own)), own))
-        return archs[-1] if archs else None
+    @property
+    def arch(self) -> str | None:
+        """The arch whose static facts the ladder shows."""
+        return self.readings.arch
+
+    def role(self, variant: Variant) -> str:
+        """``peer``, ``baseline`` or ``variant``."""
+        return "peer" if variant.is_peer else "baseline" if variant.name == self.record.suite.baseline else "variant"
 
     @cached_property
     def readings(self) -> Readings:
@@ -228,3 +227,8 @@ class Book:
         text = worst if worst == "pass" else f"{counts[worst]} {worst}"
         title = "\n".join([f"limits: {said}", *failed[:8]])
         return Cell(text, title=title, sort=float(order.index(worst)), mark=worst)
+
+
+def tile(label: str, value: str, detail: str, mark: str = "") -> dict[str, str]:
+    """A box at the head of a page; ``mark`` is a status that the style sheet knows."""
+    return {"label": label, "value": value, "detail": detail, "mark": mark}
