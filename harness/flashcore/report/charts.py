@@ -17,7 +17,7 @@ from flashcore.analysis.ladder import Ladder
 from flashcore.analysis.roofline import Point
 from flashcore.model.catalogue import MEMORY_STALLS
 from flashcore.model.record import Roof
-from flashcore.model.text import significant
+from flashcore.model.text import UNMEASURED, significant
 from flashcore.report.view import MAX_BARS, Figure
 
 Dict = dict[str, Any]
@@ -52,6 +52,39 @@ def _pattern(shape: str) -> Dict:
     return {"shape": shape, "fillmode": "overlay", "fgcolor": "@bg", "size": 7, "solidity": 0.2}
 
 
+def _bars(
+    names: Sequence[str],
+    values: Sequence[float],
+    text: Sequence[str],
+    colour: str,
+    pattern: str,
+    hover: str,
+    base: Sequence[float] | None = None,
+    *,
+    label: str = "",
+    **more: Any,
+) -> Dict:
+    """One series of lying bars, each with its text behind it."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        **({"name": label} if label else {}),
+        "y": names,
+        **({"base": [_round(x) for x in base]} if base is not None else {}),
+        "x": [_round(x) for x in values],
+        "text": text,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "marker": {"color": colour, "pattern": _pattern(pattern)},
+        **more,
+        "hovertemplate": f"{hover}<extra></extra>",
+    }  # fmt: skip
+
+
+def _names_axis(names: Sequence[str]) -> Dict:
+    return {"automargin": True, "categoryorder": "array", "categoryarray": names, "ticksuffix": " "}
+
+
 def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | None]]) -> Figure:
     """Warm medians on a log axis, fastest on top.
 
@@ -63,36 +96,20 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
     data: list[Dict] = []
     for role, label, pattern in (("variant", "variant", ""), ("baseline", "baseline", "x"), ("peer", "peer", "/")):
         own = [b for b in shown if b[1] == role]
-        if not own:
-            continue
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": label,
-                "y": [escape(b[0]) for b in own],
-                "x": [_round(b[2]) for b in own],
-                "text": [f"{significant(b[2])} µs" for b in own],
-                "textposition": "outside",
-                "cliponaxis": False,
-                "marker": {"color": f"@{role}", "pattern": _pattern(pattern)},
-                "error_x": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [_round(max((b[3] or b[2]) - b[2], 0.0)) for b in own],
-                    "arrayminus": [0] * len(own),
-                    "thickness": 1,
-                    "width": 3,
-                    "color": "@text",
-                },
-                "customdata": [significant(b[3]) if b[3] else "unmeasured" for b in own],
-                "hovertemplate": "%{y}<br>p50 %{text}<br>p90 %{customdata} µs<extra></extra>",
-            }
-        )
-    order = [escape(b[0]) for b in reversed(shown)]
+        if own:
+            above = [_round(max((b[3] or b[2]) - b[2], 0.0)) for b in own]
+            data.append(
+                _bars(
+                    [escape(b[0]) for b in own], [b[2] for b in own], [f"{significant(b[2])} µs" for b in own],
+                    f"@{role}", pattern, "%{y}<br>p50 %{text}<br>p90 %{customdata} µs", label=label,
+                    error_x={"type": "data", "symmetric": False, "array": above, "arrayminus": [0] * len(own),
+                             "thickness": 1, "width": 3, "color": "@text"},
+                    customdata=[significant(b[3]) if b[3] else UNMEASURED for b in own],
+                )
+            )  # fmt: skip
     layout = {
         "xaxis": _log_axis("warm p50, µs (log; whisker: p90)", span),
-        "yaxis": {"automargin": True, "categoryorder": "array", "categoryarray": order, "ticksuffix": " "},
+        "yaxis": _names_axis([escape(b[0]) for b in reversed(shown)]),
         "barmode": "overlay",
         "bargap": 0.3,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
@@ -149,27 +166,13 @@ def stalls(key: str, case: str, shares: Sequence[tuple[str, float]]) -> Figure:
     data = []
     for memory, role, pattern in ((False, "@variant", ""), (True, "@memory", "/")):
         own = [s for s in shown if (s[0] in MEMORY_STALLS) == memory]
+        text = [f"{s[1]:.1f} %" for s in own]
         data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "y": [named[s[0]] for s in own],
-                "x": [_round(s[1]) for s in own],
-                "text": [f"{s[1]:.1f} %" for s in own],
-                "textposition": "outside",
-                "cliponaxis": False,
-                "marker": {"color": role, "pattern": _pattern(pattern)},
-                "hovertemplate": "%{y}: %{text} of all stalls<extra></extra>",
-            }
+            _bars([named[s[0]] for s in own], [s[1] for s in own], text, role, pattern, "%{y}: %{text} of all stalls")
         )
     layout = {
         "xaxis": _axis("share of all stall reasons, %", range=[0, 1.18 * max((s[1] for s in shown), default=1.0)]),
-        "yaxis": {
-            "automargin": True,
-            "categoryorder": "array",
-            "categoryarray": list(named.values()),
-            "ticksuffix": " ",
-        },
+        "yaxis": _names_axis(list(named.values())),
         "barmode": "overlay",
         "showlegend": False,
         "bargap": 0.3,
@@ -341,32 +344,14 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
     labels = (("baseline", "start", "x"), ("variant", "faster", ""), ("fault", "slower", "/"))
     for role, label, pattern in labels:
         if bars[role]:
-            data.append(
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "name": label,
-                    "y": [b[0] for b in bars[role]],
-                    "base": [_round(b[1]) for b in bars[role]],
-                    "x": [_round(b[2]) for b in bars[role]],
-                    "text": [b[3] for b in bars[role]],
-                    "textposition": "outside",
-                    "cliponaxis": False,
-                    "marker": {"color": f"@{role}", "pattern": _pattern(pattern)},
-                    "hovertemplate": "%{y}<br>%{text}<extra></extra>",
-                }
-            )
+            names, bases, sizes, texts = zip(*bars[role], strict=True)
+            data.append(_bars(names, sizes, texts, f"@{role}", pattern, "%{y}<br>%{text}", bases, label=label))
     # Their words one above the other: the two may lie close together.
     lines = [(ladder.peer[1], f"{ladder.peer[0]} {significant(ladder.peer[1])} µs", 0)] if ladder.peer else []
     lines += [(g.floor_us, f"floor {significant(g.floor_us, 3)} µs", 13)] if (g := ladder.floor) else []
     layout = {
         "xaxis": _axis("warm p50, µs: what a step took off, or added", range=[0, _round(1.3 * max(times))]),
-        "yaxis": {
-            "automargin": True,
-            "categoryorder": "array",
-            "categoryarray": [escape(s.variant.name) for s in reversed(way)],
-            "ticksuffix": " ",
-        },
+        "yaxis": _names_axis([escape(s.variant.name) for s in reversed(way)]),
         "barmode": "overlay",
         "bargap": 0.25,
         "showlegend": False,
