@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from flashcore import report
-from flashcore.errors import UsageError
+from flashcore.errors import UsageError, WriteError
+from flashcore.model import files
 from flashcore.model.record import Artifact, CaseOutcome, Facts, Origin, Record, Roof
 from flashcore.model.suite import Prediction
 from tests import factory
@@ -197,8 +198,8 @@ def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: 
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(report, "_swap", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(files, "_swap", full_disk)
+    with pytest.raises(WriteError, match="No space"):
         report.render(full(), tmp_path / "r")
     assert {n: (tmp_path / "r" / n).read_text(encoding="utf-8") for n in before} == before
     assert [p.name for p in tmp_path.iterdir()] == ["r"]

@@ -1,10 +1,12 @@
-"""Files that are there whole or not at all, and a failed write as an error that says what to do."""
+"""Files and folders that are there whole or not at all, and a failed write as an error that says what to do."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flashcore.errors import WriteError
@@ -43,3 +45,49 @@ def write_atomically(path: Path, data: bytes) -> None:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def replace_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes a folder of texts so that a reader meets the old one or the new one whole: beside it, then swapped in.
+
+    Args:
+        files: text by path within the folder; nothing else is kept.
+
+    Raises:
+        WriteError: it cannot be written; the old one is still there.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        _fill(fresh, folder, files)
+
+
+def _fill(fresh: Path, folder: Path, files: Mapping[str, str]) -> None:
+    try:
+        os.chmod(fresh, 0o755)
+        for name, text in files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        _swap(fresh, folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def _swap(fresh: Path, folder: Path, attempts: Sequence[int] = range(5)) -> None:
+    """Renames ``fresh`` to ``folder``; two writers at once each leave a whole folder, the last one wins."""
+    for attempt in attempts:
+        try:
+            os.rename(fresh, folder)  # onto nothing, or an empty folder
+            return
+        except OSError:
+            if attempt == attempts[-1] or not folder.exists():
+                raise
+        old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+        try:
+            os.rename(folder, old)
+        except FileNotFoundError:
+            pass  # the other writer took it away first
+        finally:
+            shutil.rmtree(old, ignore_errors=True)

@@ -7,9 +7,6 @@ are off; with them tables sort and filter and the charts are drawn.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from flashcore.errors import UsageError
+from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
 from flashcore.model.suite import Tier
 from flashcore.report import guardrail_page, ladder_page, markup, overview, roofline_page, variant_page
@@ -77,7 +75,7 @@ def render(
             body = _body(templates, book, page)
             files[f"{page.name}.html"] = shell.render(**common, sections=[body], page=page, up=up)
         files |= {"assets/style.css": style, "assets/report.js": script, "assets/plotly.min.js": plotly}
-    _write(folder, files)
+    replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
 
 
@@ -163,37 +161,3 @@ def _replaceable(folder: Path) -> None:
             f"{folder}: expected a new folder or an earlier report, found {foreign[0]}{more}\n"
             "  to mend: name another folder with -o"
         )
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    """Writes into a folder beside, then swaps it in."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        os.chmod(fresh, 0o755)
-        for name, text in [*files.items(), (MARKER, "\n".join(sorted(files)) + "\n")]:
-            path = fresh / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
-        _swap(fresh, folder)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
-
-
-def _swap(fresh: Path, folder: Path, attempts: Sequence[int] = range(5)) -> None:
-    """Renames ``fresh`` to ``folder``; two renders at once each leave a whole report, the last one wins."""
-    for attempt in attempts:
-        try:
-            os.rename(fresh, folder)  # onto nothing, or an empty folder
-            return
-        except OSError:
-            if attempt == attempts[-1] or not folder.exists():
-                raise
-        old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-        try:
-            os.rename(folder, old)
-        except FileNotFoundError:
-            pass  # the other render took it away first
-        finally:
-            shutil.rmtree(old, ignore_errors=True)

@@ -17,28 +17,20 @@ Href = Callable[[str, str], str]
 
 def mark(status: str, text: str, title: str = "") -> Markup:
     """A status: a sign and a word, never a colour alone."""
-    return Markup(_mark(status, text, title))
+    hover = f' title="{escape(title)}"' if title else ""
+    sign = '<span class="sign" aria-hidden="true"></span>'
+    return Markup(f'<span class="badge {escape(status)}"{hover}>{sign}{escape(text)}</span>')
 
 
 def badge(cell: Cell, up: str, href: Href) -> Markup:
     """A cell's status, as a link where it leads somewhere."""
-    return Markup(_badge(cell, up, href))
+    shown = mark(cell.mark, cell.text)
+    return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
 
 
 def row(cells: Iterable[Cell], up: str, href: Href, heading: bool = False) -> Markup:
     """The cells of a table row; with ``heading`` the first one names the row."""
     return Markup("".join(_td(c, up, href, heading and i == 0) for i, c in enumerate(cells)))
-
-
-def _mark(status: str, text: str, title: str = "") -> str:
-    hover = f' title="{escape(title)}"' if title else ""
-    sign = '<span class="sign" aria-hidden="true"></span>'
-    return f'<span class="badge {escape(status)}"{hover}>{sign}{escape(text)}</span>'
-
-
-def _badge(cell: Cell, up: str, href: Href) -> str:
-    shown = _mark(cell.mark, cell.text)
-    return f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>' if cell.href else shown
 
 
 def _td(cell: Cell, up: str, href: Href, first: bool) -> str:
@@ -49,7 +41,7 @@ def _td(cell: Cell, up: str, href: Href, first: bool) -> str:
     if cell.title:
         attributes += f' title="{escape(cell.title)}"'
     if cell.mark:
-        inner = _badge(cell, up, href)
+        inner = str(badge(cell, up, href))
     elif cell.href:
         inner = f'<a href="{escape(href(cell.href, up))}">{escape(cell.text)}</a>'
     else:
