@@ -63,7 +63,7 @@ doctor: $(READY) ## say what this machine can do, and how to mend what it cannot
 	$(FLASHCORE) doctor
 
 test: lint ## lint, type check and test
-	$(PY) -m pytest -q -n auto --dist loadscope $(ARGS)
+	$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder $(ARGS)
 
 lint: $(DEV) imports ## ruff, mypy --strict, the import contract
 	$(PY) -m ruff check .

@@ -251,15 +251,11 @@ def record_of(suite: Suite, artifact: Artifact, plans: Sequence[Plan], nvcc: str
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> World:
     if toolchain.optional_tool("nvdisasm") is None:
         pytest.skip("no nvdisasm on this machine")
-    try:
-        nvcc = toolchain.find_nvcc()
-    except Exception as error:
-        pytest.skip(f"no nvcc: {error}")
-    if nvcc.release != "13.0":
-        pytest.skip(f"planted for nvcc 13.0, found {nvcc.version}")
+    if compiler.release != "13.0":
+        pytest.skip(f"planted for nvcc 13.0, found {compiler.version}")
     return World(tmp_path_factory.mktemp("planted"))
 
 

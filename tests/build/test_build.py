@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,9 +89,23 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
 # --- what changes what --------------------------------------------------------------------------
 
 
-def test_a_changed_header_rebuilds_only_what_includes_it(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled") / "build"
+    compile_one(TOY, folder, PLAIN_AND_TWO_STEPS)
+    return folder
+
+
+@pytest.fixture
+def first(compiled: Path, tmp_path: Path) -> Built:
+    """The toy suite as it is, found built in a copy of the folder it was compiled into."""
+    built = compile_one(TOY, Path(shutil.copytree(compiled, tmp_path / "build")), PLAIN_AND_TWO_STEPS)
+    assert all(a.cached for a in built.artifacts)
+    return built
+
+
+def test_a_changed_header_rebuilds_only_what_includes_it(first: Built, copy: Copy, tmp_path: Path) -> None:
     root = copy()
-    first = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
     edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
     second = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
     assert {a.variant: a.cached for a in second.artifacts} == {"plain": False, "two_steps": True}
@@ -98,9 +113,8 @@ def test_a_changed_header_rebuilds_only_what_includes_it(compiler: toolchain.Nvc
     assert first.of("two_steps").closure == second.of("two_steps").closure
 
 
-def test_a_comment_changes_the_closure_but_not_the_code(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+def test_a_comment_changes_the_closure_but_not_the_code(first: Built, copy: Copy, tmp_path: Path) -> None:
     root = copy()
-    first = compile_one(root, tmp_path / "build", "two_steps")
     edit(root / "two_steps.cu", "extern", "// One more line,\n// and another.\nextern")
     second = compile_one(root, tmp_path / "build", "two_steps")
     assert not second.of("two_steps").cached
@@ -108,9 +122,8 @@ def test_a_comment_changes_the_closure_but_not_the_code(compiler: toolchain.Nvcc
     assert code_of(first, "two_steps") == code_of(second, "two_steps") != ""
 
 
-def test_a_renamed_kernel_is_the_same_code(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: Path) -> None:
     root = copy()
-    first = compile_one(root, tmp_path / "build", "two_steps")
     edit(root / "two_steps.cu", "multiply_kernel", "a_kernel_of_another_name")
     second = compile_one(root, tmp_path / "build", "two_steps")
     names = {f.subject.kernel for f in facts.facts(second.of("two_steps"))[0]}
@@ -126,10 +139,9 @@ def test_config_and_arithmetic_change_the_code(toy: Built, copy: Copy, tmp_path:
     assert code_of(changed, "two_steps") != code_of(toy, "two_steps")
 
 
-def test_the_closure_holds_no_path_of_this_machine(
-    toy: Built, compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path
-) -> None:
+def test_the_closure_holds_no_path_of_this_machine(toy: Built, first: Built, copy: Copy, tmp_path: Path) -> None:
     moved = compile_one(copy(), tmp_path / "build", "two_steps")
+    assert moved.of("two_steps").cached, "a suite elsewhere finds what was built"
     assert moved.of("two_steps").closure == toy.of("two_steps").closure
     assert not [f for f in moved.of("two_steps").flags if str(tmp_path) in f]
 
