@@ -96,10 +96,46 @@ def build(
     """
     nvcc = toolchain.find_nvcc(folder)
     torch_root = toolchain.torch_root() if with_operator else None
-    artifacts: list[Artifact] = []
-    units: list[Unit] = []
     root = folder / suite.name
     closures = _Closures(suite, nvcc, torch_root)
+    units, artifacts = _units(suite, root, options, variants, gpu_arch, closures)
+    missing = [u for u in units if not u.done]
+    started = time.monotonic()
+    said = ""
+    if missing:
+        said = _compile(suite, root, missing, nvcc, torch_root, options, closures.tools, say)
+    seconds = time.monotonic() - started
+    fresh = {u.folder for u in missing}
+    artifacts += [_artifact(u, u.folder not in fresh, seconds, said) for u in units]
+    order = {name: i for i, name in enumerate(suite.variants)}
+    return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
+
+
+def in_use(suite: Suite, folder: Path) -> set[Path]:
+    """Where the suite's variants are built, or would be, as they are now: for every arch, for a debugger or not.
+
+    Raises:
+        CapabilityError: no nvcc or g++, which a build is also named by.
+    """
+    closures = _Closures(suite, toolchain.find_nvcc(folder), toolchain.torch_root())
+    root = folder / suite.name
+    both = (Options(), Options(debug=True))
+    found = {u.folder for o in both for u in _units(suite, root, o, suite.variants.values(), None, closures)[0]}
+    tools = f"{closures.tools} {toolchain.find_cxx()}"
+    return found | {_problem_files(suite, root, p, tools)[0] for p in suite.problems.values()}
+
+
+def _units(
+    suite: Suite,
+    root: Path,
+    options: Options,
+    variants: Iterable[Variant],
+    gpu_arch: str | None,
+    closures: _Closures,
+) -> tuple[list[Unit], list[Artifact]]:
+    """What there is to build, and what is not supported."""
+    artifacts: list[Artifact] = []
+    units: list[Unit] = []
     for variant in variants:
         if variant.is_peer:
             continue
@@ -114,19 +150,10 @@ def build(
             closure = closures.closure(variant, flags)
             wanted: tuple[str, ...] = (CUBIN,)
             if arch == host:
-                wanted = (CUBIN, PLAN, OPERATOR) if torch_root else (CUBIN, PLAN)
+                wanted = (CUBIN, PLAN, OPERATOR) if closures.torch_root else (CUBIN, PLAN)
             unit_folder = root / f"{variant.name}-{arch}-{closures.key(variant, closure)[:16]}"
             units.append(Unit(variant, arch, unit_folder, closure, flags, wanted))
-    missing = [u for u in units if not u.done]
-    started = time.monotonic()
-    said = ""
-    if missing:
-        said = _compile(suite, root, missing, nvcc, torch_root, options, closures.tools, say)
-    seconds = time.monotonic() - started
-    fresh = {u.folder for u in missing}
-    artifacts += [_artifact(u, u.folder not in fresh, seconds, said) for u in units]
-    order = {name: i for i, name in enumerate(suite.variants)}
-    return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
+    return units, artifacts
 
 
 def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
@@ -154,6 +181,7 @@ class _Closures:
     def __init__(self, suite: Suite, nvcc: toolchain.Nvcc, torch_root: Path | None) -> None:
         self.suite = suite
         self.nvcc = nvcc
+        self.torch_root = torch_root
         torch_version = _read(torch_root / "version.py").decode() if torch_root else None
         self.tools = f"nvcc {nvcc.path} {nvcc.version} torch {torch_root} {torch_version}"
         self.generated = {
@@ -274,16 +302,20 @@ def _compile(
     return "".join(said)
 
 
-def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Path:
-    """Writes the generated headers and binding of a problem; their folder is named by their content
-    and by the tools, so that the binding is compiled again for another torch."""
+def _problem_files(suite: Suite, root: Path, problem: Problem, tools: str) -> tuple[Path, dict[str, str]]:
+    """The generated headers and binding of a problem, and their folder. It is named by their content and by the
+    tools, so that the binding is compiled again for another torch."""
     files = {
         "flashcore/problem.h": binding.problem_header(problem),
         "flashcore/arguments.h": binding.arguments_header(problem),
         "binding.cpp": binding.binding_source(suite.name, problem),
     }
     key = hashlib.sha256(json.dumps([files, tools]).encode()).hexdigest()[:16]
-    folder = root / f"{problem.name}-binding-{key}"
+    return root / f"{problem.name}-binding-{key}", files
+
+
+def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Path:
+    folder, files = _problem_files(suite, root, problem, tools)
     with writing(folder):
         (folder / "flashcore").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

@@ -20,7 +20,7 @@ from flashcore.model.suggest import did_you_mean
 
 COMMANDS = (
     "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "facts", "gate", "baseline",
-    "metrics", "diff", "bounds", "roofs", "init",
+    "metrics", "diff", "bounds", "roofs", "init", "prune",
 )  # fmt: skip
 #: What running kernels and drawing reports need beyond a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "plotly", "torch")

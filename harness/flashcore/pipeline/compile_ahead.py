@@ -15,6 +15,7 @@ from typing import Self
 from flashcore.build import build, launch_plan
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
+from flashcore.model.progress import prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.pipeline.state import Job
 from flashcore.static import facts as static_facts
@@ -87,7 +88,7 @@ class Compiling:
     def _tell(self, text: str) -> None:
         if self._stopped:
             raise FlashcoreError("the build was stopped")  # at ninja's next word; ends it and its compilers
-        self._say(f"build: {text}")
+        self._say(prefixed("build: ", text))
 
     def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
         suite = self._job.suite

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine import toolchain
 from flashcore.model.catalogue import OTHER_PHASE
+from flashcore.model.progress import Step
 from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
 from flashcore.model.suite import GPU_STAGES, Shape, Stage, Variant
 from flashcore.pipeline.state import Job
@@ -215,6 +216,7 @@ def _progress(say: Say, stage: str, total: int) -> Callable[[str], None]:
         now = time.monotonic()
         first = first or now
         left = (now - first) / (done - 1) * (total - done) if done > 1 else 0.0
-        say(f"{stage} {done}/{total} {text}" + (f" (about {left:.0f} s left)" if left >= 1 else ""))
+        said = f"{stage} {done}/{total} {text}" + (f" (about {left:.0f} s left)" if left >= 1 else "")
+        say(Step(said, done, total))
 
     return progress

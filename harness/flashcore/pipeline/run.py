@@ -21,6 +21,7 @@ from flashcore.manifest.find import roofs_suite
 from flashcore.manifest.load import load, select
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import PARTIAL
+from flashcore.model.progress import prefixed
 from flashcore.model.record import Built, Fact, Measured, Record, Roof, Source, Subject
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
@@ -228,7 +229,7 @@ def measure_roofs(
     if recorded is None:
         require_gpu(own)
         say("roofs: measuring this machine")
-        recorded = run(own, lambda text: say(f"roofs: {text}")).record
+        recorded = run(own, lambda text: say(prefixed("roofs: ", text))).record
     return recorded, _ceilings(recorded, folder)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model.files import write_atomically, writing
+from flashcore.model.progress import prefixed
 from flashcore.pipeline import compile_ahead
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.gpu_stages import child_cases
@@ -117,7 +118,7 @@ def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) ->
     folder = str(Path(after.settings.build) / checkout.BUILD)
     try:
         before = counterpart(root, after, folder)
-        return Side(before, compile_ahead.compile_all(before, lambda text: say(f"{revision}: {text}")))
+        return Side(before, compile_ahead.compile_all(before, lambda text: say(prefixed(f"{revision}: ", text))))
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
 

@@ -58,7 +58,7 @@ def resolve(name: str, near: Path) -> str | None:
     """The commit that ``name`` means in the repository of ``near``; ``None`` if there is none."""
     if name.startswith("-"):
         return None
-    done = _git(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    done = git(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -83,7 +83,7 @@ def checked_out(commit: str, suite: Path) -> Iterator[Path]:
     Raises:
         FlashcoreError: git cannot check it out.
     """
-    top = _git(suite, "rev-parse", "--show-toplevel")
+    top = git(suite, "rev-parse", "--show-toplevel")
     if top.returncode != 0:
         raise UsageError(f"{suite}: expected a folder in a git repository, found none")
     repository = Path(top.stdout.strip())
@@ -91,17 +91,22 @@ def checked_out(commit: str, suite: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="flashcore-revision-"))
     tree = folder / "tree"
     try:
-        done = _git(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
+        done = git(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
         if done.returncode != 0:
             raise FlashcoreError(f"git worktree add {commit[:12]}: {done.stderr.strip()}")
         yield tree / inside
     finally:
-        _git(repository, "worktree", "remove", "--force", str(tree))
+        git(repository, "worktree", "remove", "--force", str(tree))
         shutil.rmtree(folder, ignore_errors=True)
-        _git(repository, "worktree", "prune")
+        git(repository, "worktree", "prune")
 
 
-def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs git there, whatever hook this runs in.
+
+    Raises:
+        CapabilityError: there is no git.
+    """
     program = shutil.which("git")
     if program is None:
         raise CapabilityError("no git found", "install git (Debian: apt-get install git)")

@@ -90,6 +90,20 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_going(folder: Path) -> bool:
+    """Whether a process holds it; changes nothing."""
+    import fcntl
+
+    try:
+        with (folder / _LOCK).open(encoding="utf-8") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def runs(profiles: Path) -> list[Path]:
     """The complete runs, newest first by their ids."""
     if not profiles.is_dir():

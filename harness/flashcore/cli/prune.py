@@ -1,0 +1,160 @@
+"""``flashcore prune``: removes the runs and builds that nothing needs any more.
+
+Of the runs stay: those that git tracks, the newest ones, those that the gate and a new run would join facts from, and
+those that a process is at. Of the builds stay those of the suite's present sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flashcore.cli import options
+from flashcore.errors import Exit, FlashcoreError, UsageError
+
+HELP = "remove old runs and builds; without --yes only say which"
+_HASHED = re.compile(r"(.+-)?[0-9a-f]{16}")
+_DAY = 86_400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_suite(parser)
+    options.add_places(parser)
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--runs", action="store_true", help="runs alone")
+    only.add_argument("--builds", action="store_true", help="builds alone")
+    parser.add_argument("--keep", type=int, default=10, metavar="N",
+                        help="the newest runs stay, so many of them (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS",
+                        help="what is younger stays (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="remove it; what is lost of a run cannot be had again")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.keep < 0 or arguments.older_than < 0:
+        raise UsageError("--keep and --older-than: expected 0 or more")
+    before = time.time() - arguments.older_than * _DAY
+    found: list[Path] = []
+    if not arguments.builds:
+        found += old_runs(Path(arguments.profiles), arguments.keep, before)
+    if not arguments.runs:
+        found += old_builds(arguments.suite, Path(arguments.build), before)
+    total = 0
+    for path in found:
+        size = _size(path)
+        if arguments.yes and not _remove(path):
+            continue
+        total += size
+        print(f"{'removed' if arguments.yes else 'to remove'}  {path}  {size / 1e6:,.1f} MB")
+    said = "" if arguments.yes or not found else "; nothing was removed yet: --yes does it"
+    print(f"{total / 1e6:,.1f} MB in all{said}")
+    return Exit.OK
+
+
+def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
+    """The runs to remove, ended or not, oldest last.
+
+    Args:
+        keep: so many of the newest stay.
+        before: seconds since 1970; runs that began later stay.
+
+    Raises:
+        CapabilityError, FlashcoreError: git cannot say what it tracks.
+    """
+    from flashcore.model.files import PARTIAL
+    from flashcore.runs import store
+
+    if not profiles.is_dir():
+        return []
+    folders = [p for p in profiles.iterdir() if store.RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
+    folders = sorted((p for p in folders if p.is_dir() and not p.is_symlink()), key=lambda p: p.name, reverse=True)
+    needed = _tracked(profiles) | _joined(profiles) | {p.name for p in folders[:keep]}
+    return [p for p in folders if p.name not in needed and _began(p.name) < before and not store.is_going(p)]
+
+
+def _began(run_id: str) -> float:
+    import datetime
+
+    return datetime.datetime.strptime(run_id[:16] + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
+
+
+def _tracked(folder: Path) -> set[str]:
+    """The names below the folder that git tracks anything of."""
+    whole = folder.resolve()
+    if not any((p / ".git").exists() for p in (whole, *whole.parents)):
+        return set()
+    from flashcore.revisions import checkout
+
+    done = checkout.git(folder, "ls-files", "-z")
+    if done.returncode != 0:
+        raise FlashcoreError(f"{folder}: expected git to say which runs it tracks, found: {done.stderr.strip()}")
+    return {name.split("/")[0] for name in done.stdout.split("\0")}
+
+
+def _joined(profiles: Path) -> set[str]:
+    """The runs that facts are joined from, for each suite and GPU: the newest measured one is among them."""
+    from flashcore.runs import assemble, store
+
+    measured = set()
+    for folder in store.runs(profiles):
+        try:
+            header = json.loads((folder / store.HEADER).read_bytes())
+            measured.add((header["suite"]["name"], header["environment"]["gpu"]))
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # damaged: nothing can be joined from it
+    return {r.id for suite, gpu in measured if gpu for r in assemble.to_join(profiles, suite, gpu, before=None)}
+
+
+def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
+    """What was compiled for no present source of the suite, for git revisions, or for comparisons that did not end;
+    none of it since ``before`` (seconds since 1970).
+
+    Raises:
+        CapabilityError: there is no compiler, which builds are also named by.
+    """
+    from flashcore.build import build
+    from flashcore.manifest.find import suite_folder
+    from flashcore.manifest.load import load
+    from flashcore.revisions import against, checkout
+    from flashcore.runs import store
+
+    found = load(suite_folder(suite))
+    places = [folder / found.name, *folder.glob(f"{checkout.BUILD}/*"), folder / against.FOLDER]
+    needed = build.in_use(found, folder)
+    return [
+        path
+        for place in places
+        for path in sorted(_folders(place))
+        if path not in needed and path.stat().st_mtime < before and not store.is_going(path)
+    ]
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    if place.is_dir():
+        yield from (p for p in place.iterdir() if _HASHED.fullmatch(p.name) and p.is_dir() and not p.is_symlink())
+
+
+def _size(path: Path) -> int:
+    return sum(p.lstat().st_size for p in path.rglob("*"))
+
+
+def _remove(path: Path) -> bool:
+    """Removes the folder, unless a process has come to be at it."""
+    import shutil
+    import sys
+
+    from flashcore.model.files import writing
+    from flashcore.runs import store
+
+    try:
+        with store.claimed(path), writing(path):
+            (path / store.HEADER).unlink(missing_ok=True)  # first: half a run is none
+            shutil.rmtree(path)
+    except UsageError as error:
+        print(f"flashcore: left as it is: {error}", file=sys.stderr)
+        return False
+    return True

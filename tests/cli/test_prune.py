@@ -1,0 +1,118 @@
+"""What ``flashcore prune`` removes, and what it never does."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flashcore.build import build
+from flashcore.cli import prune
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+from flashcore.model.record import Record
+from flashcore.runs import store
+from tests import factory
+from tests.conftest import Built
+
+OLD = [f"2026010{day}T000000Z-000{day}" for day in range(1, 6)]
+LATER = 2e9  # long after all of them
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    """Five runs, the oldest first; the second is the newest that a GPU measured."""
+    folder = tmp_path / "profiles"
+    for i, name in enumerate(OLD):
+        one = factory.record(environment=factory.environment(gpu="NVIDIA H200" if i < 2 else None))
+        record: Record = dataclasses.replace(one, id=name, outcomes=(factory.outcome("fast", "mission", "check"),))
+        (folder / name).mkdir(parents=True)
+        store.write(record, folder / name)
+    return folder
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [p.name for p in paths]
+
+
+def test_what_is_new_or_joined_or_young_stays(profiles: Path) -> None:
+    joined = prune._joined(profiles)
+    assert OLD[1] in joined  # whole or not, the newest measured run of the suite
+    free = [n for n in reversed(OLD) if n not in joined]
+    assert names(prune.old_runs(profiles, 0, LATER)) == free
+    assert names(prune.old_runs(profiles, 2, LATER)) == free[2:]
+    assert names(prune.old_runs(profiles, 0, prune._began(OLD[3]))) == [n for n in free if n < OLD[3]]
+    assert prune.old_runs(profiles.parent / "none", 0, LATER) == []
+
+
+def test_what_is_no_run_of_its_own_is_not_looked_at(profiles: Path) -> None:
+    (profiles / "notes").mkdir()
+    (profiles / "20260101T000000Z-abcd").symlink_to(profiles / OLD[4])
+    (profiles / "20260101T000000Z-abce").write_text("a file")
+    assert set(names(prune.old_runs(profiles, 0, LATER))) <= set(OLD)
+
+
+def test_what_git_tracks_stays_and_git_must_be_able_to_say(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["init", "-q"], ["add", f"profiles/{OLD[4]}/run.json"]):
+        subprocess.run(["git", *words], cwd=profiles.parent, check=True)
+    found = names(prune.old_runs(profiles, 0, LATER))
+    assert OLD[4] not in found and OLD[3] in found
+    (profiles.parent / ".git" / "HEAD").write_text("nonsense")
+    assert main(["prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--yes"]) != Exit.OK
+    assert len(store.runs(profiles)) == 5
+
+
+def test_nothing_goes_without_yes_and_what_a_process_holds_never(
+    profiles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--older-than", "0"]
+    partial = profiles / "20260101T000000Z-0000.partial"
+    going = store.begin(profiles, "20260101T000000Z-ffff")
+    shutil.copytree(profiles / OLD[0], partial)
+    with store.claimed(going):
+        doomed = names(prune.old_runs(profiles, 0, LATER))
+        assert partial.name in doomed and going.name not in doomed
+        before = sorted(p for p in profiles.rglob("*"))
+        assert main(words) == Exit.OK
+        assert sorted(p for p in profiles.rglob("*")) == before
+        said = capsys.readouterr().out
+        assert said.count("to remove") == len(doomed) and "nothing was removed yet: --yes does it" in said
+        assert not prune._remove(going) and going.is_dir()
+        assert main([*words, "--yes"]) == Exit.OK
+        assert not set(doomed) & set(os.listdir(profiles)) and going.is_dir() and (profiles / OLD[1]).is_dir()
+        assert "nothing was" not in capsys.readouterr().out
+
+
+def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
+    folder, suite = tmp_path / "build", shutil.copytree(toy.suite.root, tmp_path / "suite")
+    loaded = dataclasses.replace(toy.suite, root=str(suite))
+    used = build.in_use(loaded, toy.folder)
+    assert {Path(a.cubin).parent for a in toy.artifacts if a.cubin} <= used
+    assert set(toy.folder.glob("toy/*-binding-*")) <= used
+    for name in ("toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
+                 "against/0123456789abcdef", "toy/mine", "other/plain-sm_80-0123456789abcdef"):  # fmt: skip
+        (folder / name).mkdir(parents=True)
+    for path in (p for p in used if p.is_dir()):
+        shutil.copytree(path, folder / path.relative_to(toy.folder))
+    found = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER)}
+    assert found == {"toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
+                     "against/0123456789abcdef"}  # fmt: skip
+    assert not prune.old_builds(str(suite), folder, 1e9)  # all of it is younger
+    (suite / "scale.cu").write_text((suite / "scale.cu").read_text() + "\nint more;\n")
+    assert {p.name.rsplit("-", 1)[0] for p in prune.old_builds(str(suite), folder, LATER)} >= {
+        "plain-sm_80",
+        "wide-sm_80",
+    }
+
+
+@pytest.mark.parametrize("words", [["--keep", "-1"], ["--older-than", "-1"], ["--runs", "--builds"]])
+def test_wrong_usage(words: list[str]) -> None:
+    try:
+        code = main(["prune", *words])
+    except SystemExit as end:  # argparse's own
+        code = int(end.code or 0)
+    assert code == Exit.USAGE
