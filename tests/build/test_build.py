@@ -257,7 +257,7 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
 def test_no_room_for_the_first_file(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     process = spawn(tmp_path / "build", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
     _, error = process.communicate(timeout=100)
-    assert "FlashcoreError" in error.splitlines()[-2] and "cannot write: File too large" in error
+    assert "WriteError" in error.splitlines()[-2] and "cannot write: File too large" in error
 
 
 # --- options and tools --------------------------------------------------------------------------

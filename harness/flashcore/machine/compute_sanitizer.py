@@ -13,7 +13,6 @@ from typing import Literal
 from flashcore.machine.capabilities import lacking
 
 Tool = Literal["memcheck", "racecheck"]
-TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
 _PLACES = (Path("/usr/local/cuda/bin"), Path("/usr/local/cuda/compute-sanitizer"))
 

@@ -189,9 +189,6 @@ def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
     require(found, dict.fromkeys(names))
 
 
-# --- learning a chip ------------------------------------------------------------------------------
-
-
 # --- for the terminal -----------------------------------------------------------------------------
 
 

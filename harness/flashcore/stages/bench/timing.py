@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-MODES = ("warm", "cold", "eager")
 _T = TypeVar("_T")
 
 #: What one sample is to take, in us: long against the events' resolution (0.5 us), short against drift.
