@@ -1,37 +1,101 @@
-"""Where a command's words go."""
+"""``--format json``: the keys that the docstrings promise, and the very values that the tables are made of."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
+import json
+from typing import Any
 
 import pytest
 
-from flashcore.cli import output
-from flashcore.errors import FlashcoreError, UsageError
-
-KNOWN = ("table", "json", "sarif", "junit", "github")
-
-
-@pytest.mark.parametrize("words", [["yaml"], ["json="], ["json", "sarif"], ["json=x", "sarif=x"], ["=x"]])
-def test_a_format_that_cannot_be_is_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="expected"):
-        output.parse(words, KNOWN)
-
-
-def test_the_table_stays_on_the_terminal_when_all_else_goes_to_files() -> None:
-    assert output.parse([], KNOWN) == [("table", None)]
-    assert output.parse(["sarif=a.sarif"], KNOWN) == [("sarif", "a.sarif"), ("table", None)]
-    assert output.parse(["github", "junit=x"], KNOWN) == [("github", None), ("junit", "x")]
+from flashcore.analysis import diff, roofline
+from flashcore.cli import diff as diff_command
+from flashcore.cli import doctor
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+from flashcore.hardware import devices
+from flashcore.manifest.load import load
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Facts, Record
+from flashcore.worker.kernel_call import load_problem
+from tests import factory
+from tests.conftest import TOY
 
 
-def test_what_cannot_be_encoded_is_replaced_and_what_cannot_be_written_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output.write("half \ud800\n", None)
-    assert capsys.readouterr().out == "half ?\n"
-    file = tmp_path / "new" / "file"
-    output.write("one\n", str(file))
-    output.write("two\n", str(file), append=True)
-    assert file.read_text() == "one\ntwo\n"
-    with pytest.raises(FlashcoreError, match="cannot write"):
-        output.write("", str(file / "below"))
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: Exit = Exit.OK) -> dict[str, Any]:
+    assert main([*words, "--format", "json"]) == code
+    return checked(capsys.readouterr().out)
+
+
+def checked(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    assert found["version"] == 1 and found["tool"].startswith("flashcore ")
+    return found
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    found, suite = said(capsys, "list", "--suite", str(TOY)), load(TOY)
+    assert found["suite"]["name"] == suite.name and found["suite"]["archs"] == list(suite.archs)
+    assert [v["name"] for v in found["variants"]] == list(suite.variants)
+    assert {v["name"] for v in found["variants"] if v["is_peer"]} == {
+        v.name for v in suite.variants.values() if v.is_peer
+    }
+    assert {s["name"]: s["params"] for s in found["shapes"]} == {s.name: s.params for s in suite.shapes.values()}
+    assert [(b["name"], b["fact"], b["minimum"], b["maximum"], b["unit"]) for b in found["budgets"]] == [
+        (b.name, b.fact, b.minimum, b.maximum, b.unit) for b in suite.budgets
+    ]
+
+
+def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    found = said(capsys, "list", "--facts")["facts"]
+    assert [f["name"] for f in found] == list(FACTS)
+    assert all(
+        (f["unit"], f["tier"], f["ncu"]) == (s.unit, s.tier, s.ncu) for f, s in zip(found, FACTS.values(), strict=True)
+    )
+
+
+def test_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    found, suite = said(capsys, "bounds", "--suite", str(TOY), "--device", "h200", "--shape", "small"), load(TOY)
+    device = devices.find("h200")
+    assert device is not None and found["device"] == device.title
+    shape = suite.shapes["small"]
+    work = load_problem(suite.root, suite.problems[shape.problem].file).work(dict(shape.params))
+    rows = [r for r in found["bounds"] if r["compute"] == "fp32"]
+    bounds = roofline.bounds(work, "fp32", roofline.roofs(device))
+    assert [(r["resource"], r["us"], r["amount"]) for r in rows] == [(b.resource, b.us, b.amount) for b in bounds]
+    (floor,) = (r for r in rows if r["floor"])
+    assert floor["us"] == max(r["us"] for r in rows if r["us"] is not None)
+    assert any(r["us"] is None for r in rows) and all((r["us"] is None) == bool(r["reason"]) for r in rows)
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [doctor.Part("plotly", True, "6", "report"), doctor.Part("jinja2", True, "3", "report"),
+             doctor.Part("GPU", False, "no CUDA device", "check", "use one")]  # fmt: skip
+    monkeypatch.setattr(doctor, "examine", lambda: parts)
+    found = said(capsys, "doctor", code=Exit.INCAPABLE)
+    assert found["can"] == ["report"]
+    assert found["parts"][2] == {
+        "name": "GPU", "found": False, "detail": "no CUDA device", "needed_for": "check", "mend": "use one",
+    }  # fmt: skip
+    assert main(["doctor"]) == Exit.INCAPABLE
+    assert "missing  GPU (check): no CUDA device\n  to mend: use one\n" in capsys.readouterr().out
+
+
+def test_diff() -> None:
+    def record(run: str, registers: int, gpu: str) -> Record:
+        one = factory.record(environment=factory.environment(gpu=gpu))
+        facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
+        return dataclasses.replace(one, id=run, facts=Facts(facts), samples={"fast/mission/warm": (2.0, 2.1, 2.2)})
+
+    a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
+    found = checked(diff_command.as_json(a, b))
+    assert (found["before"]["id"], found["after"]["gpu"], found["notes"]) == ("one", "NVIDIA H200", diff.remarks(a, b))
+    (change,) = diff.changes(a, b)
+    (static,) = found["static"]
+    assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
+    assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
+    (time,) = diff.timing(a, b)
+    assert found["times"][0]["mode"] == "warm" and found["times"][0]["low"] == time.low
+    assert found["times_reason"] == ""
+    other = checked(diff_command.as_json(a, record("two", 80, "NVIDIA L4")))
+    assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flashcore.cli import documents, options
-from flashcore.cli.documents import picked
+from flashcore.cli import options, output
+from flashcore.cli.output import picked
 from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)
     options.add_places(parser)
     options.add_shapes(parser)
-    documents.add_format(parser)
+    output.add_format(parser)
     parser.add_argument("--device", metavar="NAME",
                         help="a device of the table (default: this GPU, or the newest run's)")  # fmt: skip
 
@@ -92,4 +92,4 @@ def as_json(
                 own = picked(bound, "resource", "amount", "unit", "us")
                 rows.append({"shape": shape.name, "compute": dtype, **own, "roof": roof,
                              "floor": bound is lowest, "reason": bound.note})  # fmt: skip
-    return documents.document(device=device, bounds=rows)
+    return output.document(device=device, bounds=rows)

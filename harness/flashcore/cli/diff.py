@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flashcore.cli import documents, options
-from flashcore.errors import Exit, UsageError
+from flashcore.cli import options, output
+from flashcore.errors import Exit
 
 if TYPE_CHECKING:
     from flashcore.model.record import Record, Subject
@@ -18,31 +19,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="a run's id or folder, a git revision, or . for the working tree")
     parser.add_argument("b", metavar="B", nargs="?", default=".", help="likewise (default: %(default)s)")
     options.add_cases(parser)
-    documents.add_format(parser)
+    output.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import progress, terminal, text_tables
     from flashcore.revisions import checkout
+    from flashcore.runs import store
 
     names = (arguments.a, arguments.b)
-    own = {"suite": ""} if all(_is_run(name, arguments) for name in names) else {}  # two runs need none
+    runs = [p.name for p in store.runs(Path(arguments.profiles))]
+    need_none = all(Path(name, store.HEADER).is_file() or any(r.startswith(name) for r in runs) for name in names)
+    own = {"suite": ""} if need_none else {}
     settings = options.settings(arguments, upto=None, **own)
     with progress.shown(arguments.quiet) as say:
         a, b = (checkout.record(name, settings, say) for name in names)
     print(as_json(a, b) if arguments.format == "json" else terminal.painted(text_tables.difference(a, b)))
     return Exit.OK
-
-
-def _is_run(name: str, arguments: argparse.Namespace) -> bool:
-    from pathlib import Path
-
-    from flashcore.runs import store
-
-    try:
-        return store.find(Path(arguments.profiles), name).is_dir()
-    except UsageError:
-        return False
 
 
 def as_json(a: Record, b: Record) -> str:
@@ -55,18 +48,18 @@ def as_json(a: Record, b: Record) -> str:
         return {"id": record.id, "suite": record.suite.name, "gpu": record.gpu, "nvcc": record.environment.nvcc}
 
     def subject(of: Subject) -> dict[str, Any]:
-        return documents.picked(of, "variant", "arch", "shape", "kernel", "launch")
+        return output.picked(of, "variant", "arch", "shape", "kernel", "launch")
 
     same, both = diff.same_builds(a, b)
     reason = diff.comparable(a, b)
     changed = ("fact", "unit", "before", "after", "direction")
     timed = ("mode", "before_us", "after_us", "ratio", "low", "high", "judged", "same_code")
-    return documents.document(
+    return output.document(
         before=side(a),
         after=side(b),
         notes=diff.remarks(a, b),
         builds={"same": same, "both": both},
-        static=[subject(c.subject) | documents.picked(c, *changed) for c in diff.changes(a, b)],
-        times=None if reason else [subject(t.subject) | documents.picked(t, *timed) for t in diff.timing(a, b)],
+        static=[subject(c.subject) | output.picked(c, *changed) for c in diff.changes(a, b)],
+        times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in diff.timing(a, b)],
         times_reason=reason,
     )

@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from flashcore.cli import documents, terminal
+from flashcore.cli import output, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 
 HELP = "say what this machine can do, and how to mend what it cannot"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    documents.add_format(parser)
+    output.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,11 +85,9 @@ def examine() -> list[Part]:
         ("GPU", "check, bench, profile"): gpu,
         ("ncu", "profile"): counters,
         ("compute-sanitizer", "sanitize"): sanitizer,
-        ("nvtx", "profile"): lambda: package("nvtx"),
-        ("numpy", "bench"): lambda: package("numpy"),
-        ("plotly", "report"): lambda: package("plotly"),
-        ("jinja2", "report"): lambda: package("jinja2"),
     }
+    for name, needed_for in (("nvtx", "profile"), ("numpy", "bench"), ("plotly", "report"), ("jinja2", "report")):
+        looks[name, needed_for] = lambda name=name: package(name)  # type: ignore[misc]
     parts = []
     for (name, needed_for), look in looks.items():
         try:
@@ -104,7 +102,7 @@ def examine() -> list[Part]:
 def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
     """``parts`` (``name``, whether it is ``found``, the ``detail`` or why not, what it is ``needed_for``, the way to
     ``mend`` it) and what the machine ``can`` do."""
-    return documents.document(parts=[part._asdict() for part in parts], can=can)
+    return output.document(parts=[part._asdict() for part in parts], can=can)
 
 
 def abilities(found: Collection[str]) -> list[str]:

@@ -21,7 +21,7 @@ JSON_VERSION = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    options.add_run(parser)
     parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
                         help="recorded runs (default: %(default)s)")  # fmt: skip
     parser.add_argument("--format", choices=("csv", "json"), default="csv", help="csv or json (default: %(default)s)")
@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.runs import store
-
-    record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
+    record = options.recorded(arguments)
     text = as_json(record) if arguments.format == "json" else as_csv(record)
     if arguments.output is None:
         sys.stdout.write(text)

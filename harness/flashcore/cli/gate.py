@@ -24,7 +24,7 @@ HELP = "judge the present sources, or RUN alone, by the suite's budgets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    options.add_run(parser)
     options.add_cases(parser)
     options.add_gating(parser)
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
@@ -38,11 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import progress
     from flashcore.pipeline import run
-    from flashcore.runs import store
 
     _parsed(arguments.format)
     if arguments.recorded is not None:
-        record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
+        record = options.recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
             record = run.present(options.settings(arguments, upto=None), say)

@@ -11,7 +11,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 from flashcore import __version__
 from flashcore.cli import terminal
@@ -32,18 +32,6 @@ _EXITS = """exit codes:
   3  a required fact is unmeasured or stale
   4  the machine cannot do it (the message says how to mend it), or a defect of flashcore: never a regression
 """
-
-
-class Command(Protocol):
-    """What every command's module has."""
-
-    HELP: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds its options."""
-
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Does it, and gives the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -119,7 +107,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     known = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     named = next((word for word in words if not word.startswith("-")), None)
     for name in (named,) if named in COMMANDS else COMMANDS:
-        command = cast(Command, importlib.import_module(f"flashcore.cli.{name}"))
+        command: Any = importlib.import_module(f"flashcore.cli.{name}")
         own = made(known.add_parser, command.HELP, name=name, help=command.HELP)
         own.set_defaults(run=command.run)
         if name == named:

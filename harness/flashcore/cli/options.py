@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flashcore.model.record import Record
     from flashcore.pipeline.state import Settings
 
 
@@ -76,6 +78,18 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
                         help="calls that must agree bit by bit in check (default: %(default)s)")  # fmt: skip
     parser.add_argument("--samples", type=int, default=default("samples"), metavar="N",
                         help="timing samples, at least (default: %(default)s)")  # fmt: skip
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Which recorded run."""
+    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+
+
+def recorded(arguments: argparse.Namespace) -> Record:
+    """The run that the user names; the newest if none."""
+    from flashcore.runs import store
+
+    return store.read(store.find(Path(arguments.profiles), arguments.recorded))
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:

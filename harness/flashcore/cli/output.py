@@ -1,14 +1,23 @@
-"""Where a command's words go: ``--format FORMAT[=FILE]`` on standard output or into a file."""
+"""Where a command's words go (``--format FORMAT[=FILE]``), and what its JSON is: one object, with the ``version`` of
+its form and the ``tool`` that wrote it.
+
+A form may get new keys within a version; one that changes or loses a key gets a new version. What is not measured is
+``null``, with a reason beside it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from flashcore.cli import terminal
 from flashcore.errors import UsageError
 from flashcore.model.files import write_atomically, writing
+
+VERSION = 1
 
 
 def parse(wanted: Sequence[str], known: Collection[str]) -> list[tuple[str, str | None]]:
@@ -46,3 +55,24 @@ def write(text: str, file: str | None, *, append: bool = False) -> None:
                 stream.write(data)
     if not append:
         write_atomically(Path(file), data)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """The option; its keys stand in the docstring of the command's ``as_json``."""
+    parser.add_argument("--format", choices=("table", "json"), default="table",
+                        help=f"table, or json in version {VERSION} of its form (default: %(default)s)")  # fmt: skip
+
+
+def document(**content: Any) -> str:
+    """The object as text."""
+    import json
+
+    from flashcore import __version__
+
+    head = {"version": VERSION, "tool": f"flashcore {__version__}"}
+    return json.dumps({**head, **content}, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def picked(thing: Any, *names: str) -> dict[str, Any]:
+    """Some of its attributes."""
+    return {name: getattr(thing, name) for name in names}

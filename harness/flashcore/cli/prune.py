@@ -10,7 +10,6 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from flashcore.cli import options
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         found += old_builds(arguments.suite, Path(arguments.build), before)
     total = 0
     for path in found:
-        size = _size(path)
+        size = sum(p.lstat().st_size for p in path.rglob("*"))
         if arguments.yes and not _remove(path):
             continue
         total += size
@@ -128,18 +127,10 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
     return [
         path
         for place in places
-        for path in sorted(_folders(place))
+        for path in sorted(place.iterdir() if place.is_dir() else ())
+        if _HASHED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
         if path not in needed and path.stat().st_mtime < before and not store.is_going(path)
     ]
-
-
-def _folders(place: Path) -> Iterator[Path]:
-    if place.is_dir():
-        yield from (p for p in place.iterdir() if _HASHED.fullmatch(p.name) and p.is_dir() and not p.is_symlink())
-
-
-def _size(path: Path) -> int:
-    return sum(p.lstat().st_size for p in path.rglob("*"))
 
 
 def _remove(path: Path) -> bool:

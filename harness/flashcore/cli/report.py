@@ -16,16 +16,14 @@ HELP = "render a recorded run (default: the newest) as HTML"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    options.add_run(parser)
     options.add_places(parser)
     options.add_reporting(parser)
     options.add_gating(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.runs import store
-
-    record = store.read(store.find(Path(arguments.profiles), arguments.recorded))
+    record = options.recorded(arguments)
     print(pages(arguments, record)[0])
     return Exit.OK
 
