@@ -447,7 +447,7 @@ def record(
         if "check" in s.stages:
             found += check_facts(v.name, s.name)
         if "bench" in s.stages:
-            for mode, factor in (("warm", 1.0), ("cold", 1.25), ("eager", 3.0)):
+            for mode, factor in (("back_to_back", 1.0), ("cold", 1.25), ("eager", 3.0)):
                 series = samples(warm * factor, seed=len(timed))
                 timed[f"{v.name}/{s.name}/{mode}"] = series
                 found += timing_facts(v.name, s.name, mode, series)
@@ -482,7 +482,7 @@ def large_record(count: int = 10_000, budgets: Iterable[Budget] = (), waivers: I
         for s in shapes:
             found += formula_facts(v.name, s)
             found += facts_of(FEW_COUNTERS, v.name, shape=s.name)
-            found += facts_of({"warm_p50": 10.0, "max_error": 2e-4}, v.name, shape=s.name)
+            found += facts_of({"back_to_back_p50": 10.0, "max_error": 2e-4}, v.name, shape=s.name)
             outcomes += [outcome(v.name, s.name, stage) for stage in STAGES]
     return bare_record(made, found, outcomes=tuple(outcomes))
 

@@ -82,7 +82,7 @@ def test_a_run_that_cannot_be_read_says_why(profiles: Path, tmp_path: Path) -> N
     broken = tmp_path / LATER
     broken.mkdir()
     (broken / "run.json").write_text('{"schema_version": 99}')
-    with pytest.raises(RecordError, match="expected schema version 1"):
+    with pytest.raises(RecordError, match="expected schema version 2"):
         fc.read_run(broken)
 
 
@@ -95,7 +95,7 @@ def test_a_run_gives_its_frames(profiles: Path) -> None:
     run = fc.read_run(profiles=profiles)
     assert len(run.facts_frame()) == len(run.record.facts)
     assert len(run.samples_frame()) == sum(map(len, run.record.samples.values()))
-    assert run.table("mission")["warm_p50 [us]"].idxmin() == "cudnn"
+    assert run.table("mission")["back_to_back_p50 [us]"].idxmin() == "cudnn"
     assert "l2_hit [pct]" in run.table("mission", ["l2_hit"])
 
 
@@ -106,7 +106,9 @@ def test_two_runs_are_compared(profiles: Path) -> None:
     a, b = fc.read_run("20260102T030405Z-0001", profiles), fc.read_run(LATER, profiles)
     found = fc.compare(a, b)
     assert found.static[["fact", "before", "after", "direction"]].values.tolist() == [["registers", 96, 120, "worse"]]
-    assert found.times.query("mode == 'warm'").loc[("fast", "mission"), "ratio"].item() == pytest.approx(2, rel=0.01)
+    assert found.times.query("mode == 'back_to_back'").loc[("fast", "mission"), "ratio"].item() == pytest.approx(
+        2, rel=0.01
+    )
     assert found.remarks == ()
 
 

@@ -29,7 +29,8 @@ SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
 EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
 #: What :func:`table` shows of each variant: speed, how well the chip is used, what the code takes of it.
 LADDER = (
-    "warm_p50", "warm_p90", "cold_p50", "speedup_vs_baseline", "speedup_vs_baseline_low", "speedup_vs_baseline_high",
+    "back_to_back_p50", "back_to_back_p90", "cold_p50", "speedup_vs_baseline",
+    "speedup_vs_baseline_low", "speedup_vs_baseline_high",
     "speedup_vs_peer", "speedup_vs_peer_low", "speedup_vs_peer_high", "tflops", "tensor_active",
     "theoretical_occupancy", "achieved_occupancy", "registers", "spill_store_bytes", "spill_load_bytes", "smem",
 )  # fmt: skip
@@ -93,7 +94,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     """A row per variant that runs on ``shape``, in the order of the manifest.
 
     ``role`` is baseline, variant or peer; ``check`` what became of it, ``stale`` if its code has changed since. Then a
-    column per fact in ``names``, with its unit: ``warm_p50 [us]``; static ones are of the arch that was measured, the
+    column per fact in ``names``, with its unit: ``cold_p50 [us]``; static ones are of the arch that was measured, the
     largest of the variant's kernels, or the smallest of what is better high. ``floor [us]`` is the least time that the
     resource ``floor_by`` allows, ``gap`` the median warm time over it.
 
@@ -111,7 +112,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
     readings = Readings(record)
     bounds = {b.subject: b for b in case_bounds(record)}
-    gaps = {s: next((g for g in b.gaps if g.time == "warm_p50"), None) for s, b in bounds.items()}
+    gaps = {s: next((g for g in b.gaps if g.time == "back_to_back_p50"), None) for s, b in bounds.items()}
     floors = [gap.floor if (gap := gaps.get(s)) else b.floor if (b := bounds.get(s)) else None for s in subjects]
     baseline = record.suite.baseline
     columns = {

@@ -44,7 +44,7 @@ def record(cases: Mapping[str, Mapping[str, Value]], roof: str = "dram", peers: 
 
 
 def timed(us: float, **more: Value) -> dict[str, Value]:
-    return {"formula_dram_bytes": 2e9, "warm_p50": us, "warm_p90": 1.01 * us, **more}
+    return {"formula_dram_bytes": 2e9, "back_to_back_p50": us, "back_to_back_p90": 1.01 * us, **more}
 
 
 # --- ceilings -----------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def test_dram_is_timed_until_all_is_written() -> None:
 
 
 def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
-    facts: dict[str, Value] = {"formula_fp32_flop": 6e9, "warm_p50": 110.0, "kernel_span": 100.0}
+    facts: dict[str, Value] = {"formula_fp32_flop": 6e9, "back_to_back_p50": 110.0, "kernel_span": 100.0}
     run = record({"fma": {**facts, "kernel_sm_clock": 2000.0}}, roof="fp32")
     (found,) = measured_roofs.measured(run, {"big": ("fp32_flop", "TFLOP/s")})
     assert found.value == pytest.approx(60.0)
@@ -92,7 +92,7 @@ def test_the_least_is_the_best_of_what_costs_time() -> None:
 
 
 def test_a_launch_is_measured_in_a_graph_and_plainly() -> None:
-    run = record({"launch": {"formula_launches": 32, "warm_p50": 32.0, "eager_p50": 96.0}}, roof="launch")
+    run = record({"launch": {"formula_launches": 32, "back_to_back_p50": 32.0, "eager_p50": 96.0}}, roof="launch")
     found = measured_roofs.measured(run, {"big": ("launches", "us")})
     assert [(m.name, m.resource, m.value) for m in found] == [
         ("launch", "launch", 1.0),
@@ -100,7 +100,7 @@ def test_a_launch_is_measured_in_a_graph_and_plainly() -> None:
     ]
 
 
-@pytest.mark.parametrize("missing", ["formula_dram_bytes", "warm_p50"])
+@pytest.mark.parametrize("missing", ["formula_dram_bytes", "back_to_back_p50"])
 def test_what_was_not_measured_is_no_ceiling(missing: str) -> None:
     facts = {n: v for n, v in timed(500.0).items() if n != missing}
     assert measured_roofs.measured(record({"copy": facts}), BYTES) == []
@@ -132,7 +132,7 @@ def clock(rows: Sequence[Sequence[int]], arguments: Sequence[str] = ("x", "clock
             assert inputs["clocked"] == 1
             outputs["clocks"].copy_(torch.tensor(rows, dtype=torch.int64))
 
-    warm = SimpleNamespace(warm=lambda: 1.0)
+    warm = SimpleNamespace(back_to_back=lambda: 1.0)
     return child._own_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
 
 

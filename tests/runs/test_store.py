@@ -98,7 +98,7 @@ def test_any_fact_is_read_back_or_unmeasured(tmp_path: Path, facts: list[Fact]) 
     ("schema", "message"),
     [
         (SCHEMA_VERSION + 1, f"found the newer version {SCHEMA_VERSION + 1}\n  to mend: update flashcore"),
-        (SCHEMA_VERSION - 1, f"found the older version {SCHEMA_VERSION - 1}\n  to mend: record the run again"),
+        (0, "found the older version 0\n  to mend: record the run again"),
         ("one", "found 'one'"),
         (None, "found None"),
         ([1], r"found \[1\]"),
@@ -160,7 +160,7 @@ def test_rows_that_are_no_facts_are_refused(run: Path, content: object) -> None:
         store.read(run)
 
 
-@pytest.mark.parametrize("content", [[], 7, {"v/s/warm": 7}])
+@pytest.mark.parametrize("content", [[], 7, {"v/s/back_to_back": 7}])
 def test_samples_of_another_form_are_refused(run: Path, content: object) -> None:
     (run / store.SAMPLES).write_bytes(gzip.compress(json.dumps(content).encode()))
     with pytest.raises(RecordError, match="expected a table of samples"):
@@ -179,6 +179,20 @@ def test_a_header_with_wrong_fields_names_them(run: Path) -> None:
     with pytest.raises(RecordError) as caught:
         store.read(run)
     assert "suite" in str(caught.value) and "surprise" in str(caught.value)
+
+
+def test_a_run_of_schema_1_is_read_with_the_names_of_today(run: Path) -> None:
+    """Issue 10, items 10 and 19: its ``warm`` was the period of replayed calls."""
+    now = store.read(run)
+    header = (run / store.HEADER).read_text(encoding="utf-8")
+    (run / store.HEADER).write_text(header.replace("back_to_back_", "warm_"), encoding="utf-8")
+    change_header(run, schema_version=1)
+    for file, new, old in ((store.FACTS, b"back_to_back_", b"warm_"), (store.SAMPLES, b"/back_to_back", b"/warm")):
+        text = gzip.decompress((run / file).read_bytes())
+        assert new in text
+        (run / file).write_bytes(gzip.compress(text.replace(new, old)))
+    then = store.read(run)
+    assert [*then.facts] == [*now.facts] and then.samples == now.samples and then.schema_version == SCHEMA_VERSION
 
 
 # --- ids and folders ----------------------------------------------------------------------------

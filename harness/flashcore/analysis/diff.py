@@ -18,7 +18,7 @@ from flashcore.model.suite import Tier
 from flashcore.model.text import number
 
 Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
-MODES = ("warm", "cold", "eager")
+MODES = ("back_to_back", "cold", "eager")
 
 
 @dataclass(frozen=True, slots=True)

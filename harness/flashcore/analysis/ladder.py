@@ -19,7 +19,7 @@ from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import said
 
-TIME = "warm_p50"
+TIME = "back_to_back_p50"
 #: What a technique may move: shown for every step, in this order, with the words for a sentence.
 COUNTERS: Mapping[str, str] = {
     "barriers_per_block": "barriers",
@@ -186,7 +186,10 @@ def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
     ratio = after.value / before.value if before.value and after.value else None
     low = high = None
     samples = known.record.samples
-    ours, theirs = samples.get(f"{variant.name}/{shape}/warm"), samples.get(f"{variant.parent}/{shape}/warm")
+    ours, theirs = (
+        samples.get(f"{variant.name}/{shape}/back_to_back"),
+        samples.get(f"{variant.parent}/{shape}/back_to_back"),
+    )
     if ratio is not None and ours and theirs:
         interval = intervals.ratio(ours, theirs)
         low, high = interval.low, interval.high

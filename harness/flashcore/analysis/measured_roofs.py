@@ -69,7 +69,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
         time = _time(record, subject, key)
         if not amount or not time:
             continue
-        p50, p90 = (record.facts.number(n, subject) for n in ("warm_p50", "warm_p90"))
+        p50, p90 = (record.facts.number(n, subject) for n in ("back_to_back_p50", "back_to_back_p90"))
         clock = record.facts.number("kernel_sm_clock", subject)
         value = time / amount if unit == "us" else amount / time * 1e6 / _PER_SECOND[unit]
         found.append(
@@ -100,10 +100,10 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
 def _time(record: Record, subject: Subject, key: str) -> float | None:
     """Microseconds that the amount took. A library's kernel cannot be asked for its own time."""
     names = {
-        "launches": ("warm_p50",),
-        "dram_bytes": ("warm_p50",),  # what was written last is still in L2 when the kernel ends
+        "launches": ("back_to_back_p50",),
+        "dram_bytes": ("back_to_back_p50",),  # what was written last is still in L2 when the kernel ends
         "barriers": ("kernel_block_span",),
-    }.get(key, ("kernel_span", "warm_p50"))
+    }.get(key, ("kernel_span", "back_to_back_p50"))
     return next((t for n in names if (t := record.facts.number(n, subject))), None)
 
 

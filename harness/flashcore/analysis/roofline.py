@@ -373,8 +373,8 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         resident = l2 is not None and size is not None and size <= l2
         gaps = []
         if subject.case not in record.stale:
-            for name in ("warm_p50", "cold_p50"):
-                warm = name == "warm_p50" and resident
+            for name in ("back_to_back_p50", "cold_p50"):
+                warm = name == "back_to_back_p50" and resident
                 lowest = floor(own, ("dram",) if warm else ())
                 time = number(name)
                 if time is not None and lowest is not None and lowest.us:

@@ -55,22 +55,24 @@ def _right(record: Record, variant: str) -> str:
 
 def _faster(record: Record, before: Record | None, variant: str, shape: str) -> Iterator[str]:
     subject = Subject(variant, shape=shape)
-    warm = record.facts.number("warm_p50", subject)
+    warm = record.facts.number("back_to_back_p50", subject)
     if warm is None:
         return
-    key = f"{subject.case}/warm"
+    key = f"{subject.case}/back_to_back"
     now = record.samples.get(key)
-    text = f"{shape}: {number(round(warm, 3), 'us')} warm"
+    text = f"{shape}: {number(round(warm, 3), 'us')} back to back"
     was = before.samples.get(key) if before else None
     if before is not None and was and now and diff.same_shape(before, record, shape):
-        change = diff.time_change(subject, "warm", was, now, False, diff.same_code(before, record, subject.case))
+        change = diff.time_change(
+            subject, "back_to_back", was, now, False, diff.same_code(before, record, subject.case)
+        )
         code = ", but it is the same code" if change.same_code else ""
         text += f"; {change.text} than before{code} (another run: shown, not judged)"
     yield text
     parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
-    other = record.samples.get(f"{parent}/{shape}/warm")
+    other = record.samples.get(f"{parent}/{shape}/back_to_back")
     if parent and other and now:
-        change = diff.time_change(subject, "warm", other, now, True, False)
+        change = diff.time_change(subject, "back_to_back", other, now, True, False)
         yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
     for what in ("baseline", "peer"):
         values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]

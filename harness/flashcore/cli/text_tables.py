@@ -72,8 +72,8 @@ def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -
 
 
 _TIMES = {
-    "warm_p50": "warm p50 us",
-    "warm_p90": "p90",
+    "back_to_back_p50": "back to back p50 us",
+    "back_to_back_p90": "p90",
     "cold_p50": "cold p50",
     "eager_p50": "eager p50",
     "speedup_vs_baseline": "x baseline",
@@ -89,7 +89,7 @@ def ladder(record: Record) -> str:
         rows: list[tuple[float, list[str]]] = []
         for variant in record.suite.variants.values() if "bench" in shape.stages else ():
             subject = Subject(variant.name, shape=shape.name)
-            time = facts.get("warm_p50", subject)
+            time = facts.get("back_to_back_p50", subject)
             if time is not None:
                 name = variant.name + (" (peer)" if variant.is_peer else "")
                 cells = [name, *(_show(facts.get(n, subject), 2) for n in _TIMES), _show(facts.get("tflops", subject))]
@@ -229,7 +229,7 @@ def difference(a: Record, b: Record) -> str:
             code = "; the same code" if t.same_code else ""
             medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
             lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
-            if t.mode == "warm" and not t.same_code and not t.low <= 1 <= t.high:
+            if t.mode == "back_to_back" and not t.same_code and not t.low <= 1 <= t.high:
                 moved = diff.moved(a, b, t.subject)
                 lines += [f"    with it: {c.fact}  {c.text}  {c.direction}" for c in moved]
     return "\n".join(lines)

@@ -335,7 +335,7 @@ for _name, _unit, _why in (
 # --- timing: CUDA events and graph replay -------------------------------------------------------
 
 for _mode, _text in (
-    ("warm", "kernel time, graph replay, data left in L2"),
+    ("back_to_back", "kernel time, graph replay, data left in L2"),
     ("cold", "kernel time, L2 flushed before each call"),
     ("eager", "call time from Python, launches back to back"),
 ):
@@ -344,16 +344,16 @@ for _mode, _text in (
              better="lower")  # fmt: skip
     _add("timing", "timing", Kind.NONE, f"{_mode}_samples", "1", f"{_text}: number of samples")
 for _name, _unit, _why, _better in (
-    ("launches_per_sample", "1", "calls in one graph replay; a warm sample is a replay over these", ""),
-    ("speedup_vs_baseline", "1", "the baseline's median warm time over this one's", "higher"),
+    ("launches_per_sample", "1", "calls in one graph replay; a back-to-back sample is a replay over these", ""),
+    ("speedup_vs_baseline", "1", "the baseline's median time back to back over this one's", "higher"),
     ("speedup_vs_baseline_low", "1", "… lower end of its 95 % bootstrap interval", "higher"),
     ("speedup_vs_baseline_high", "1", "… upper end of its 95 % bootstrap interval", "higher"),
-    ("speedup_vs_peer", "1", "the fastest peer's median warm time over this one's", "higher"),
+    ("speedup_vs_peer", "1", "the fastest peer's median time back to back over this one's", "higher"),
     ("speedup_vs_peer_low", "1", "… lower end of its 95 % bootstrap interval", "higher"),
     ("speedup_vs_peer_high", "1", "… upper end of its 95 % bootstrap interval", "higher"),
     ("bench_sm_clock", "MHz", "SM clock that NVML showed while timed, median", ""),
     ("bench_temperature", "C", "GPU temperature that NVML showed while timed, highest", ""),
-    ("tflops", "TFLOP/s", "formula FLOPs over the median warm time", "higher"),
+    ("tflops", "TFLOP/s", "formula FLOPs over the median time back to back", "higher"),
     ("kernel_sm_clock", "MHz", "SM clock that the kernel itself measured: cycles over the chip's nanoseconds", ""),
     ("kernel_span", "us", "from the first block's start to the last one's stop, by the chip's nanoseconds", "lower"),
     ("kernel_block_span", "us", "a block's own time, mean over blocks", "lower"),

@@ -13,7 +13,7 @@ from typing import Literal
 
 from flashcore.model.suite import Stage, Suite
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Value = float | int | str | bool
 

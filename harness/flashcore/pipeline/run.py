@@ -217,7 +217,7 @@ def measure_roofs(
         opcheck=False,
         samples=20,
         seconds=0.2,
-        modes=("warm", "eager"),
+        modes=("back_to_back", "eager"),
         roofs=None,
         command=settings.command,
     )

@@ -108,13 +108,13 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
                 )
             )  # fmt: skip
     layout = {
-        "xaxis": _log_axis("warm p50, µs (log; whisker: p90)", span),
+        "xaxis": _log_axis("back to back p50, µs (log; whisker: p90)", span),
         "yaxis": _names_axis([escape(b[0]) for b in reversed(shown)]),
         "barmode": "overlay",
         "bargap": 0.3,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
     }
-    label = f"Bar chart of warm kernel times at {shape}, fastest first: " + ", ".join(
+    label = f"Bar chart of kernel times back to back at {shape}, fastest first: " + ", ".join(
         f"{b[0]} {significant(b[2])} µs" for b in shown[:6]
     )
     return Figure(key, data, layout, label, 110 + 24 * len(shown))
@@ -128,7 +128,7 @@ def samples(key: str, case: str, series: Sequence[tuple[str, Sequence[float]]]) 
     """
     data: list[Dict] = []
     edges: list[float] = []
-    dashes = {"warm": "solid", "cold": "dash", "eager": "dot"}
+    dashes = {"back_to_back": "solid", "cold": "dash", "eager": "dot"}
     for mode, values in series:
         ordered = sorted(values)
         count = len(ordered)
@@ -350,7 +350,7 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
     lines = [(ladder.peer[1], f"{ladder.peer[0]} {significant(ladder.peer[1])} µs", 0)] if ladder.peer else []
     lines += [(g.floor_us, f"floor {significant(g.floor_us, 3)} µs", 13)] if (g := ladder.floor) else []
     layout = {
-        "xaxis": _axis("warm p50, µs: what a step took off, or added", range=[0, _round(1.3 * max(times))]),
+        "xaxis": _axis("back to back p50, µs: what a step took off, or added", range=[0, _round(1.3 * max(times))]),
         "yaxis": _names_axis([escape(s.variant.name) for s in reversed(way)]),
         "barmode": "overlay",
         "bargap": 0.25,
@@ -367,4 +367,4 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
         ],
     }  # fmt: skip
     said = ", ".join(f"{s.variant.name} {significant(t)} µs" for s, t in zip(way, times, strict=True))
-    return Figure(key, data, layout, f"Waterfall of warm kernel times at {shape}: {said}", 110 + 28 * len(way))
+    return Figure(key, data, layout, f"Waterfall of kernel times back to back at {shape}: {said}", 110 + 28 * len(way))

@@ -21,7 +21,7 @@ STEPS = (
     ("step", "", "links to its page; ★ lies on the way from the baseline to the best"),
     ("parent", "", "what it was made from"),
     ("from", "", "the FlashCore design that describes it"),
-    ("warm p50", "µs", "median kernel time by graph replay, data left in L2"),
+    ("back to back p50", "µs", "median kernel time by graph replay, data left in L2"),
     ("× parent", "", "its time over its parent's, with the 95 % bootstrap interval"),
     ("predicted", "", "the same ratio as it was predicted, on whatever device"),
     ("gap", "×", "its time over the floor: the least time that any resource allows"),

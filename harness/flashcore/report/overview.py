@@ -17,13 +17,13 @@ COLUMNS = (
     ("variant", "", "links to its page"),
     ("right?", "", "against fp64, within its tolerance class"),
     ("limits", "", "verdicts on its limits, over all archs and shapes"),
-    ("warm p50", "µs", "median kernel time by graph replay, data left in L2"),
+    ("back to back p50", "µs", "median kernel time by graph replay, data left in L2"),
     ("p90", "µs", "90th percentile of the same samples"),
     ("× baseline", "", "speed-up over the baseline, with its 95 % bootstrap interval"),
     ("× fastest peer", "", "the fastest peer's time over this one's, with its 95 % bootstrap interval"),
-    ("TFLOP/s", "", "formula FLOPs over the median warm time"),
+    ("TFLOP/s", "", "formula FLOPs over the median time back to back"),
     ("floor", "µs", "the least time that any resource allows; hover names the resource"),
-    ("gap", "×", "warm p50 over the floor of that regime"),
+    ("gap", "×", "back to back p50 over the floor of that regime"),
     ("tensor active", "%", "share of active cycles in which the tensor pipe works"),
     ("occ. theory", "%", "theoretical occupancy of the launch plan"),
     ("occ. achieved", "%", "warps that were there over the most an SM holds"),
@@ -71,11 +71,11 @@ def _ladder(book: Book, shape: Shape) -> dict[str, Any]:
     facts = book.record.facts
 
     def time(v: Variant) -> float | None:
-        return facts.number("warm_p50", Subject(v.name, shape=shape.name))
+        return facts.number("back_to_back_p50", Subject(v.name, shape=shape.name))
 
     ordered = sorted(variants, key=lambda v: (time(v) is None, time(v) or 0.0))
     bars = [
-        (v.name, book.role(v), t, facts.number("warm_p90", Subject(v.name, shape=shape.name)))
+        (v.name, book.role(v), t, facts.number("back_to_back_p90", Subject(v.name, shape=shape.name)))
         for v in ordered
         if (t := time(v)) is not None and t > 0
     ]
@@ -107,8 +107,8 @@ def _row(book: Book, variant: Variant, shape: Shape) -> Row:
         right,
         not_applicable("peers carry no budgets") if variant.is_peer
         else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
-        measured("warm_p50"),
-        measured("warm_p90"),
+        measured("back_to_back_p50"),
+        measured("back_to_back_p90"),
         _ratio(book, "speedup_vs_baseline", subject),
         _ratio(book, "speedup_vs_peer", subject),
         measured("tflops"),
@@ -166,7 +166,7 @@ def _floor(book: Book, subject: Subject) -> tuple[Cell, Cell]:
     if bounds is None:
         gone = missing("the problem's formulas were not recorded")
         return gone, gone
-    gap = next((g for g in bounds.gaps if g.time == "warm_p50"), None)
+    gap = next((g for g in bounds.gaps if g.time == "back_to_back_p50"), None)
     bound = gap.floor if gap else bounds.floor
     if bound is None or bound.us is None:
         gone = missing("no roof of this device is known")
@@ -175,7 +175,7 @@ def _floor(book: Book, subject: Subject) -> tuple[Cell, Cell]:
     title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
     floor = replace(number_cell(bound.us, "us", title, with_unit=False), detail=bound.resource)
     if gap is None:
-        return floor, missing(book.why("warm_p50", subject))
+        return floor, missing(book.why("back_to_back_p50", subject))
     return floor, number_cell(gap.ratio, "1", f"{gap.time} {significant(gap.time_us)} µs over {title}")
 
 
@@ -213,7 +213,7 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         (t, v.name)
         for v in (book.cases(shape) if shape else [])
         if not v.is_peer
-        and (t := record.facts.number("warm_p50", Subject(v.name, shape=shape.name if shape else None)))
+        and (t := record.facts.number("back_to_back_p50", Subject(v.name, shape=shape.name if shape else None)))
     ]
     if fast and shape:
         best, name = min(fast)

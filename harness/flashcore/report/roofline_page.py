@@ -154,7 +154,7 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> dict[
         cells.append(bound_cell(by_name.get(name)))
     held = case.floor.resource if case.floor else ""
     cells.append(Cell(floor.text, floor.unit, floor.title, floor.sort, floor.kind, detail=held))
-    for time in ("warm_p50", "cold_p50"):
+    for time in ("back_to_back_p50", "cold_p50"):
         cells.append(book.cell(time, case.subject, with_unit=False))
         gap = gaps.get(time)
         if gap is None:

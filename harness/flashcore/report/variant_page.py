@@ -19,7 +19,7 @@ from flashcore.report.view import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page
 from flashcore.report.view import variant_page as name_of
 
 MODES = (
-    ("warm", "graph replay, data left in L2"),
+    ("back_to_back", "graph replay, data left in L2"),
     ("cold", "L2 flushed before each call"),
     ("eager", "called from Python, back to back"),
 )

@@ -208,7 +208,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
     )
     watch = Watch(device)
     spent = dict.fromkeys(ready, 0.0)
-    samples = sample(ready, "warm", rule, watch, spent, lambda label: log.step(task.name, f"{label} warm"))
+    samples = sample(ready, "back_to_back", rule, watch, spent, lambda label: log.step(task.name, f"{label} timed"))
     times = {}
     for name in contests.keys() - failed.keys():
         own = {side: samples[f"{name}@{side}"] for side in SIDES}

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL, write_atomically, writing
 from flashcore.model.record import SCHEMA_VERSION, Artifact, Fact, Facts, Record, Source, Subject
+from flashcore.runs import convert
 
 if TYPE_CHECKING:
     import datetime
@@ -153,7 +154,7 @@ def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> I
             continue
         try:
             header = json.loads((folder / HEADER).read_bytes())
-            if header["schema_version"] != SCHEMA_VERSION or header["suite"]["name"] != suite:
+            if header["schema_version"] not in convert.READABLE or header["suite"]["name"] != suite:
                 continue
             if not header["environment"]["gpu"] or not header["outcomes"]:
                 continue
@@ -227,7 +228,7 @@ def read(folder: Path) -> Record:
         RecordError: it is not whole, not readable, or of an older or newer schema.
     """
     path = folder / HEADER
-    header = _load(path, path.read_bytes if path.is_file() else None)
+    header = convert.header(_load(path, path.read_bytes if path.is_file() else None))
     schema = header.get("schema_version") if isinstance(header, dict) else None
     if schema != SCHEMA_VERSION:
         if isinstance(schema, int):
@@ -251,7 +252,7 @@ def read(folder: Path) -> Record:
     samples = _load(samples_path, lambda: _unpacked(samples_path))
     if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
-    return Record(facts=facts, samples={k: tuple(v) for k, v in samples.items()}, **values)
+    return Record(facts=facts, samples={convert.samples(k): tuple(v) for k, v in samples.items()}, **values)
 
 
 @contextlib.contextmanager
@@ -272,7 +273,7 @@ def _read_facts(path: Path) -> Facts:
         subjects = [Subject(*row) for row in data["subjects"]]
         sources = {s.value: s for s in Source}
         return Facts(
-            Fact(subjects[index], name, value, unit, sources[source], note)
+            Fact(subjects[index], convert.fact(name), value, unit, sources[source], note)
             for index, name, value, unit, source, note in data["facts"]
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -72,7 +72,7 @@ class Bench(Stage):
     max_samples: int = 1000
     seconds: float = 1.5
     noise: float = 0.002
-    modes: tuple[str, ...] = ("warm", "cold", "eager")
+    modes: tuple[str, ...] = ("back_to_back", "cold", "eager")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,23 +70,23 @@ def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) 
 def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
     result, lines = stage
     assert sorted(line.partition(":")[0] for line in lines) == sorted(o.case for o in result.outcomes)
-    assert any(line.startswith("right/wide: warm ") for line in lines)
+    assert any(line.startswith("right/wide: back_to_back ") for line in lines)
 
 
 def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
     samples = stage[0].samples
     assert len(samples) == 5 * 3
     assert all(12 <= len(v) <= 20 and min(v) > 0 for v in samples.values())
-    assert "right/small/warm" in samples
+    assert "right/small/back_to_back" in samples
 
 
 def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
     subject = Subject("right", shape="small")
-    samples = stage[0].samples["right/small/warm"]
-    assert facts.number("warm_p50", subject) == pytest.approx(statistics.median(samples))
-    assert facts.number("warm_samples", subject) == len(samples)
-    p99 = facts.get("warm_p99", subject)
+    samples = stage[0].samples["right/small/back_to_back"]
+    assert facts.number("back_to_back_p50", subject) == pytest.approx(statistics.median(samples))
+    assert facts.number("back_to_back_samples", subject) == len(samples)
+    p99 = facts.get("back_to_back_p99", subject)
     assert p99 is not None and p99.value is None and "p99 needs at least 1000" in p99.note
     speedup = facts.number("speedup_vs_baseline", subject)
     low, high = (facts.number(f"speedup_vs_baseline_{end}", subject) for end in ("low", "high"))
@@ -98,7 +98,7 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     flops = facts.number("tflops", subject)
     assert flops == pytest.approx(5 * 6 * 37 / statistics.median(samples) / 1e6)
     # The host's clock is never passed off as events.
-    assert all("host clock" in f.note for f in facts.named("warm_p50"))
+    assert all("host clock" in f.note for f in facts.named("back_to_back_p50"))
 
 
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:

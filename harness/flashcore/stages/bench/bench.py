@@ -159,7 +159,7 @@ def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str,
 def _group_facts(cases: Sequence[Case], measured: Mapping[str, _Measured], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
     timed = [c for c in cases if c.name in measured]
-    warm = {c.variant: measured[c.name].samples.get("warm", ()) for c in timed}
+    warm = {c.variant: measured[c.name].samples.get("back_to_back", ()) for c in timed}
     warm = {v: s for v, s in warm.items() if s}
     peers = {c.variant: statistics.median(warm[c.variant]) for c in timed if c.is_peer and c.variant in warm}
     peer = min(peers, key=lambda v: peers[v]) if peers else None
@@ -167,7 +167,7 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, _Measured], basel
         own = measured[case.name]
         for mode, values in own.samples.items():
             yield from _mode_facts(case, own, mode, summarize(values))
-        if "warm" in own.samples:
+        if "back_to_back" in own.samples:
             yield _fact(case, "launches_per_sample", own.launches, f"calls in one graph replay, {own.clock}")
         yield from _ratio_facts(case, "speedup_vs_baseline", warm, baseline, f"baseline {baseline} was not timed")
         yield from _ratio_facts(case, "speedup_vs_peer", warm, peer, "no peer was timed on this shape")
@@ -185,7 +185,7 @@ def _fact(
 
 def _mode_facts(case: Case, own: _Measured, mode: str, summary: Summary) -> Iterator[Fact]:
     how = {
-        "warm": f"graph replay of {own.launches} calls",
+        "back_to_back": f"graph replay of {own.launches} calls",
         "cold": "L2 flushed by stores, then one call as a graph",
         "eager": f"{own.eager_calls} calls back to back",
     }[mode]
@@ -217,7 +217,7 @@ def _tflops(case: Case, warm: Sequence[float]) -> Fact:
     flop = load_problem(case.root, case.problem_file).work(dict(case.params)).get("flop")
     if not flop or not warm:
         return _fact(case, "tflops", None, "the problem's work() gives no flop" if warm else "not timed warm")
-    return _fact(case, "tflops", flop / statistics.median(warm) / 1e6, "work()['flop'] over warm_p50")
+    return _fact(case, "tflops", flop / statistics.median(warm) / 1e6, "work()['flop'] over back_to_back_p50")
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:

@@ -45,7 +45,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     spent = dict.fromkeys(ready, 0.0)
     for mode in payload["modes"]:
         # Where a call takes many ms the modes agree: warm gets the time, the others half of it.
-        own_rule = rule if mode == "warm" else replace(rule, slow_seconds=rule.slow_seconds / 2)
+        own_rule = rule if mode == "back_to_back" else replace(rule, slow_seconds=rule.slow_seconds / 2)
         times = sample(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
         for variant, values in times.items():
             samples[variant][mode] = values
@@ -82,7 +82,7 @@ def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[
     if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
         return {}
     outputs = caller.outputs(0)
-    timed.warm()  # at the clock that this work settles at
+    timed.back_to_back()  # at the clock that this work settles at
     caller.call({**inputs, "clocked": 1}, outputs)
     synchronize(caller.device)
     rows = outputs["clocks"].cpu()

@@ -31,7 +31,7 @@ class Timed(Protocol):
     launches: int  # calls in one warm sample
     eager_calls: int  # calls in one eager sample
 
-    def warm(self) -> float: ...
+    def back_to_back(self) -> float: ...
 
     def cold(self) -> float: ...
 
@@ -104,7 +104,7 @@ class _CudaTimed:
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)))
         torch.cuda.synchronize()
 
-    def warm(self) -> float:
+    def back_to_back(self) -> float:
         if self._call_us < _LONG_CALL:
             self._single.replay()
         return self._between(self._many.replay, cover=True) / self.launches
@@ -160,7 +160,7 @@ class _HostTimed:
         self._sample(1)
         self.launches = self.eager_calls = launches or calls_for(self._sample(1), most=50)
 
-    def warm(self) -> float:
+    def back_to_back(self) -> float:
         return self._sample(self.launches)
 
     def cold(self) -> float:
