@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.gpu_stages import measure
 from flashcore.pipeline.state import Job, Settings
 from tests.conftest import TESTS
+from tests.conftest import Built as ToyBuilt
 
 TOY = TESTS / "suites" / "toy"
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
@@ -38,8 +40,14 @@ def job(build: Path) -> Job:
 def quiet(_: str) -> None: ...
 
 
-def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path, compiler: toolchain.Nvcc) -> None:
-    whole = compile_all(job(tmp_path / "whole"), quiet)
+@pytest.fixture
+def built(toy: ToyBuilt, tmp_path: Path) -> Path:
+    """A build folder in which all of the toy suite is found."""
+    return Path(shutil.copytree(toy.folder, tmp_path / "built"))
+
+
+def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path, built: Path) -> None:
+    whole = compile_all(job(built), quiet)
     said: list[str] = []
     under_way = Compiling(job(tmp_path / "ahead"), said.append, ahead=True)
     first = under_way.first
@@ -48,27 +56,24 @@ def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path
     assert [p for p in first.plans if p.launches]
     ahead = under_way.finish()
     assert under_way.finish() is ahead  # once more is no harm
-    assert [(a.variant, a.arch, a.status, a.code, a.cached) for a in ahead.artifacts] == [
-        (a.variant, a.arch, a.status, a.code, a.cached) for a in whole.artifacts
+    assert [(a.variant, a.arch, a.status, a.code) for a in ahead.artifacts] == [
+        (a.variant, a.arch, a.status, a.code) for a in whole.artifacts
     ]
+    assert not any(a.cached for a in ahead.artifacts), "all of it was compiled, some of it ahead"
     assert ahead.plans == whole.plans
     assert {(f.subject, f.name, f.value) for f in ahead.facts} == {(f.subject, f.name, f.value) for f in whole.facts}
     assert [n.stage for n in ahead.notes] == ["build"]
     assert any("sm_90a in " in text and "the others meanwhile" in text for text in said)
 
 
-def test_without_a_gpu_all_is_built_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
-) -> None:
+def test_without_a_gpu_all_is_built_at_once(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gpu, "find", lambda: None)
-    wanted = job(tmp_path / "build")
-    built = Compiling(wanted, quiet, ahead=True).finish()
-    assert {a.arch for a in built.artifacts} == set(wanted.suite.archs) and built.facts
+    wanted = job(built)
+    found = Compiling(wanted, quiet, ahead=True).finish()
+    assert {a.arch for a in found.artifacts} == set(wanted.suite.archs) and found.facts
 
 
-def test_what_fails_in_the_background_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
-) -> None:
+def test_what_fails_in_the_background_is_told(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = build.build
 
     def once(*given: Any, **named: Any) -> list[Artifact]:
@@ -79,14 +84,12 @@ def test_what_fails_in_the_background_is_told(
         raise OSError("disk full")
 
     monkeypatch.setattr(build, "build", once)
-    under_way = Compiling(job(tmp_path / "build"), quiet, ahead=True)
+    under_way = Compiling(job(built), quiet, ahead=True)
     with pytest.raises(OSError, match="disk full"):
         under_way.finish()
 
 
-def test_the_build_ends_with_what_it_was_begun_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
-) -> None:
+def test_the_build_ends_with_what_it_was_begun_for(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = build.build
 
     def once(*given: Any, **named: Any) -> list[Artifact]:
@@ -99,7 +102,7 @@ def test_the_build_ends_with_what_it_was_begun_for(
             time.sleep(0.01)
 
     monkeypatch.setattr(build, "build", once)
-    under_way = Compiling(job(tmp_path / "build"), quiet, ahead=True)
+    under_way = Compiling(job(built), quiet, ahead=True)
     with pytest.raises(KeyboardInterrupt), under_way:
         raise KeyboardInterrupt
     with pytest.raises(FlashcoreError, match="stopped"):

@@ -15,11 +15,11 @@ from flashcore.errors import Exit, UsageError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.state import Settings
-from flashcore.revisions import against, time_pairs
+from flashcore.revisions import against, checkout, time_pairs
 from flashcore.revisions.against import Options
 from flashcore.revisions.comparison import as_json
 from flashcore.revisions.time_pairs import Found
-from tests.conftest import ROOT, TOY, flashcore
+from tests.conftest import ROOT, TOY, Built, flashcore
 from tests.revisions.test_checkout import git
 
 SPIN = ROOT / "tests" / "suites" / "spin"
@@ -156,7 +156,9 @@ def test_a_manifest_that_was_wrong_is_named_by_its_revision(spin: Path) -> None:
 
 
 @pytest.fixture
-def toy(tmp_path: Path, compiler: toolchain.Nvcc) -> Path:
+def toy(tmp_path: Path, toy: Built) -> Path:
+    for folder in (tmp_path / "build", tmp_path / "build" / checkout.BUILD):  # what is committed is found built
+        shutil.copytree(toy.folder, folder)
     return committed(tmp_path, TOY)
 
 

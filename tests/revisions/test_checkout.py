@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.machine import toolchain
 from flashcore.model.record import Record
 from flashcore.pipeline.state import Settings
 from flashcore.revisions import checkout
-from tests.conftest import TOY, flashcore
+from tests.conftest import TOY, Built, flashcore
 
 SOURCE = "kernels/toy/scale.cu"
 
@@ -27,7 +26,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvcc) -> Path:
+def repository(tmp_path_factory: pytest.TempPathFactory, toy: Built) -> Path:
     """Three commits: the toy suite, a comment more, and twice the shared memory."""
     root = tmp_path_factory.mktemp("repository")
     shutil.copytree(TOY, root / "kernels" / "toy", ignore=shutil.ignore_patterns("__pycache__"))
@@ -39,6 +38,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvc
     git(root, "commit", "-qam", "comment")
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
     git(root, "commit", "-qam", "barrier")
+    shutil.copytree(toy.folder, root / "build" / checkout.BUILD)  # the first is found built
     return root
 
 
