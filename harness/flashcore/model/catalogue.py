@@ -213,21 +213,37 @@ _ncu("tensor", C, "tensor_instructions", "1", "sm__inst_executed_pipe_tensor.sum
 _ncu("tensor", C, "tensor_gmma_instructions", "1", "sm__inst_executed_pipe_tensor_op_gmma.sum",
      "wgmma instructions executed",
      chips={"ga": None, "ad": None, "gb": None})  # fmt: skip
-_ncu("tensor", C, "tensor_flop_fp16", "1", "sm__ops_path_tensor_src_fp16.sum",
-     "fp16 FLOPs the tensor cores did",
-     chips={"ga100": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
-            "ga10": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
-            "ad10": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
-            "gb20": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
-            "gb10": None})  # split there between the classes of instructions  # fmt: skip
-_ncu("tensor", C, "tensor_flop_bf16", "1", "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
-     "bf16 FLOPs the tensor cores did", chips={"gb10": None})  # fmt: skip
-_ncu("tensor", C, "tensor_flop_fp8", "1", "sm__ops_path_tensor_src_fp8.sum",
-     "fp8 FLOPs the tensor cores did",
-     chips={"ga": None, "gb20": "sm__ops_path_tensor_src_fp8_dst_fp32.sum", "gb10": None})  # fmt: skip
-for _op, _weight in (("fadd", "1"), ("fmul", "1"), ("ffma", "2"), ("hadd", "2"), ("hmul", "2"), ("hfma", "4")):
-    _ncu("cuda cores", C, f"op_{_op}", "1", f"smsp__sass_thread_inst_executed_op_{_op}_pred_on.sum",
-         f"{_op} instructions of all threads; each counts {_weight} FLOP")  # fmt: skip
+_ncu("tensor", C, "tensor_hfma2_instructions", "1", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum",
+     "of the tensor pipe's instructions, those that multiply no matrices: HFMA2.MMA, which also moves constants",
+     chips={"ga100": "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum", "ga": None, "ad": None, "gb": None}
+     )  # fmt: skip
+_NOT_BEFORE_BLACKWELL = {"ga": None, "ad": None, "gh": None}
+#: What the tensor cores multiply → ncu's name of it, and where that is another (``None``: the chip cannot).
+TENSOR_TYPES: dict[str, tuple[str, dict[str, str | None]]] = {
+    "fp16": ("fp16_dst_fp32", {"gh": "fp16"}),
+    "fp16_sum16": ("fp16_dst_fp16", {"gh": None}),
+    "bf16": ("bf16_dst_fp32", {}),
+    "tf32": ("tf32_dst_fp32", {}),
+    "fp64": ("fp64", {}),
+    "fp8": ("fp8", {"ga": None, "gb10": "fp4_fp6_fp8_dst_fp32", "gb20": "fp8_dst_fp32"}),
+    "fp8_sum16": ("fp8_dst_fp16", {**_NOT_BEFORE_BLACKWELL, "gb10": "fp4_fp6_fp8_dst_fp16"}),
+    "fp6": ("fp4_fp6_dst_fp32", {**_NOT_BEFORE_BLACKWELL, "gb10": None}),
+    "fp6_sum16": ("fp4_fp6_dst_fp16", {**_NOT_BEFORE_BLACKWELL, "gb10": None}),
+    "fp4": ("fp4_dst_fp32", _NOT_BEFORE_BLACKWELL),
+    "int8": ("int8", {}),
+    "int4": ("int4", {"gh": None, "gb": None}),
+    "int1": ("int1", {"gb": None}),
+}
+for _name, (_source, _elsewhere) in TENSOR_TYPES.items():
+    _ncu("tensor", C, f"tensor_flop_{_name}", "1", f"sm__ops_path_tensor_src_{_source}.sum",
+         f"{_name.replace('_sum16', ' (summed up in fp16)')} operations of the tensor cores; sparse ones as if dense",
+         chips={k: s and f"sm__ops_path_tensor_src_{s}.sum" for k, s in _elsewhere.items()})  # fmt: skip
+#: FLOPs of an executed thread-level instruction. HADD2, HMUL2 and HFMA2 work on two halves.
+CUDA_CORE_FLOP = {f"op_{p}{op}": n * m for p, n in (("f", 1), ("h", 2), ("d", 1))
+                  for op, m in (("add", 1), ("mul", 1), ("fma", 2))}  # fmt: skip
+for _name, _flop in CUDA_CORE_FLOP.items():
+    _ncu("cuda cores", C, _name, "1", f"smsp__sass_thread_inst_executed_{_name}_pred_on.sum",
+         f"{_name[3:]} instructions of all threads; each counts {_flop} FLOP")  # fmt: skip
 
 _ncu("occupancy", P, "achieved_occupancy", "pct",
      "sm__warps_active.avg.pct_of_peak_sustained_active",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from flashcore.errors import UsageError
 from flashcore.hardware.metric_tables import lookup
 from flashcore.hardware.metric_tables.lookup import Table
 from flashcore.machine import metric_lists
-from flashcore.model.catalogue import FACTS, OWN_STAGE
+from flashcore.model.catalogue import FACTS, OWN_STAGE, TENSOR_TYPES
 from tests import factory
 
 CHIPS = ("ad104", "ga100", "ga102", "gb100", "gb202", "gh100")
@@ -28,16 +29,17 @@ def test_there_are_tables_of_these_chips() -> None:
     ("chip", "lost"),
     [
         ("gh100", set()),
-        ("ad104", {"tensor_gmma_instructions", "stall_gmma"}),
+        ("ad104", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma"}),
         ("ga100", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
-        ("ga102", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
-        ("ga104", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
-        ("gb202", {"tensor_gmma_instructions", "stall_gmma", "stall_imc_miss"}),
+        ("ga102", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("ga104", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("gb202", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma", "stall_imc_miss"}),
     ],
 )
 def test_what_each_chip_lacks(chip: str, lost: set[str]) -> None:
     rows = lookup.plan(lookup.table(chip))
-    assert {r.spec.name for r in rows if r.state == "lost"} == lost
+    types = {f"tensor_flop_{n}" for n in ("fp16_sum16", "fp8_sum16", "fp6", "fp6_sum16", "fp4", "int4", "int1")}
+    assert {r.spec.name for r in rows if r.state == "lost"} - types == lost
     assert len(rows) == sum(s.tier == "counters" and s.group not in OWN_STAGE for s in FACTS.values())
 
 
@@ -47,6 +49,16 @@ def test_every_name_of_the_catalogue_is_in_the_chips_own_list(chip: str) -> None
     found = lookup.table(chip)
     names = [name for spec in FACTS.values() if (name := spec.ncu_name(chip)) is not None]
     assert [name for name in names if not found.has(name)] == []
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_every_type_that_the_chips_tensor_cores_multiply_is_counted(chip: str) -> None:
+    """What a chip's list says of the tensor path, as a whole and not by instruction or sparsity."""
+    types = re.compile(r"sm__ops_path_tensor_src_(?!.*(_sparsity_|_realtime))\w+")
+    listed = {f"{name}.sum" for name in lookup.table(chip).metrics if types.fullmatch(name)}
+    known = {f"tensor_flop_{n}" for n in TENSOR_TYPES}
+    asked = {spec.ncu_name(chip) for spec in FACTS.values() if spec.name in known}
+    assert len(listed) >= 6 and asked - {None} == listed
 
 
 @pytest.mark.parametrize(
@@ -95,7 +107,7 @@ def test_a_metric_that_a_chip_lacks_is_refused_by_name() -> None:
         lookup.require(table, ["tensor_active", "stall_gmma"])
     with pytest.raises(UsageError, match="registers: expected a fact that ncu measures"):
         lookup.require(table, ["registers"])
-    with pytest.raises(UsageError, match="perhaps tensor_active"):
+    with pytest.raises(UsageError, match="tensor_active"):
         lookup.require(table, ["tensor_activ"])
 
 
@@ -152,7 +164,7 @@ def test_a_damaged_table_is_refused(content: bytes, tmp_path: Path) -> None:
 def test_the_command_says_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["metrics", "--chip", "ga100"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("lost on ga100 (3)")
+    assert said.startswith("lost on ga100 (7)")
     assert "sm__ops_path_tensor_src_fp16_dst_fp32.sum" in said
 
 

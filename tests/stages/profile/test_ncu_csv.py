@@ -85,7 +85,7 @@ def test_numbers(text: str, value: float) -> None:
     "text",
     [
         "", "n/a", "(n/a)", "N/A", "-", "nan", "-nan", "inf", "-Infinity", "1,23", "12,5", "1.2.3", "0x7f",
-        "all", "1e999", "(0: gemm_v0)", "nan (IMAD: 1)", "１２",
+        "all", "1e999", "(0: gemm_v0)", "nan (IMAD: 1)", "１２", "1e308", "-1e31", "1" + "0" * 400, "9" * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_number_is_no_value_and_says_so(text: str) -> None:
@@ -98,6 +98,7 @@ def test_instances() -> None:
     assert found.value == 2627 and found.instances == {"IMAD": 2000, "HMMA.16816.F32": 600, "BAR": 27}
     assert reading("1 (0: 0-15)").instances is None
     assert reading("1 (A: 1; A: 2)").instances is None
+    assert reading("1 (A: 1e308; B: 1e308)").instances is None, "their sum is not finite"
     assert reading("7").instances is None
 
 
@@ -111,6 +112,9 @@ def test_instances() -> None:
         (3, "", "1", 3), (3, "inst", "1", 3), (3, "register/thread", "1", 3), (3, "SM", "1", 3), (3, "cycle", "1", 3),
         (3, "%", "1", None), (3, "Kinst", "1", None), (3, "byte", "1", None), (3, "ns", "1", None),
         (1.9, "Ghz", "Hz", 1.9e9), (4, "hz", "Hz", 4), (1.5, "cycle/nsecond", "Hz", 1.5e9), (9, "cycle/s", "Hz", 9),
+        (3, "inst/warp", "1", 3), (3, "sectors", "1", 3), (3, "branches", "1", 3), (3, "ops", "1", 3),
+        (3, "minute", "1", None), (3, "hour", "1", None), (3, "joule", "1", None), (3, "inst/cycle", "1", None),
+        (3, "mwarp", "1", None), (3, "dB", "1", None), (3, "mole", "1", None), (3, "/warp", "1", None),
         (3, "inst/second", "1", None), (3, "parsec", "ns", None), (3, "ns", "B", None), (3, "byte/s", "B", None),
     ],
 )  # fmt: skip
@@ -186,6 +190,46 @@ def test_a_row_of_other_width_or_without_its_sizes_is_dropped() -> None:
     assert [row.id for row in wide.rows] == [1] and "11 fields where the header has 10" in wide.notes[0]
     blind = parse(SMALL.replace('"(8, 2, 1)"', '"8x2"', 1))
     assert [row.id for row in blind.rows] == [1] and "8x2" in blind.notes[0]
+
+
+def lines_of_four() -> list[str]:
+    text = table({"m__a.sum": ("inst", ["1", "2", "3", "4"])}, ["a/s", "b/s", "c/s", "d/s"])
+    return text.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("lost", [[2], [3], [4], [3, 4], [2, 3]])
+def test_a_row_that_is_not_there_is_missed(lost: list[int]) -> None:
+    lines = lines_of_four()
+    found = parse("".join(line for i, line in enumerate(lines) if i not in lost))
+    near = {"abcd"[i - 2] + "/s" for i in (min(lost) - 1, max(lost) + 1) if i >= 2}
+    assert found.suspects == near
+    assert len(found.notes) == 1 and "was due" in found.notes[0]
+
+
+@pytest.mark.parametrize("order", [(2, 2, 3), (2, 3, 2), (2, 3, 3), (3, 2, 4), (2, 3, 4, 5, 2, 3, 4, 5)])
+def test_a_row_twice_or_out_of_turn_is_refused(order: tuple[int, ...]) -> None:
+    lines = lines_of_four()
+    with pytest.raises(LayoutError, match="expected IDs that rise, found"):
+        parse("".join([*lines[:2], *(lines[i] for i in order)]))
+
+
+def test_two_reports_in_one_text_are_refused() -> None:
+    with pytest.raises(LayoutError, match="expected one header, found a second on line 5"):
+        parse(SMALL + SMALL)
+
+
+def test_a_column_twice_is_refused() -> None:
+    with pytest.raises(LayoutError, match=r"expected each column once, found m__a\.sum more often"):
+        parse(SMALL.replace("m__b.pct", "m__a.sum"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"0","9"', f'"{"9" * 5000}","9"'), ("(8, 2, 1)", f"({'9' * 5000}, 1, 1)"), ("9.0", "9" * 5000)]
+)
+def test_integers_of_any_length_are_a_torn_row(old: str, new: str) -> None:
+    found = parse(SMALL.replace(old, new, 1))
+    assert [row.id for row in found.rows] == [1] and len(found.notes[0]) < 400
+    assert found.suspects == {"w/s"}
 
 
 def test_a_header_without_rows() -> None:

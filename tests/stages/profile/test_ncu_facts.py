@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
-from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS, Kind
+from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
 from flashcore.stages.profile.ncu_csv import KernelRow, parse
 from flashcore.stages.profile.ncu_facts import LEFT_OUT, MEASURED, facts_of, metrics_to_ask, short_name, unmeasured
@@ -14,6 +15,7 @@ from tests.conftest import TESTS
 
 DATA = TESTS / "data"
 CASE = Subject("v", shape="s")
+TORCH = "<default domain>"
 OPCODES = "sass__inst_executed_per_opcode"
 
 
@@ -77,7 +79,7 @@ def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
 
 def test_a_full_row_leaves_nothing_unmeasured() -> None:
     missing = {f.name for f in case(row()) if f.value is None and f.subject == CASE}
-    assert missing == {"plan_matches"}
+    assert missing - {n for n, s in FACTS.items() if s.ncu and s.ncu_name("gh100") is None} == {"plan_matches"}
 
 
 def test_spilling_is_asked_together_with_opcodes() -> None:
@@ -163,9 +165,46 @@ def test_barriers() -> None:
 
 def test_flops() -> None:
     facts = case(row())
-    assert fact(facts, "cuda_core_flop").value == 1 + 1 + 2 + 2 + 2 + 4
-    assert fact(facts, "tensor_flop").value == 3
+    assert fact(facts, "cuda_core_flop").value == (1 + 1 + 2) + (2 + 2 + 4) + (1 + 1 + 2)
+    assert fact(facts, "tensor_flop").value == len(TENSOR_TYPES) - 6, "six types are not this chip's"
     assert fact(case(row(), chip="ga100"), "tensor_flop").value is None, "its own fp16 metric is not in the row"
+
+
+# Products of 1,024 x 1,024 matrices by torch, and three elementwise kernels, on an H200 (ncu 2025.3.1, torch 2.11).
+PRODUCTS = parse(gzip.decompress((DATA / "ncu_raw_tensor_types.csv.gz").read_bytes()).decode(), domain=TORCH)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp64", "tf32", "int8", "fp8", "sparse_fp16"])
+def test_recorded_products_of_every_type_are_counted(name: str) -> None:
+    facts = case(*PRODUCTS.by_range()[name])
+    assert fact(facts, "tensor_flop").value == 2 * 1024**3
+    assert fact(facts, f"tensor_flop_{name.removeprefix('sparse_')}").value == 2 * 1024**3
+
+
+def test_recorded_kernels_without_products_did_no_tensor_flop() -> None:
+    """cuBLAS's fp32 product executes HFMA2.MMA on the tensor pipe: instructions, but of no matrices."""
+    facts = case(*PRODUCTS.by_range()["fp32"])
+    assert fact(facts, "tensor_instructions").value == fact(facts, "tensor_hfma2_instructions").value == 512
+    assert fact(facts, "tensor_flop").value == 0
+    assert fact(case(*PRODUCTS.by_range()["double"]), "cuda_core_flop").value == 2 * 1024**2
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp64", "tf32", "int8", "fp8"])
+@pytest.mark.parametrize("missing", [True, False])
+def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str, missing: bool) -> None:
+    """Whether ncu left the counter of the type out, or gave 0 for it."""
+    (one,) = PRODUCTS.by_range()[name]
+    metric = FACTS[f"tensor_flop_{name}"].ncu_name("gh100")
+    cells = {k: v for k, v in one.cells.items() if k != metric} | ({} if missing else {str(metric): "0"})
+    found = fact(case(replace(one, cells=cells)), "tensor_flop")
+    assert found.value is None
+    assert ("did not return" if missing else "tensor-core instructions, but 0 FLOPs") in found.note
+
+
+def test_a_type_that_is_not_told_beside_one_that_is() -> None:
+    few = {"sm__ops_path_tensor_src_fp16.sum": "51,200", "sm__inst_executed_pipe_tensor.sum": "1,000"}
+    found = fact(case(row(few)), "tensor_flop")
+    assert found.value is None and found.note.startswith("999 tensor-core instructions, but 51,206 FLOPs")
 
 
 def test_a_ratio_of_nothing_is_unmeasured_not_zero() -> None:
@@ -203,8 +242,9 @@ def test_launches_add_up_by_kind() -> None:
 def test_a_metric_that_one_launch_lacks_is_unmeasured_for_the_case(kind: Kind) -> None:
     first, second = launches()
     for name, spec in MEASURED.items():
-        if spec.kind is kind and spec.ncu and not spec.opcodes:
-            broken = row({spec.ncu: None}, kernel="combine")
+        metric = spec.ncu_name("gh100")
+        if spec.kind is kind and metric and not spec.opcodes:
+            broken = row({metric: None}, kernel="combine")
             found = fact(case(first, broken), name)
             note = "launch 1: ncu did not return it"
             assert found.value is None and found.note == note + (f": {LEFT_OUT}" if spec.dear else ""), name

@@ -2,8 +2,8 @@
 
 The text is tool chatter (lines that start with ``==``), a header, a row of units, and one row a kernel
 launch. Rows are told apart by the NVTX range they ran in, never by position. Nothing is guessed: a
-row that is torn or does not fit the header is dropped and named, and a value that is not a finite
-number as ncu writes them (``1,234.56``) is no value.
+row that is torn or does not fit the header is dropped and named, one whose ID ncu's count skips is missed,
+and a value that is not a number as ncu writes them (``1,234.56``), of a size that can be, is no value.
 
 ncu prints two decimals. A ratio of 0.05 is therefore known to about 10 %; counters are exact.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -30,6 +32,8 @@ _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
+#: Nothing that a GPU counts is larger; and sums and products of such numbers stay finite.
+_LARGEST = 1e30
 _NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
 _NOT_FINITE = {"nan", "-nan", "inf", "+inf", "-inf", "infinity", "-infinity"}
 
@@ -80,8 +84,8 @@ class KernelRow:
 class Table:
     """The rows of one report, in the order of execution.
 
-    ``notes`` name every row that was dropped; ``suspects`` are the ranges that a dropped row may
-    have belonged to, whose rows are therefore perhaps not all here.
+    ``notes`` name every row that was dropped or is not there; ``suspects`` are the ranges that such a row
+    may have belonged to, whose rows are therefore perhaps not all here.
     """
 
     rows: tuple[KernelRow, ...]
@@ -98,8 +102,9 @@ class Table:
 
 
 def number(text: str) -> float | None:
-    """The number that ncu wrote (thousands commas, decimal point), ``None`` if it is none."""
-    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+    """The number that ncu wrote (thousands commas, decimal point), ``None`` if it is none that can be."""
+    value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
+    return value if abs(value) <= _LARGEST else None
 
 
 def reading(text: str, unit: str = "") -> Reading:
@@ -114,7 +119,7 @@ def reading(text: str, unit: str = "") -> Reading:
     if head.lower() in _NOT_FINITE:
         return Reading(None, unit, note=f"ncu gave {head!r}, which is not finite")
     value = number(head)
-    if value is None or value in (float("inf"), float("-inf")):
+    if value is None:
         shown = text if len(text) <= 40 else text[:37] + "..."
         return Reading(None, unit, note=f"ncu gave {shown!r}, which is not a number")
     return Reading(value, unit, instances)
@@ -138,14 +143,18 @@ _PARTS = {"": 1.0, "m": 1e3, "u": 1e6, "n": 1e9}  # how many of them make one
 _TIME = re.compile(r"(?P<prefix>[num]?)(?:s|sec|second)")
 _BYTES = re.compile(r"(?P<prefix>[KMGT]?)(?:byte|B)(?:/block)?")
 _FREQUENCY = re.compile(r"(?P<prefix>[kKMGT]?)(?:hz|Hz)|(?P<top>[KMGT]?)cycle/(?P<below>[num]?)(?:s|second)")
-_RATE = re.compile(r".*/[num]?(?:s|sec|second)")
+#: ncu's words for what is counted, alone or for each thread, warp or block.
+_COUNT = re.compile(
+    r"|SM|branches|(?:inst|warp|block|thread|cycle|sector|request|wavefront|register|cluster|pass|sample|tag|ops?)s?"
+    r"(?:/(?:thread|warp|block))?"
+)
 
 
 def convert(value: float, unit: str, wanted: str) -> float | None:
     """``value`` in ``wanted`` (``ns``, ``B``, ``pct``, ``Hz`` or ``1``); ``None`` if it cannot be.
 
-    A count (``1``) takes any of ncu's words for things counted (inst, warp, block, register/thread),
-    but no time, bytes, percentage or rate, and no word with a scale (``Kinst``) that we might misread.
+    A count (``1``) takes ncu's words for things counted (inst, warp, block, register/thread) and no other:
+    a word that we do not know may be a time, a rate or a scale (``minute``, ``Kinst``).
     """
     unit = unit.strip()
     time, size, clock = _TIME.fullmatch(unit), _BYTES.fullmatch(unit), _FREQUENCY.fullmatch(unit)
@@ -158,9 +167,7 @@ def convert(value: float, unit: str, wanted: str) -> float | None:
             return value * _SCALE[clock["prefix"] or clock["top"] or ""] * _PARTS[clock["below"] or ""]
         case "pct" if unit == "%":
             return value
-        case "1" if unit == "SM":
-            return value
-        case "1" if not (time or size or clock or unit == "%" or unit[:1].isupper() or _RATE.fullmatch(unit)):
+        case "1" if _COUNT.fullmatch(unit):
             return value
     return None
 
@@ -176,7 +183,7 @@ def parse(text: str, *, domain: str = "flashcore") -> Table:
         domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost.
 
     Raises:
-        LayoutError: no header, other columns, no units row, or a decimal comma.
+        LayoutError: no header or two, other columns or one twice, no units row, an ID twice, or a decimal comma.
     """
     lines = list(io.StringIO(text.removeprefix("\ufeff")))  # by newline alone, unlike splitlines
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -202,19 +209,34 @@ def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int
     rows: list[KernelRow] = []
     notes: list[str] = []
     suspects: set[str] = set()
+    due = 0  # the next row's ID: ncu counts them from 0, the dropped ones too
     dropped = False  # a row was dropped since the last good one
     for n, line in records:
+        if line.startswith('"ID"'):
+            raise LayoutError(f"ncu CSV: expected one header, found a second on line {n}; read each report by itself")
         row, why = _row(header, units, line, domain)
         if row is None:
             notes.append(f"line {n}: {why}; the row is dropped")
-            if rows and rows[-1].range_name is not None:
-                suspects.add(rows[-1].range_name)
-        else:
-            if dropped and row.range_name is not None:
-                suspects.add(row.range_name)
-            rows.append(row)
-        dropped = row is None
+            suspects |= _ranges(rows[-1:])
+            dropped = True
+            continue
+        if rows and row.id <= rows[-1].id:
+            raise LayoutError(
+                f"ncu CSV: expected IDs that rise, found {row.id} after {rows[-1].id} on line {n}: rows are doubled "
+                "or in disorder; import the report again"
+            )
+        if row.id > due and not dropped:
+            notes.append(f"line {n}: ID {row.id} where {due} was due; what lies between is not there")
+            suspects |= _ranges(rows[-1:])
+        if row.id > due or dropped:
+            suspects |= _ranges([row])
+        rows.append(row)
+        due, dropped = row.id + 1, False
     return Table(tuple(rows), tuple(notes), frozenset(suspects))
+
+
+def _ranges(rows: Iterable[KernelRow]) -> set[str]:
+    return {row.range_name for row in rows if row.range_name is not None}
 
 
 def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tuple[KernelRow | None, str]:
@@ -226,9 +248,9 @@ def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tu
     cells = dict(zip(header, fields, strict=True))
     _refuse_decimal_comma(cells)
     grid, block = _dims(cells["Grid Size"]), _dims(cells["Block Size"])
-    cc = re.fullmatch(r"(\d+)\.(\d+)", cells["CC"])
-    if not cells["ID"].isdecimal() or grid is None or block is None or cc is None:
-        found = {c: cells[c] for c in ("ID", "Grid Size", "Block Size", "CC")}
+    cc = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", cells["CC"])
+    if not re.fullmatch(r"[0-9]{1,9}", cells["ID"]) or grid is None or block is None or cc is None:
+        found = {c: cells[c][:40] for c in ("ID", "Grid Size", "Block Size", "CC")}
         return None, f"ID, grid, block or compute capability cannot be read ({found})"
     nvtx = next(value for name, value in cells.items() if name.startswith(NVTX_COLUMN))
     return KernelRow(
@@ -275,6 +297,8 @@ def _header(line: str) -> list[str]:
     header = _fields(line)
     if header is None:
         raise LayoutError(f"ncu CSV: the header is torn ({line[-60:].strip()!r}); import the report again")
+    if twice := [c for c, times in Counter(header).items() if times > 1]:
+        raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} more often")
     missing = [c for c in COLUMNS if c not in header]
     if not any(c.startswith(NVTX_COLUMN) for c in header):
         missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
@@ -294,7 +318,7 @@ def _no_header(lines: list[str]) -> str:
 
 
 def _dims(text: str) -> Dim3 | None:
-    match = re.fullmatch(r"\(\s*(\d+),\s*(\d+),\s*(\d+)\)", text.strip())
+    match = re.fullmatch(r"\(\s*(\d{1,10}),\s*(\d{1,10}),\s*(\d{1,10})\)", text.strip())
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 

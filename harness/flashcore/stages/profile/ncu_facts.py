@@ -17,9 +17,8 @@ from flashcore.model.record import Fact, Launch, Plan, Source, Subject
 from flashcore.stages.profile.ncu_csv import EXECUTED, KernelRow, convert
 from flashcore.static import phases
 
-#: FLOPs an executed thread-level instruction stands for. HADD2, HMUL2 and HFMA2 work on two halves.
-CUDA_CORE_FLOP = {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2, "op_hadd": 2, "op_hmul": 2, "op_hfma": 4}
-TENSOR_FLOP = ("tensor_flop_fp16", "tensor_flop_bf16", "tensor_flop_fp8")
+#: The smallest product of matrices that a warp's instruction does, m8n8k4: whatever its type, no less.
+_LEAST_TENSOR_FLOP = 512
 DERIVED = (
     "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block",
     "kernel_launches", "plan_matches",
@@ -260,14 +259,24 @@ def _derive(values: Values, chip: str) -> None:
     """Adds what follows from other facts of the same subject."""
     has = {n for n in values if FACTS[n].ncu_name(chip) is not None}
     values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
-    values["tensor_flop"] = _sum(values, dict.fromkeys(TENSOR_FLOP, 1), has)
-    values["cuda_core_flop"] = _sum(values, CUDA_CORE_FLOP, has)
+    flop = _sum(values, {f"tensor_flop_{name}": 1 for name in catalogue.TENSOR_TYPES}, has)
+    values["tensor_flop"] = _told_by_instructions(flop, values)
+    values["cuda_core_flop"] = _sum(values, catalogue.CUDA_CORE_FLOP, has)
     reasons = [r for r in catalogue.STALL_REASONS if f"stall_share_{r}" in FACTS]
     total = _sum(values, {f"stall_{r}": 1 for r in reasons}, has)
     for reason in reasons:
         values[f"stall_share_{reason}"] = _share(values[f"stall_{reason}"], total)
     memory = _sum(values, {f"stall_{r}": 1 for r in catalogue.MEMORY_STALLS}, has)
     values["memory_stalls"] = _share(memory, total)
+
+
+def _told_by_instructions(flop: Measured, values: Values) -> Measured:
+    """The tensor FLOPs, unless more instructions multiplied matrices than they can be of: then some were of a
+    type that no counter tells, and their number is not known."""
+    products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
+    if flop.value is None or flop.value >= _LEAST_TENSOR_FLOP * products:
+        return flop
+    return Measured(None, f"{products:,.0f} tensor-core instructions, but {flop.value:,.0f} FLOPs of the types counted")
 
 
 def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
