@@ -189,9 +189,18 @@ def test_tensor_flops_above_an_fp32_roof_are_a_wrong_dtype() -> None:
 
 def test_formula_flops_that_the_hardware_never_did() -> None:
     record = factory.record(facts=[case("ncu_duration", 500.0), case("tensor_flop", 2e8), case("cuda_core_flop", 0)])
-    assert point(record).faults == ()
     (fault,) = point(record, "dram", "formula").faults
     assert "the hardware did 37 % of the formula's FLOPs" in fault
+
+
+@pytest.mark.parametrize(("tensor", "flagged"), [(0.0, True), (2e8, True), (3e8, False)])
+def test_hardware_far_below_the_formula_flags_the_point(tensor: float, flagged: bool) -> None:
+    """cuBLAS's TF32 product once stood at 0.18 TFLOP/s instead of 342: its tensor FLOPs read 0."""
+    record = factory.record(facts=[case("tensor_flop", tensor), case("cuda_core_flop", 5e6)])
+    assert bool(point(record).faults) is flagged
+    assert point(record, "dram", "formula").faults == ()
+    if flagged:
+        assert "of the formula's FLOPs: of a type that its counters do not tell" in point(record).faults[0]
 
 
 def test_above_a_measured_roof_blames_the_roof() -> None:
@@ -235,6 +244,32 @@ def test_an_fp32_variant_does_all_its_flops_there() -> None:
     assert "fp16_tensor" not in scalar
     tensor = {b.resource: b for b in bounds(work, "fp16_tensor", sheet)}
     assert (tensor["fp16_tensor"].amount, tensor["fp32"].amount) == (1e9, 5e8)
+
+
+SGEMM = {"flop": 2.0 * 4096**3, "fp32_flop": 2.0 * 4096**3, "bytes": 3 * 4.0 * 4096**2}
+
+
+@pytest.mark.parametrize(
+    ("work", "fp32", "tensor", "beside"),
+    [
+        (SGEMM, 2.0 * 4096**3, 2.0 * 4096**3, None),  # once, and on the roof that the variant names
+        ({"flop": 9e9, "fp32_flop": 1e9}, 9e9, 8e9, 1e9),
+        ({"flop": 8e9, "tensor_flop": 8e9, "fp32_flop": 1e9}, 9e9, 8e9, 1e9),  # flop counts the useful ones
+        ({"flop": 9e9, "tensor_flop": 8e9, "fp32_flop": 1e9}, 9e9, 8e9, 1e9),
+        ({"flop": 9e9, "tensor_flop": 8e9}, 9e9, 8e9, None),
+        ({"flop": 9e9}, 9e9, 9e9, None),
+        ({"fp32_flop": 1e9}, 1e9, None, 1e9),
+        ({"flop": 0.0}, 0.0, 0.0, None),
+        ({}, None, None, None),
+    ],
+)
+def test_parts_of_the_flops_are_never_added_to_the_whole(
+    work: dict[str, float], fp32: float | None, tensor: float | None, beside: float | None
+) -> None:
+    scalar = {b.resource: b.amount for b in bounds(work, "fp32", ())}
+    assert scalar["fp32"] == fp32
+    peer = {b.resource: b.amount for b in bounds(work, "tf32_tensor", ())}
+    assert (peer["tf32_tensor"], peer["fp32"]) == (tensor, beside)
 
 
 def test_a_measured_roof_is_the_one_a_bound_uses() -> None:

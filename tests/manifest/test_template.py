@@ -20,7 +20,7 @@ def test_the_new_suite_loads(tmp_path: Path) -> None:
     loaded = load.load(tmp_path / "mine")
     assert list(loaded.variants) == ["one_element", "four_elements"]
     problem = load_problem(tmp_path / "mine", loaded.problems["scale"].file)
-    assert problem.work({"R": 2, "C": 3}) == {"flop": 6, "fp32_flop": 6, "bytes": 48}
+    assert problem.work({"R": 2, "C": 3}) == {"flop": 6, "bytes": 48}
     assert {v.tolerance for v in loaded.variants.values()} <= set(problem.TOLERANCES)
 
 

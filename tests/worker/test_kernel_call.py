@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 from flashcore.errors import UsageError
-from flashcore.worker.kernel_call import GUARD_BYTES, Case, Guarded, guard_inputs, load_problem
+from flashcore.worker.kernel_call import GUARD_BYTES, Case, Guarded, guard_inputs, load_problem, work_of
 from tests.softmax_cases import case
 
 
@@ -43,3 +44,12 @@ def test_a_problem_that_lacks_parts(tmp_path: Path) -> None:
         load_problem(tmp_path, "problem.py")
     with pytest.raises(UsageError, match="expected a Python file"):
         load_problem(tmp_path, "other.py")
+
+
+def test_work_may_differ_by_the_variants_roof() -> None:
+    plain, by_roof = ModuleType("plain"), ModuleType("by_roof")
+    plain.work = lambda params: {"flop": params["N"]}  # type: ignore[attr-defined]
+    by_roof.work = lambda params, roof: {"tensor_flop" if roof.endswith("_tensor") else "fp32_flop": params["N"]}  # type: ignore[attr-defined]
+    assert work_of(plain, {"N": 3}, "tf32_tensor") == {"flop": 3}
+    assert work_of(by_roof, {"N": 3}, "tf32_tensor") == {"tensor_flop": 3}
+    assert work_of(by_roof, {"N": 3}, "fp32") == {"fp32_flop": 3}

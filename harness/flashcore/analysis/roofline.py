@@ -15,11 +15,14 @@ from typing import Literal
 
 from flashcore.hardware import devices
 from flashcore.hardware.devices import Device
+from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject
 from flashcore.model.suite import Variant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
+#: Of the formula's FLOPs: fewer that the hardware counted are not all that there were.
+FAR_BELOW = 0.5
 
 
 def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
@@ -228,7 +231,12 @@ def _ceiling(
 
 
 def _faults(record: Record, point: Point) -> Iterator[str]:
-    """What lies above a roof cannot be: says by how much and what is likely wrong."""
+    """What lies above a roof cannot be, nor FLOPs far fewer than the work has: says by how much and what is likely
+    wrong."""
+    formula = record.facts.number("formula_flop", point.subject) or 0.0
+    if point.counted == "hardware" and point.flop < FAR_BELOW * formula:
+        share = f"the hardware counted {100 * point.flop / formula:.2g} % of the formula's FLOPs"
+        yield f"{share}: of a type that its counters do not tell, or work left out, or the formula too high"
     for ceiling in (point.theory, point.measured):
         compute, bandwidth = ceiling.compute, ceiling.bandwidth
         if compute is not None and point.tflops > compute.value:
@@ -255,12 +263,17 @@ def _cause_of_flops(record: Record, point: Point, roof: Roof) -> str:
         return f"the hardware did {share:.0f} % of the formula's FLOPs (work left out, or the formula too high)"
     if tensor > 0 and not point.roof.endswith("_tensor"):
         return f"wrong dtype: tensor cores did {100 * tensor / counted:.0f} % of its FLOPs"
-    for dtype in ("fp8", "bf16", "fp16"):
-        if tensor > 0 and facts.number(f"tensor_flop_{dtype}", subject) == tensor and dtype not in point.roof:
+    for name in TENSOR_TYPES:
+        dtype = name.removesuffix("_sum16")
+        if tensor > 0 and facts.number(f"tensor_flop_{name}", subject) == tensor and dtype not in point.roof:
             return f"wrong dtype: its tensor FLOPs are {dtype}"
     if roof.origin == "datasheet":
         return f"the clock is unknown and may have been above {roof.clock_mhz:,.0f} MHz"
-    return _soft(roof, "its FLOPs and its time are not of the same launches, or the clock rose meanwhile")
+    return _soft(
+        roof,
+        "its FLOPs and its time are not of the same launches, the clock rose meanwhile, or "
+        "its products are sparse and count as dense",
+    )
 
 
 # --- bounds -------------------------------------------------------------------------------------
@@ -289,19 +302,24 @@ def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, l
     """The bound of each resource, by the best roof known: measured, else at the clock seen, else datasheet.
 
     Args:
-        work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so
-            ``bytes`` stands in for ``l2_bytes``, and ``flop`` for ``tensor_flop``.
+        work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so ``bytes``
+            stands in for ``l2_bytes``. ``tensor_flop`` and ``fp32_flop`` are parts: of ``flop``, or more than it
+            where that counts the useful ones alone. They are never added to it.
         dtype: the compute roof; ``fp16_tensor`` puts only the tensor FLOPs on it, ``fp32`` all.
         ceilings: what :func:`roofs` gives.
     """
-    products = work.get("tensor_flop", work.get("flop"))
-    rest = work.get("fp32_flop")
+    flop, products, rest = (work.get(name) for name in ("flop", "tensor_flop", "fp32_flop"))
     amounts: dict[str, tuple[float | None, str]] = {}
     if dtype.endswith("_tensor"):
+        if products is None and flop is not None:
+            products = flop - (rest or 0.0)
+            if products <= 0:  # said of variants on the CUDA cores: this one does them on the tensor cores
+                products, rest = flop, None
         amounts[dtype] = products, "FLOP"
         amounts["fp32"] = rest, "FLOP"
     else:
-        amounts[dtype] = (None if products is None else products + (rest or 0.0)), "FLOP"
+        known = [n for n in (flop, products, rest) if n is not None]
+        amounts[dtype] = (max(flop or 0.0, (products or 0.0) + (rest or 0.0)) if known else None), "FLOP"
     amounts["exp"] = work.get("exp"), "op"
     amounts["shared"] = work.get("shared_bytes"), "B"
     amounts["l2"] = work.get("l2_bytes", work.get("bytes")), "B"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,8 @@ from flashcore.cli.output import picked
 from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from flashcore.analysis.roofline import Bound
     from flashcore.model.record import Roof
-    from flashcore.model.suite import Shape, Suite
 
 HELP = "the least time each resource allows, for any known device"
 
@@ -28,21 +28,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from flashcore.analysis import roofline
     from flashcore.cli import text_tables
     from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load, select
-    from flashcore.worker.kernel_call import load_problem
+    from flashcore.worker.kernel_call import load_problem, work_of
 
     suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
     ceilings, device = _ceilings(arguments, suite.name)
-    work = {s.name: load_problem(suite.root, suite.problems[s.problem].file).work(dict(s.params)) for s in shapes}
+    found = []
+    for shape in shapes:
+        problem = load_problem(suite.root, suite.problems[shape.problem].file)
+        for dtype in dict.fromkeys(v.roof for v in suite.variants.values() if v.problem == shape.problem):
+            work = work_of(problem, shape.params, dtype)
+            found.append((shape.name, dtype, roofline.bounds(work, dtype, ceilings)))
     if arguments.format == "json":
-        print(as_json(suite, ceilings, shapes, work, device))
+        print(as_json(found, device))
         return Exit.OK
     if arguments.device is None:
         print(device)
-    print(text_tables.bounds(suite, ceilings, shapes, work))
+    print(text_tables.bounds(found))
     return Exit.OK
 
 
@@ -70,26 +76,18 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
     return roofline.roofs(devices.find(name), measured=measured), name
 
 
-def as_json(
-    suite: Suite,
-    ceilings: Sequence[Roof],
-    shapes: Sequence[Shape],
-    work: Mapping[str, Mapping[str, float]],
-    device: str,
-) -> str:
+def as_json(found: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> str:
     """``device`` and ``bounds``: for each shape and compute dtype of a variant the least ``us`` that each resource
     allows for the ``amount`` in ``unit``, the ``roof`` that says so (``value``, ``unit``, ``origin``), and if it is
     the ``floor``. Where the amount or the roof is unknown they are ``null``, and ``reason`` says which."""
     from flashcore.analysis import roofline
 
     rows: list[dict[str, Any]] = []
-    for shape in shapes:
-        for dtype in dict.fromkeys(v.roof for v in suite.variants.values() if v.problem == shape.problem):
-            found = roofline.bounds(work[shape.name], dtype, ceilings)
-            lowest = roofline.floor(found)
-            for bound in found:
-                roof = None if bound.roof is None else picked(bound.roof, "value", "unit", "origin")
-                own = picked(bound, "resource", "amount", "unit", "us")
-                rows.append({"shape": shape.name, "compute": dtype, **own, "roof": roof,
-                             "floor": bound is lowest, "reason": bound.note})  # fmt: skip
+    for shape, dtype, bounds in found:
+        lowest = roofline.floor(bounds)
+        for bound in bounds:
+            roof = None if bound.roof is None else picked(bound.roof, "value", "unit", "origin")
+            own = picked(bound, "resource", "amount", "unit", "us")
+            rows.append({"shape": shape, "compute": dtype, **own, "roof": roof,
+                         "floor": bound is lowest, "reason": bound.note})  # fmt: skip
     return output.document(device=device, bounds=rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,13 @@ from flashcore.analysis import diff, explain
 from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.gate_policy import PREFIX
-from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Roof, Subject
-from flashcore.model.suite import Shape, Stage, Suite
+from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Subject
+from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import UNMEASURED, fixed, number
 
 if TYPE_CHECKING:
     from flashcore.analysis.measured_roofs import Measured
+    from flashcore.analysis.roofline import Bound
     from flashcore.gate.judge import Judgement, Verdict, WaiverUse
     from flashcore.revisions.comparison import Comparison, Row
 
@@ -100,28 +101,19 @@ def ladder(record: Record) -> str:
     return "\n\n".join(parts) or "no times were recorded"
 
 
-def bounds(
-    given: Suite, ceilings: Sequence[Roof], shapes: Sequence[Shape], work: Mapping[str, Mapping[str, float]]
-) -> str:
-    """The least time each resource allows, for each shape and compute dtype; the largest is the floor.
-
-    Args:
-        work: of each shape what its problem's formulas say.
-    """
+def bounds(given: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
+    """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
     from flashcore.analysis import roofline
 
     rows: list[list[str]] = []
-    for shape in shapes:
-        dtypes = dict.fromkeys(v.roof for v in given.variants.values() if v.problem == shape.problem)
-        for dtype in dtypes:
-            found = roofline.bounds(work[shape.name], dtype, ceilings)
-            lowest = roofline.floor(found)
-            for bound in found:
-                mark = "floor" if bound is lowest else ""
-                amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
-                roof = bound.roof
-                ceiling = bound.note if roof is None else f"{roof.value:,.4g} {roof.unit}, {roof.origin}"
-                rows.append([shape.name, dtype, bound.resource, amount, fixed(bound.us, 2), mark, ceiling])
+    for shape, dtype, found in given:
+        lowest = roofline.floor(found)
+        for bound in found:
+            mark = "floor" if bound is lowest else ""
+            amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
+            roof = bound.roof
+            ceiling = bound.note if roof is None else f"{roof.value:,.4g} {roof.unit}, {roof.origin}"
+            rows.append([shape, dtype, bound.resource, amount, fixed(bound.us, 2), mark, ceiling])
     return grid(("shape", "compute", "resource", "amount", "least us", "", "roof"), rows)
 
 

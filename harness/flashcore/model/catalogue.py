@@ -217,7 +217,7 @@ _ncu("tensor", C, "tensor_hfma2_instructions", "1", "sm__inst_executed_pipe_tens
      "of the tensor pipe's instructions, those that multiply no matrices: HFMA2.MMA, which also moves constants",
      chips={"ga100": "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum", "ga": None, "ad": None, "gb": None}
      )  # fmt: skip
-_NOT_BEFORE_BLACKWELL = {"ga": None, "ad": None, "gh": None}
+_NOT_BEFORE_BLACKWELL: dict[str, str | None] = {"ga": None, "ad": None, "gh": None}
 #: What the tensor cores multiply → ncu's name of it, and where that is another (``None``: the chip cannot).
 TENSOR_TYPES: dict[str, tuple[str, dict[str, str | None]]] = {
     "fp16": ("fp16_dst_fp32", {"gh": "fp16"}),

@@ -81,24 +81,20 @@ def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
 
 def _formulas(job: Job) -> list[Fact]:
     """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
-    from flashcore.worker.kernel_call import load_problem
+    from flashcore.worker.kernel_call import load_problem, work_of
 
     suite = job.suite
     modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
     facts: list[Fact] = []
-    for shape in job.shapes:
-        work: dict[str, float] = modules[shape.problem].work(dict(shape.params))
-        names = {f"formula_{key}": float(value) for key, value in work.items()}
-        for name in names:
+    for shape, variant in ((s, v) for s in job.shapes for v in job.variants if v.runs_on(s)):
+        work = work_of(modules[shape.problem], shape.params, variant.roof)
+        for key, value in work.items():
+            name = f"formula_{key}"
             if name not in FACTS:
                 known = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
-                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {name[8:]!r}: expected {known}")
-        facts += [
-            Fact(Subject(v.name, shape=shape.name), name, value, FACTS[name].unit, Source.FORMULA)
-            for v in job.variants
-            if v.runs_on(shape)
-            for name, value in names.items()
-        ]
+                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {key!r}: expected {known}")
+            subject = Subject(variant.name, shape=shape.name)
+            facts.append(Fact(subject, name, float(value), FACTS[name].unit, Source.FORMULA))
     return facts
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -98,6 +99,13 @@ def load_problem(root: str | Path, file: str) -> ModuleType:
             "  to mend: define them; the problem of the attention suite is an example"
         )
     return module
+
+
+def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
+    """What the problem's formulas say of a variant on that compute roof, which ``work`` may ask for as its second
+    argument: where the FLOPs are done is a matter of the variant."""
+    given = (dict(params), roof)[: len(inspect.signature(problem.work).parameters)]
+    return dict(problem.work(*given))
 
 
 #: What the files of a suite imported of each other, and from which folder.

@@ -202,7 +202,10 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
 
 
 def test_a_type_that_is_not_told_beside_one_that_is() -> None:
-    few = {"sm__ops_path_tensor_src_fp16.sum": "51,200", "sm__inst_executed_pipe_tensor.sum": "1,000"}
+    few: dict[str, str | None] = {
+        "sm__ops_path_tensor_src_fp16.sum": "51,200",
+        "sm__inst_executed_pipe_tensor.sum": "1,000",
+    }
     found = fact(case(row(few)), "tensor_flop")
     assert found.value is None and found.note.startswith("999 tensor-core instructions, but 51,206 FLOPs")
 

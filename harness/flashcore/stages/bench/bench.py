@@ -24,7 +24,7 @@ from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
 from flashcore.stages import settings
 from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, Summary, summarize
 from flashcore.worker import supervisor
-from flashcore.worker.kernel_call import Case, load_problem
+from flashcore.worker.kernel_call import Case, load_problem, work_of
 
 #: The module that the child runs.
 TARGET = "flashcore.stages.bench.child"
@@ -214,7 +214,7 @@ def _ratio_facts(
 
 
 def _tflops(case: Case, warm: Sequence[float]) -> Fact:
-    flop = load_problem(case.root, case.problem_file).work(dict(case.params)).get("flop")
+    flop = work_of(load_problem(case.root, case.problem_file), case.params, case.roof).get("flop")
     if not flop or not warm:
         return _fact(case, "tflops", None, "the problem's work() gives no flop" if warm else "not timed warm")
     return _fact(case, "tflops", flop / statistics.median(warm) / 1e6, "work()['flop'] over back_to_back_p50")
