@@ -169,3 +169,11 @@ def test_the_hook_names_a_command_that_there_is() -> None:
         assert files.search(name)
     for name in ("README.md", "src/main.py", "notes/my_suite.toml.bak", "pyproject.toml"):
         assert not files.search(name)
+
+
+def test_our_own_workflow_uses_what_is_here() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    (own,) = [step for job in jobs.values() for step in job["steps"] if step.get("uses") == "./"]
+    assert set(own["with"]) <= set(ACTION["inputs"]) and (ROOT / own["with"]["suite"] / "suite.toml").is_file()
+    scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert scripts == [".ci/run"] and os.access(ROOT / ".ci" / "run", os.X_OK)
