@@ -64,6 +64,30 @@ def test_slower_names_the_counters_that_got_worse() -> None:
     assert found.finding.startswith("slower: 1.50× the time, 0.45× predicted; with it barriers 16 → 48")
 
 
+def test_more_of_a_worsening_is_no_merit() -> None:
+    found = step(record([predicted("back_to_back_p50", 198, 300, "L4")], times={"slow": 20, "fast": 60}))
+    assert found.outcome == "missed"
+    assert found.finding.startswith("slower than predicted: 3.00× the time, 1.52× predicted")
+    less = step(record([predicted("back_to_back_p50", 198, 986, "L4")], times={"slow": 20, "fast": 30}))
+    assert less.finding.startswith("slower, though less than predicted: 1.50×")
+
+
+def test_a_few_of_something_to_none_explain_no_more_than_they_are() -> None:
+    before = {"bank_conflicts": 3, "barriers_per_block": 16, "instructions": 40_000, "spill_instructions": 40}
+    after = {"bank_conflicts": 0, "barriers_per_block": 4, "instructions": 20_000, "spill_instructions": 0}
+    facts = [factory.fact(n, v, "slow", shape="mission") for n, v in before.items()]
+    facts += [factory.fact(n, v, "fast", shape="mission") for n, v in after.items()]
+    found = step(record(facts=facts, times={"slow": 40, "fast": 20}))
+    assert found.finding.endswith("; with it barriers 16 → 4, instructions 0.50×")
+
+
+def test_a_step_that_is_not_one_change_says_so() -> None:
+    more = (factory.variant("next", parent="fast", also="launch bounds dropped"),)
+    r = record(times={"slow": 40, "fast": 20, "next": 10}, more=more)
+    assert step(r, "next").finding.endswith("; not one change: launch bounds dropped")
+    assert "not one change" not in step(r).finding
+
+
 def test_little_is_no_effect_the_right_way_and_slower_the_wrong_way() -> None:
     wanted = [predicted("back_to_back_p50", 100, 20, "L4")]
     assert step(record(wanted, times={"slow": 100, "fast": 94})).finding.startswith("hardly any effect: 0.94×")

@@ -135,6 +135,61 @@ def test_shares_of_phases_are_compared_whatever_the_device() -> None:
     assert only(record([predicted("phase_share_softmax", None, 45)])).outcome == "unmeasured"
 
 
+@pytest.mark.parametrize(
+    ("fact", "said_from", "to", "was", "now", "outcome"),
+    [
+        ("barriers_per_block", 48, 9, 8, 1, "held"),  # below 10 is met, wherever it started
+        ("barriers_per_block", 48, 9, 40, 20, "partly"),
+        ("barriers_per_block", 48, 9, 1, 5, "against"),  # met by the parent too, and lost
+        ("barriers_per_block", 48, 9, 8, 8, "none"),
+        ("tensor_active", 60, 70, 71, 75, "held"),
+        ("tensor_active", 60, 70, 10, 40, "more"),
+        ("bank_conflicts", 100, 200, 100, 500, "missed"),  # more than predicted of what is worse
+        ("bank_conflicts", 100, 200, 20, 190, "held"),  # more of it, but no more than was said
+        ("bank_conflicts", 100, 200, 100, 205, "held"),
+        ("tensor_active", 60, 50, 60, 20, "missed"),
+        ("kernel_launches", 1, 3, 1, 9, "missed"),  # neither side is better: far beyond is a miss
+    ],
+)
+def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
+    fact: str, said_from: float, to: float, was: float, now: float, outcome: Outcome
+) -> None:
+    facts = [factory.fact(fact, was, "slow", shape="mission"), factory.fact(fact, now, "fast", shape="mission")]
+    found = only(record([predicted(fact, said_from, to)], facts))
+    assert found.outcome == outcome
+    worse = outcome == "missed"
+    assert worse == found.finding.startswith(("worse than predicted", "beyond the prediction"))
+
+
+def test_a_time_of_this_device_is_met_by_its_level_too() -> None:
+    facts = [predicted("back_to_back_p50", 8, 6, factory.GPU)]
+    assert only(record(facts, times={"slow": 6.5, "fast": 5.8})).outcome == "held"
+    assert (
+        only(record([predicted("back_to_back_p50", 8, 6, "L4")], times={"slow": 6.5, "fast": 5.8})).outcome == "partly"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "note", "outcome"),
+    [
+        (1.4e-3, "worst on seed 2, kind scaled_logits", "elsewhere"),
+        (1.4e-3, "worst on seed 2, kind normal", "missed"),
+        (2e-4, "worst on seed 2, kind scaled_logits", "held"),  # so it is on easier inputs
+    ],
+)
+def test_errors_on_other_inputs_are_not_comparable(value: float, note: str, outcome: Outcome) -> None:
+    facts = [factory.fact("max_error", value, v, shape="mission", note=note) for v in ("slow", "fast")]
+    found = only(record([predicted("max_error", None, 2.44e-4)], facts))
+    assert found.outcome == outcome or (outcome, found.outcome) == ("missed", "none")
+    assert (outcome == "elsewhere") == found.finding.startswith("not comparable: 0.0014, worst on seed 2, kind")
+
+
+def test_a_speed_up_is_over_the_baseline_not_the_parent() -> None:
+    facts = [factory.fact("speedup_vs_baseline", x, v, shape="mission") for v, x in (("slow", 10.06), ("fast", 11.14))]
+    found = only(record([predicted("speedup_vs_baseline", None, 12, "L4")], facts))
+    assert (found.outcome, found.finding) == ("missed", "missed: 11.1, predicted at least 12")
+
+
 def test_a_speed_up_said_of_another_device_is_a_level_here_too() -> None:
     facts = [factory.fact("speedup_vs_baseline", 0.9, "fast", shape="mission")]
     found = only(record([predicted("speedup_vs_baseline", None, 4.2, "L4")], facts))

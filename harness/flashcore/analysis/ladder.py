@@ -39,6 +39,9 @@ COUNTERS: Mapping[str, str] = {
 _CAUSES = tuple(n for n in COUNTERS if n not in ("memory_stalls", "tensor_active", "achieved_occupancy"))
 _MOST_CAUSES = 2
 _WORTH = log(1.15)  # a counter that moved by less explains nothing
+#: What is little of each; of what a case does as a whole, one for each hundred instructions.
+_LEAST = {"barriers_per_block": 1.0, "l2_bytes": 65536.0, "registers": 8.0, "smem": 1024.0,
+          "theoretical_occupancy": 5.0}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,8 @@ def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
         limiter(known, variant.name, shape), "unmeasured", "", chosen,
     )  # fmt: skip
     outcome, finding = _finding(bare, limiter(known, variant.parent, shape))
+    if variant.also and ratio is not None:
+        finding += f"; not one change: {variant.also}"
     return replace(bare, outcome=outcome, finding=finding)
 
 
@@ -261,20 +266,21 @@ def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
     moved = _with(step, "worse" if step.ratio > 1 else "better")
     if wanted is None:
         return "open", f"{way}: {step.ratio:.2f}× the time, none was predicted{moved}"
-    outcome = progress(log(step.ratio), log(wanted), False)
+    outcome = progress(log(step.ratio), log(wanted), False, wanted < 1)
     if outcome == "none" and (step.ratio > 1) != (wanted > 1):
         outcome = "against"  # little, but not noise
     share = f"{step.ratio:.2f}× the time, {wanted:.2f}× predicted{_also(step)}"
     lead = {
         "held": "prediction held",
         "more": "more than predicted",
-        "partly": "went the right way" if wanted < 1 else "slower, as predicted",
+        "missed": "slower than predicted",
+        "partly": "went the right way" if wanted < 1 else "slower, though less than predicted",
         "against": way,
     }.get(outcome, "hardly any effect")
     if outcome in ("held", "more"):
         return outcome, f"{lead}: {share}"
     held = f"; held by {step.limiter}" if step.limiter else ""
-    return outcome, f"{lead}: {share}" + ((moved or held) if outcome == "against" else held)
+    return outcome, f"{lead}: {share}" + ((moved or held) if outcome in ("against", "missed") else held)
 
 
 def _also(step: Step) -> str:
@@ -304,15 +310,17 @@ def _stood_still(step: Step, wanted: float | None, held_before: str) -> tuple[Ou
 def _with(step: Step, direction: str) -> str:
     """The counters that moved the most in that direction."""
     found: list[tuple[float, str]] = []
+    instructions = next((m.before.value for m in step.moved if m.fact == "instructions"), None) or 100.0
     for m in step.moved:
         if m.fact not in _CAUSES or m.before.value is None or m.after.value is None:
             continue
         rose = m.after.value > m.before.value
         if (rose != (FACTS[m.fact].better == "higher")) != (direction == "worse"):
             continue
-        size = abs(log(m.ratio)) if m.ratio else float("inf") if m.before.value != m.after.value else 0.0
+        unit = FACTS[m.fact].unit
+        least = _LEAST.get(m.fact) or instructions / 100  # so that a few of something to none is not without bounds
+        size = abs(log((m.after.value + least) / (m.before.value + least)))
         if size > max(_WORTH, SAME):
-            unit = FACTS[m.fact].unit
             small = m.ratio is None or unit in ("pct",) or max(m.before.value, m.after.value) < 1000
             text = f"{said(m.before.value, unit)} → {said(m.after.value, unit)}" if small else f"{m.ratio:.2f}×"
             found.append((-size, f"{COUNTERS[m.fact]} {text}"))

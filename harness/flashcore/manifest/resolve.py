@@ -221,6 +221,7 @@ class Builder:
             parent=fill(form.parent) if form.parent else None,
             document=form.document,
             predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
+            also=form.also or "",
         )
 
     def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:

@@ -82,6 +82,7 @@ class VariantForm(Form):
     """``[variant.<name or template>]``"""
 
     technique: Text
+    also: Text | None = None
     roof: Name
     tolerance: Name
     tolerance_reason: Text

@@ -146,6 +146,7 @@ class Variant:
     parent: str | None = None
     document: str | None = None  # where it comes from
     predictions: tuple[Prediction, ...] = ()
+    also: str = ""  # what else differs from its parent: its step is not the technique's alone
 
     @property
     def is_peer(self) -> bool:

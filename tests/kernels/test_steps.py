@@ -1,0 +1,29 @@
+"""The ladder's steps are one change each, or say what else they change."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flashcore.manifest.load import load
+from tests.conftest import ROOT
+
+SUITE = load(ROOT / "kernels/attention")
+BOUNDS = re.compile(r"__launch_bounds__\([^,()]+(?:,\s*(\w+))?\)")
+
+
+def blocks(variant: str) -> set[str]:
+    """How many blocks on an SM its kernels' launch bounds ask for, "0" where none."""
+    own = SUITE.variants[variant]
+    found = BOUNDS.findall((Path(SUITE.root) / (own.source or "")).read_text(encoding="utf-8"))
+    return {str(own.config.get(asked, 0)) if asked.isidentifier() else asked or "0" for asked in found}
+
+
+@pytest.mark.parametrize("name", [v.name for v in SUITE.variants.values() if v.source and v.parent])
+def test_a_step_that_changes_launch_bounds_beside_its_technique_says_so(name: str) -> None:
+    variant = SUITE.variants[name]
+    assert variant.parent is not None
+    if blocks(name) != blocks(variant.parent):
+        assert "launch bounds" in variant.also or "__launch_bounds__" in variant.technique
