@@ -466,7 +466,7 @@ def record(
 #: Counters that each case of a large record has.
 FEW_COUNTERS: dict[str, Value | None] = {
     "ncu_duration": 10_000, "sm_clock": 1.97e9, "tensor_active": 20.0, "spill_instructions": 0,
-    "bank_conflicts": 120, "tensor_flop": 5e8, "cuda_core_flop": 1e7, "dram_bytes": 2e6,
+    "bank_conflicts": 120, "tensor_flop": 5e8, "cuda_core_flop": 1e7, "dram_bytes": 2e6, "plan_matches": 1,
 }  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def test_without_a_baseline_nothing_is_held_to_one(tmp_path: Path) -> None:
     code = gate_command.judged(of(), formats=[f"json={tmp_path}/x.json"], require="static", day=TODAY, variants=None,
                                held_to=tmp_path / "baseline.txt")  # fmt: skip
     assert code is Exit.OK
-    assert "baseline_" not in (tmp_path / "x.json").read_text()
+    assert '"baseline_' not in (tmp_path / "x.json").read_text()
 
 
 def test_every_fact_of_a_baseline_is_in_the_catalogue() -> None:

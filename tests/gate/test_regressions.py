@@ -115,8 +115,8 @@ def test_a_kernel_without_successor_leaves_a_gap() -> None:
     record = of()
     gone = replace(record, facts=Facts(f for f in record.facts if f.subject.kernel != "split_combine"))
     judgement = held(gone)
-    assert judgement.exit_code is Exit.UNMEASURED
-    assert any("no such kernel" in v.reason for v in judgement.verdicts)
+    assert judgement.exit_code is Exit.FAILED  # the plan still launches it
+    assert any("no such kernel" in v.reason for v in judgement.gaps)
 
 
 def test_what_the_suite_dropped_is_a_note_and_what_is_new_too() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from flashcore.gate.baseline import Baseline
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with progress.shown(arguments.quiet) as say:
         record = run.present(options.settings(arguments, upto=None), say)
-    file = baseline_path(record)
+    file = baseline_path(record, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 
 
@@ -41,6 +41,8 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
     from flashcore.model.files import write_atomically
 
     saved = baseline.save(record, old, ratchet=ratchet)
+    if not saved.baseline.values:
+        raise UsageError(f"{file}: expected static facts to write, found none: nothing was built")
     text = saved.baseline.text()
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         write_atomically(file, text.encode())

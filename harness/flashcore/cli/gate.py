@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 from collections.abc import Collection, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options, output
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     import datetime
@@ -46,11 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
         with progress.shown(arguments.quiet) as say:
             record = run.present(options.settings(arguments, upto=None), say)
     held = arguments.recorded is None or arguments.baseline is not None
+    variants = chosen(arguments.variant, record)
+    if variants is not None and not variants:
+        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found none, or peers alone")
     return judged(
         record,
         formats=arguments.format,
         require=arguments.require,
-        variants=chosen(arguments.variant, record),
+        variants=variants,
         held_to=baseline_path(record, arguments.baseline) if held else None,
         ratchet=arguments.ratchet,
         what_if=arguments.what_if,
@@ -69,9 +73,26 @@ def chosen(glob: str | None, record: Record) -> list[str] | None:
     return None if glob is None else record.suite.matching(glob)
 
 
-def baseline_path(record: Record, named: str | None = None) -> Path:
-    """Where the baseline of the record's suite lies: what the user names, else what the manifest does."""
-    return Path(named) if named is not None else Path(record.suite.root) / record.suite.gate.baseline
+def baseline_path(record: Record, named: str | None = None, *, new: bool = False) -> Path:
+    """Where the baseline of the record's suite lies: what the user names, else what the manifest does.
+
+    Raises:
+        UsageError: the manifest's, or a link in its place, leads out of the suite's folder; or one is named and not
+            there: only the default may be missing, and that is said.
+    """
+    from flashcore.gate.baseline import DEFAULT
+
+    root = Path(record.suite.root)
+    own = record.suite.gate.baseline
+    path = Path(named) if named is not None else root / (own or DEFAULT)
+    if named is None and not path.resolve().is_relative_to(root.resolve()):
+        raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
+    if not path.is_file() and (named or own or os.path.lexists(path)) and not new:
+        raise UsageError(
+            f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
+            "  to mend: correct the name, or write it with: flashcore baseline save"
+        )
+    return path
 
 
 def judged(
@@ -100,7 +121,15 @@ def judged(
     from flashcore.gate.locate import Places
 
     old = baseline.read(held_to) if held_to is not None else None
+    if old is not None and not (old.values and old.suite == record.suite.name):
+        raise UsageError(
+            f"{held_to}: expected a baseline of {record.suite.name}, found one of {old.suite} with {len(old.values)} "
+            "facts\n  to mend: name another, or write it again with: flashcore baseline save"
+        )
     judgement = judge.judge(record, require=require, today=day or today(), variants=variants, baseline=old)
+    if held_to is not None and old is None:
+        missing = f"no baseline: there is no {held_to} to hold the static facts to (flashcore baseline save writes it)"
+        judgement = dataclasses.replace(judgement, notes=(*judgement.notes, missing))
     places = Places(record, _repository(Path(record.suite.root)))
     for form, file in _parsed(formats):
         _write(form, file, judgement, record, places)

@@ -19,6 +19,7 @@ from flashcore.model.record import Fact, Record
 from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
+DEFAULT = "baseline.txt"  # in the suite's folder, where the manifest names no other
 EVERY = "*"  # all shapes alike, or a fact that no shape enters
 NO_KERNEL = "-"
 

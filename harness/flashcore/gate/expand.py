@@ -8,7 +8,7 @@ missing leaves a gap that is seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -62,7 +62,7 @@ class Promises:
         self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
             (o.variant, o.shape, o.stage): o for o in record.outcomes
         }
-        self._kernels = self._find_kernels()
+        self.kernels = self._find_kernels()
 
     def _find_kernels(self) -> Mapping[tuple[str, str], Sequence[str]]:
         """The kernels that each (variant, arch) is known to have."""
@@ -72,7 +72,7 @@ class Promises:
                 continue
             for fact in self.record.facts.named(name):
                 s = fact.subject
-                if s.arch is not None and s.kernel is not None:
+                if s.arch is not None and s.kernel is not None and s.shape is None:  # with a shape: as the plan has it
                     found.setdefault((s.variant, s.arch), {})[s.kernel] = None
         return {k: list(v) for k, v in found.items()}
 
@@ -101,8 +101,10 @@ class Promises:
     def expand(self, budget: Budget) -> Iterator[Promise]:
         """Everything that ``budget`` is about, in the manifest's order."""
         spec = FACTS[budget.fact]
-        self._unmatched = False  # whether kernels were there and none had the budget's name
-        empty = True
+        self._matched: set[str] = set()  # the globs for kernels that found one
+        self._covering = [
+            b for b in self.record.suite.budgets if b.fact == budget.fact and b.severity == budget.severity
+        ]
         facts: dict[str, dict[tuple[str | None, str | None], dict[Subject, Fact]]] = {}
         for fact in self.record.facts.named(budget.fact):
             s = fact.subject
@@ -119,13 +121,37 @@ class Promises:
                 stage: Stage = "bench" if budget.tier == "timing" else "profile"
                 stage = OWN_STAGE.get(spec.group, stage)
                 promises = self._measured(budget, variant, own, stage)
-            for promise in promises:
-                empty = False
-                yield promise
-        if empty and self._unmatched:
+            yield from promises
+        lost = [g for g in budget.kernels if g != "*" and g not in self._matched]
+        if lost and self._whole(budget):
             # A promise about a kernel must not lapse because the kernel has a new name.
-            reason = f"no kernel matches {', '.join(budget.kernels)}: renamed?"
-            yield Promise(Subject(" ".join(budget.variants)), None, reason)
+            yield Promise(Subject(" ".join(budget.variants)), None, f"no kernel matches {', '.join(lost)}: renamed?")
+
+    def _whole(self, budget: Budget) -> bool:
+        """Whether all variants that a budget names are looked at."""
+        chosen = {v.name for v in self.variants}
+        return all(
+            n in chosen or not matches_any(n, budget.variants) for n in self.record.suite.matching("*")
+        ) and bool(self.kernels or self.plans)
+
+    def _named(self, budget: Budget, kernel: str) -> bool:
+        """Whether the budget is about this kernel."""
+        globs = [g for g in budget.kernels if matches_any(kernel, (g,))]
+        self._matched.update(globs)
+        return bool(globs)
+
+    def _escaped(self, budget: Budget, at: Subject, kernels: Iterable[str]) -> Iterator[Promise]:
+        """Kernels of which no limit on the fact speaks, where one speaks of some: a new name frees nobody."""
+        for kernel in kernels:
+            if budget.severity == "limit" and not any(
+                matches_any(kernel, b.kernels)
+                and matches_any(at.variant, b.variants)
+                and (at.arch is None or matches_any(at.arch, b.archs))
+                and (at.shape is None or matches_any(at.shape, b.shapes))
+                for b in self._covering
+            ):
+                reason = f'no limit on {budget.fact} names this kernel: renamed? (name each, or add kernels = ["*"])'
+                yield Promise(Subject(at.variant, at.arch, at.shape, kernel), None, reason)
 
     def _formula(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
         for shape in self.shapes(variant, budget.shapes, None):
@@ -143,7 +169,7 @@ class Promises:
             if artifact is not None and artifact.status == "failed":
                 reason = "it does not build"
             if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
-                kernels = self._kernels.get((variant.name, arch), ())
+                kernels = self.kernels.get((variant.name, arch), ())
                 yield from self._at(budget, own, Subject(variant.name, arch), kernels, reason)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
@@ -165,20 +191,18 @@ class Promises:
         everywhere = budget.kernels == ("*",)
         seen: set[str | None] = set()
         for found, fact in own.get((subject.arch, subject.shape), {}).items():
-            if everywhere or (found.kernel is not None and matches_any(found.kernel, budget.kernels)):
+            if everywhere or (found.kernel is not None and self._named(budget, found.kernel)):
                 seen.add(found.kernel)
                 yield Promise(found, fact)
         if None in seen:
             return
         for kernel in kernels:
-            if kernel not in seen and matches_any(kernel, budget.kernels):
+            if kernel not in seen and self._named(budget, kernel):
                 seen.add(kernel)
                 yield Promise(Subject(subject.variant, subject.arch, subject.shape, kernel), None, reason)
-        if not seen:
-            if everywhere or not kernels:
-                yield Promise(subject, None, reason)
-            else:
-                self._unmatched = True
+        if not seen and (everywhere or not kernels):
+            yield Promise(subject, None, reason)
+        yield from self._escaped(budget, subject, [k for k in kernels if k not in seen])
 
     def _measured(self, budget: Budget, variant: Variant, own: _Own, stage: Stage) -> Iterator[Promise]:
         elsewhere = self._elsewhere(budget)
@@ -203,10 +227,10 @@ class Promises:
             if not kernels:
                 yield Promise(whole, None, reason)
             for kernel, subject in kernels.items():
-                if matches_any(kernel, budget.kernels):
+                if self._named(budget, kernel):
                     yield Promise(subject, found.get(subject), reason)
                 else:
-                    self._unmatched = True
+                    yield from self._escaped(budget, whole, [kernel])
 
     def _elsewhere(self, budget: Budget) -> str:
         """Why a measured budget is not about the record's GPU; empty if it is."""

@@ -3,7 +3,7 @@
 It fails closed. A budget is expanded over everything it promises (variants, archs, shapes, kernels)
 before any fact is looked at, so that a fact which is missing, stale or not a number is *unmeasured*
 and seen, never passed over. Two promises stand without being written: every variant builds for every
-arch that it names, and its answers are right.
+arch that it names, its answers are right, no stage fails on it, and it launches what its plan says.
 
 A limit that is missed fails unless a waiver accepts the value. A goal never fails.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
@@ -23,6 +23,7 @@ from flashcore.gate.baseline import Baseline
 from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
 from flashcore.gate.regressions import Comparison, another_nvcc, compare
 from flashcore.model.catalogue import FACTS
+from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.record import Fact, Record, Source, Subject, Value
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
 from flashcore.model.text import matches_any, number
@@ -37,7 +38,7 @@ class Verdict:
     """What became of one budget on one subject.
 
     Args:
-        budget: its name; ``builds`` and ``correct`` are the two that need no budget.
+        budget: its name; ``builds``, ``correct``, ``runs`` and ``as_planned`` need no budget.
         limit: what was promised, as text: ``≤ 128``.
         source: where the promise comes from.
         fact_source: where the value was read; ``None`` if it was not.
@@ -150,6 +151,16 @@ def judge(
     return _Judge(record, require, today, variants, baseline).judge()
 
 
+_EVERY = "every variant"
+_LIMITS = {
+    "builds": "compiles",
+    CORRECT: "within its tolerance class",
+    RUNS: "no stage fails",
+    AS_PLANNED: "launches what its plan says",
+}
+_PLANNED = Budget(AS_PLANNED, "plan_matches", "1", "counters", "limit", _EVERY, minimum=1)
+
+
 @dataclass(slots=True)
 class _Tally:
     """What a waiver has met so far."""
@@ -184,8 +195,8 @@ class _Judge:
             self.waivers.setdefault(waiver.budget, []).append((waiver, _Tally()))
 
     def judge(self) -> Judgement:
-        verdicts = [*self._builds(), *self._correct()]
-        for budget in self.record.suite.budgets:
+        verdicts = [*self._builds(), *self._correct(), *self._runs(), *self._plans()]
+        for budget in (_PLANNED, *self.record.suite.budgets):
             verdicts += [self._verdict(budget, promise) for promise in self.promises.expand(budget)]
         held = Comparison()
         if self.baseline is not None:
@@ -194,7 +205,7 @@ class _Judge:
         return Judgement(
             tuple(verdicts),
             tuple(self._use(w, t) for pairs in self.waivers.values() for w, t in pairs),
-            (*self._notes(), *held.notes),
+            (*self._notes(), *held.notes, *_said(verdicts)),
             len(self.promises.left_out),
             self.require,
             self._exit(verdicts),
@@ -223,7 +234,7 @@ class _Judge:
             return Exit.FAILED
         if self.trouble:
             return Exit.INCAPABLE
-        if any(v.required and v.status == "unmeasured" for v in verdicts):
+        if any(v.required and v.status == "unmeasured" for v in verdicts) or not _judged(verdicts):
             return Exit.UNMEASURED
         return Exit.OK
 
@@ -247,7 +258,7 @@ class _Judge:
                 yield self._implicit("builds", Subject(variant.name, arch), "static", status, reason)
 
     def _correct(self) -> Iterator[Verdict]:
-        became: dict[str, Status] = {"ok": "pass", "failed": "fail", "skipped": "unmeasured"}
+        became: dict[str, Status] = {"ok": "pass", "skipped": "unmeasured"}
         for variant in self.promises.variants:
             for shape in self.promises.shapes(variant, ("*",), "check"):
                 subject = Subject(variant.name, shape=shape)
@@ -255,10 +266,49 @@ class _Judge:
                 if status == "unsupported":
                     self.promises.left_out.add((variant.name, shape))
                     continue
-                yield self._implicit("correct", subject, "counters", became[status], reason)
+                if status == "failed":
+                    yield self._missed(CORRECT, subject, 1, reason)
+                else:
+                    yield self._implicit(CORRECT, subject, "counters", became[status], reason)
+
+    def _runs(self) -> Iterator[Verdict]:
+        """Of each case that was run at all after its check: whether a stage failed on it."""
+        went: dict[tuple[str, str], list[str]] = {}
+        for o in self.record.outcomes:
+            if o.stage != "check" and o.status in ("ok", "failed") and o.case not in self.record.stale:
+                went.setdefault((o.variant, o.shape), []).extend(
+                    [f"{o.stage}: {o.reason or 'no reason given'}"] if o.status == "failed" else []
+                )
+        for variant in self.promises.variants:
+            for shape in self.record.suite.shapes:
+                if (failed := went.get((variant.name, shape))) is not None:
+                    yield self._missed(RUNS, Subject(variant.name, shape=shape), len(failed), "; ".join(failed))
+
+    def _plans(self) -> Iterator[Verdict]:
+        """Launch plans that crash, or that name a kernel which was not built: no fact would be asked of it."""
+        judged = {v.name for v in self.promises.variants}
+        for plan in self.record.plans:
+            subject = Subject(plan.variant, shape=plan.shape)
+            if plan.variant not in judged:
+                continue
+            if plan.crashed:
+                yield self._missed(AS_PLANNED, subject, 1, plan.error)
+            names = dict.fromkeys(launch.kernel for launch in plan.launches)
+            for arch in self.record.suite.archs:
+                built = self.promises.kernels.get((plan.variant, arch))
+                if built and (lost := [n for n in names if n not in built]):
+                    reason = f"its launch plan names {', '.join(lost)}; built are {', '.join(built)}"
+                    yield self._missed(AS_PLANNED, replace(subject, arch=arch), 1, reason)
+
+    def _missed(self, name: str, subject: Subject, times: int, reason: str) -> Verdict:
+        """An implicit promise that failed so many times; a waiver may accept it."""
+        budget = replace(_PLANNED, name=name, fact=name, minimum=None, maximum=0)
+        status, waived = self._limit(budget, subject, times)
+        found = self._implicit(name, subject, "counters", status, "; ".join(filter(None, (waived, reason))))
+        return replace(found, value=times == 0)
 
     def _implicit(self, name: str, subject: Subject, tier: Tier, status: Status, reason: str) -> Verdict:
-        limit = {"builds": "compiles", "correct": "within its tolerance class"}[name]
+        limit = _LIMITS[name]
         return Verdict(
             budget=name,
             fact=name,
@@ -269,7 +319,7 @@ class _Judge:
             value=None if status == "unmeasured" else status == "pass",
             unit="",
             limit=limit,
-            source="every variant",
+            source=_EVERY,
             reason=reason,
             required=tier in self.required_tiers,
         )
@@ -373,6 +423,24 @@ class _Judge:
             variant = suite.variants.get(outcome.variant)
             if variant is not None and variant.is_peer and outcome.status == "failed":
                 yield f"peer {outcome.case} failed in {outcome.stage}: {outcome.reason}"
+
+
+def _judged(verdicts: Iterable[Verdict]) -> bool:
+    """Whether any limit was held against something: nothing judged is nothing passed."""
+    return any(v.severity == "limit" and v.status in ("pass", "fail", "waived") for v in verdicts)
+
+
+def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """What of the verdicts as a whole a reader should know."""
+    if not _judged(verdicts):
+        yield "nothing was judged: there is no variant with a limit, or nothing of it is known"
+    counts: dict[str, Counter[Status]] = {}
+    for v in verdicts:
+        if v.severity == "limit" and v.status != "unmeasured":
+            counts.setdefault(v.budget, Counter())[v.status] += 1
+    for name, count in counts.items():
+        if (waived := count["waived"]) > 1 and waived == count.total():
+            yield f'{name}: all {waived} of {waived} are waived: that is a goal (severity = "goal"), not a limit'
 
 
 def _number(fact: Fact | None) -> tuple[float | None, str]:

@@ -316,8 +316,10 @@ class Builder:
 
     def _waiver(self, index: int, form: WaiverForm, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
         key = f"waiver[{index}] ({form.budget})"
-        # What a baseline promises can be waived too: baseline_registers.
-        if form.budget not in budgets and form.budget.removeprefix(gate_policy.PREFIX) not in gate_policy.ALLOWANCES:
+        # What a baseline promises, and what holds without a budget, can be waived too: baseline_registers, runs.
+        implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
+        baseline = form.budget.removeprefix(gate_policy.PREFIX)
+        if form.budget not in (*budgets, *implicit) and baseline not in gate_policy.ALLOWANCES:
             self._wrong(f"{key}.budget", "the name of a budget", _meant(form.budget, budgets))
         return Waiver(
             budget=form.budget,

@@ -142,7 +142,7 @@ class GateRuleForm(ScopeForm):
 class GateForm(Form):
     """``[gate]``"""
 
-    baseline: Text = "baseline.txt"
+    baseline: Text | None = None
     rule: list[GateRuleForm] = []
 
 

@@ -114,9 +114,9 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class GatePolicy:
-    """What the gate compares with: the baseline's file, relative to the suite, and the rules."""
+    """What the gate compares with: the baseline's file within the suite's folder, if one is named, and the rules."""
 
-    baseline: str = "baseline.txt"
+    baseline: str | None = None
     rules: tuple[GateRule, ...] = ()
 
 
