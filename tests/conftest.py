@@ -16,7 +16,7 @@ import pytest
 
 from flashcore.build import build
 from flashcore.errors import FlashcoreError
-from flashcore.machine import toolchain
+from flashcore.machine import python_process, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.manifest import load
 from flashcore.model.record import Artifact
@@ -143,8 +143,7 @@ def flashcore(
     """Runs the command line in a process of its own. ``start`` is Python that runs before it."""
     code = f"import sys\n{start}\nfrom flashcore.cli.main import main\nsys.exit(main())"
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "harness"),
+        **python_process.environment(),  # also keeps packages that were carried to a machine without them
         "PYTHONDONTWRITEBYTECODE": "1",
         **(env or {}),
     }
