@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks import raw
 from flashcore.build import binding, build
 from flashcore.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.errors import FlashcoreError
@@ -46,24 +47,20 @@ cpp.load(name=name, sources=sources, extra_cuda_cflags=flags, build_directory=fo
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures and prints; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.build", description=__doc__.splitlines()[0])
+    return raw.main(__file__, __doc__, arguments, measure, table, argv)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N variants; the table says so")
     parser.add_argument("--arch", metavar="ARCH", help="the arch to build for (default: this GPU's, or the last)")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="of the no-change build (default: 15)")
     parser.add_argument("--no-load", action="store_true", help="leave torch's own way out")
-    options = parser.parse_args(argv)
-    try:
-        measure(options)
-    except FlashcoreError as error:
-        print(f"benchmarks.build: {error}", file=sys.stderr)
-        return int(error.exit_code)
-    return 0
 
 
-def measure(options: argparse.Namespace) -> None:
-    """Runs both parts and prints the table."""
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Runs both parts and gives the seconds."""
     suite = load(options.suite)
     gpu = Gpu.find()
     arch = options.arch or (gpu.arch_of(suite.archs) if gpu else None) or suite.archs[-1]
@@ -71,27 +68,36 @@ def measure(options: argparse.Namespace) -> None:
     total = len(variants)
     variants = variants[: options.limit]
     nvcc = toolchain.find_nvcc()
-    print(f"machine: {platform.node()}, {os.cpu_count()} CPUs, nvcc {nvcc.version}, torch "
-          f"{toolchain.version_of('torch')}, load before: {os.getloadavg()[0]:.1f}")  # fmt: skip
-    print(f"suite:   {suite.name}, {len(variants)} of {total} variants, {arch}\n")
-    rows: list[tuple[str, str]] = []
+    found: dict[str, Any] = {
+        "machine": raw.machine(f"nvcc {nvcc.version}", f"torch {toolchain.version_of('torch')}"),
+        "suite": suite.name, "arch": arch, "variants": [v.name for v in variants], "of": total,
+    }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="bench-build-") as scratch:
         folder = Path(scratch) / "build"
-        ours = _clean(suite, variants, arch, folder)
-        rows.append((f"flashcore, clean, {len(variants)} variants in parallel", f"{ours:.2f} s"))
+        found["clean"] = _clean(suite, variants, arch, folder)
         if not options.no_load:
-            seconds, how = _torch(suite, variants, arch, nvcc, Path(scratch) / "torch")
-            rows.append((f"cpp_extension.load, {len(seconds)} variants one by one, {how}", f"{sum(seconds):.2f} s"))
-            rows.append(("  of these the slowest, the quickest", f"{max(seconds):.2f} s, {min(seconds):.2f} s"))
-            rows.append(("  its time over ours", f"{sum(seconds) / ours:.1f} ×"))
-        again, bare = _unchanged(suite, variants, arch, folder, options.rounds)
-        rows.append((f"flashcore, nothing changed (median of {options.rounds}, in turns with the next)",
-                     f"{again * 1e3:.0f} ms"))  # fmt: skip
-        rows.append(("python -c pass", f"{bare * 1e3:.0f} ms"))
-        rows.append(("  beyond Python's start", f"{(again - bare) * 1e3:.0f} ms"))
+            found["load"], found["how"] = _torch(suite, variants, arch, nvcc, Path(scratch) / "torch")
+        found["unchanged"], found["python"] = _unchanged(suite, variants, arch, folder, options.rounds)
+    return found
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """What was found, for reading."""
+    count, ours, load = len(found["variants"]), found["clean"], found.get("load")
+    rows = [(f"flashcore, clean, {count} variants in parallel", f"{ours:.2f} s")]
+    if load:
+        rows.append((f"cpp_extension.load, {len(load)} variants one by one, {found['how']}", f"{sum(load):.2f} s"))
+        rows.append(("  of these the slowest, the quickest", f"{max(load):.2f} s, {min(load):.2f} s"))
+        rows.append(("  its time over ours", f"{sum(load) / ours:.1f} ×"))
+    again, bare = statistics.median(found["unchanged"]), statistics.median(found["python"])
+    rounds = len(found["unchanged"])
+    rows.append((f"flashcore, nothing changed (median of {rounds}, in turns with the next)", f"{again * 1e3:.0f} ms"))
+    rows.append(("python -c pass", f"{bare * 1e3:.0f} ms"))
+    rows.append(("  beyond Python's start", f"{(again - bare) * 1e3:.0f} ms"))
     width = max(len(what) for what, _ in rows)
-    for what, value in rows:
-        print(f"{what.ljust(width)}  {value.rjust(16)}")
+    head = [f"machine: {found['machine']}",
+            f"suite:   {found['suite']}, {count} of {found['of']} variants, {found['arch']}", ""]  # fmt: skip
+    return head + [f"{what.ljust(width)}  {value.rjust(16)}" for what, value in rows]
 
 
 def _clean(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path) -> float:
@@ -104,8 +110,10 @@ def _clean(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path) -
     return seconds
 
 
-def _unchanged(suite: Suite, variants: Sequence[Variant], arch: str, folder: Path, rounds: int) -> tuple[float, float]:
-    """Median seconds of a build with nothing to do and of Python alone, run in turns."""
+def _unchanged(
+    suite: Suite, variants: Sequence[Variant], arch: str, folder: Path, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Seconds of a build with nothing to do and of Python alone, run in turns."""
     code = (
         "import sys; from pathlib import Path\n"
         "from flashcore.build import build; from flashcore.manifest.load import load\n"
@@ -124,7 +132,7 @@ def _unchanged(suite: Suite, variants: Sequence[Variant], arch: str, folder: Pat
     for _ in range(rounds):
         ours.append(_run(command, env))
         bare.append(_run([sys.executable, "-c", "pass"], env))
-    return statistics.median(ours), statistics.median(bare)
+    return ours, bare
 
 
 def _run(command: Sequence[str], env: dict[str, str] | None = None) -> float:

@@ -15,16 +15,16 @@ import argparse
 import importlib
 import importlib.metadata
 import json
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.machine import toolchain
@@ -48,7 +48,10 @@ _MEND = "python -m pip install 'cuda-bench[cu13]' (or [cu12]: the CUDA major ver
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures and prints; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.crosscheck", description=__doc__.splitlines()[0])
+    return raw.main(__file__, __doc__, arguments, compare, table, argv, verdict)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument(
         "--case", action="append", default=[], metavar="VARIANT/SHAPE", help=f"repeatable (default: {', '.join(CASES)})"
@@ -56,24 +59,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--build-dir", default="build", metavar="DIR")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
     parser.add_argument("--child", nargs=2, metavar=("CASES", "RESULT"), help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
-    try:
-        if options.child:
-            _nvbench_child(Path(options.child[0]), Path(options.child[1]))
-            return Exit.OK
-        return compare(options)
-    except FlashcoreError as error:
-        print(f"benchmarks.crosscheck: {error}", file=sys.stderr)
-        return int(error.exit_code)
 
 
-def compare(options: argparse.Namespace) -> int:
-    """Builds, times in turns and prints the table; gives the exit code.
+def compare(options: argparse.Namespace) -> dict[str, Any]:
+    """Builds, times in turns and gives the medians of each round; a child of it only measures.
 
     Raises:
         CapabilityError: no GPU, or no cuda-bench.
         UsageError: a case that the suite does not have.
     """
+    if options.child:
+        _nvbench_child(Path(options.child[0]), Path(options.child[1]))
+        return {}
     if options.rounds < 1:
         raise UsageError(f"--rounds: expected at least 1, found {options.rounds}")
     version = _nvbench_version()
@@ -97,10 +94,6 @@ def compare(options: argparse.Namespace) -> int:
             raise FlashcoreError(f"{variant.name}: expected a library for {job.gpu_arch}, found none (see the build)")
     assert job.gpu is not None
     cases = child_cases(job, build, pairs)
-    print(f"machine: {platform.node()}, {job.gpu.name}, driver {job.gpu.driver}, "
-          f"torch {toolchain.version_of('torch')}, cuda-bench {version}")  # fmt: skip
-    print(f"cases:   {len(cases)} of suite {job.suite.name}, cold, {options.rounds} rounds in turns\n")
-
     ours: dict[str, list[float]] = {case.name: [] for case in cases}
     theirs: dict[str, list[float]] = {case.name: [] for case in cases}
     with tempfile.TemporaryDirectory(prefix="bench-crosscheck-") as scratch:
@@ -115,13 +108,32 @@ def compare(options: argparse.Namespace) -> int:
                 for name, median in found.items():
                     medians[name].append(median)
                 say(f"round {number}: {what} " + ", ".join(f"{n} {us:.2f} us" for n, us in found.items()))
-    return _print(ours, theirs)
+    said = (job.gpu.name, f"driver {job.gpu.driver}", f"torch {toolchain.version_of('torch')}", f"cuda-bench {version}")
+    return {"machine": raw.machine(*said), "suite": job.suite.name, "ours": ours, "nvbench": theirs}
 
 
-def _print(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> int:
-    """The table of medians over rounds, each with its range, and the verdicts; gives the exit code."""
-    print(f"{'case':28}{'bench stage':>14}{'range':>9}{'nvbench':>14}{'range':>9}{'ratio':>9}  verdict")
-    good = True
+def verdict(found: Mapping[str, Any]) -> int:
+    """The exit code."""
+    return int(Exit.OK if all(v.startswith("agree") for _, v in _rows(found)) else Exit.FAILED)
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """The medians over rounds, each with its range, and the verdicts."""
+    if not found:
+        return []
+    rounds = max(map(len, found["ours"].values()), default=0)
+    return [
+        f"machine: {found['machine']}",
+        f"cases:   {len(found['ours'])} of suite {found['suite']}, cold, {rounds} rounds in turns",
+        "",
+        f"{'case':28}{'bench stage':>14}{'range':>9}{'nvbench':>14}{'range':>9}{'ratio':>9}  verdict",
+        *(f"{figures}  {verdict}" for figures, verdict in _rows(found)),
+    ]
+
+
+def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The figures of each case and what they say."""
+    ours, theirs = found.get("ours", {}), found.get("nvbench", {})
     for name in ours:
         own, other = (statistics.median(series[name]) for series in (ours, theirs))
         ratio = own / other
@@ -131,10 +143,8 @@ def _print(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> int:
             verdict = f"agree within {100 * AGREEMENT:.0f} %"
         else:
             verdict = f"DIFFER by more than {100 * AGREEMENT:.0f} %"
-        good &= verdict.startswith("agree")
         ranges = [f"{100 * (max(s[name]) / min(s[name]) - 1):.2f} %" for s in (ours, theirs)]
-        print(f"{name:28}{own:>11.2f} us{ranges[0]:>9}{other:>11.2f} us{ranges[1]:>9}{ratio:>9.4f}  {verdict}")
-    return int(Exit.OK if good else Exit.FAILED)
+        yield f"{name:28}{own:>11.2f} us{ranges[0]:>9}{other:>11.2f} us{ranges[1]:>9}{ratio:>9.4f}", verdict
 
 
 # --- the bench stage ------------------------------------------------------------------------------------

@@ -9,14 +9,15 @@ shown apart.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import flashcore as fc
+from benchmarks import raw
 from flashcore import frames
 from flashcore.cli import facts as export
 from flashcore.gate import judge
@@ -26,8 +27,8 @@ from tests import factory
 REPEATS = 9
 
 
-def median(make: Callable[[], object]) -> tuple[float, float]:
-    """Median seconds on the clock and on the processor, after one call that is not counted."""
+def timed(make: Callable[[], object]) -> dict[str, list[float]]:
+    """Seconds on the clock and on the processor, after one call that is not counted."""
     make()
     clock, cpu = [], []
     for _ in range(REPEATS):
@@ -35,48 +36,63 @@ def median(make: Callable[[], object]) -> tuple[float, float]:
         make()
         clock.append(time.perf_counter() - started)
         cpu.append(time.process_time() - used)
-    return statistics.median(clock), statistics.median(cpu)
+    return {"clock": clock, "cpu": cpu}
 
 
-def show(run: fc.Run) -> None:
-    """A line for each thing that is made of a run."""
+def made_of(run: fc.Run) -> dict[str, Any]:
+    """The seconds of each thing that is made of a run."""
     record = run.record
     shape = next(iter(record.suite.shapes))
     verdicts = judge.judge(record).verdicts
     count = len(record.facts)
-    print(f"{record.id}, {record.suite.name}: {count:,} facts, {sum(map(len, record.samples.values())):,} samples")
-    for what, make in (
+    made = (
         ("facts_frame", run.facts_frame),
         ("samples_frame", run.samples_frame),
         (f"table({shape!r})", lambda: run.table(shape)),
         ("verdicts alone, as a frame", lambda: frames.frame(judge.Verdict, verdicts)),
         ("export as CSV", lambda: export.as_csv(record)),
         ("export as JSON", lambda: export.as_json(record)),
-    ):
-        clock, cpu = median(make)
-        per = f"{cpu / count * 50_000:.3f} s per 50,000 facts" if what == "facts_frame" and count else ""
-        print(f"  {what:28} {clock:6.3f} s  cpu {cpu:6.3f} s  {per}", flush=True)
+    )
+    said = f"{record.id}, {record.suite.name}: {count:,} facts, {sum(map(len, record.samples.values())):,} samples"
+    return {"run": said, "facts": count, "made": {what: timed(make) for what, make in made}}
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Prints all of it; judges nothing."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    return raw.main(__file__, __doc__, arguments, measure, table, argv)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profiles", default="profiles", metavar="DIR")
     parser.add_argument("--cases", type=int, default=2_300, metavar="N", help="of the synthetic run (default: 2300)")
-    arguments = parser.parse_args()
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Times all of it."""
     started = time.perf_counter()
     import pandas
 
     seconds = time.perf_counter() - started
-    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}")
-    print(f"pandas {pandas.__version__}: imported in {seconds:.3f} s")
-    for folder in store.runs(Path(arguments.profiles)):
+    runs = []
+    for folder in store.runs(Path(options.profiles)):
         started = time.perf_counter()
         run = fc.read_run(folder)
-        print(f"read in {time.perf_counter() - started:.3f} s: ", end="")
-        show(run)
-    show(fc.Run(factory.large_record(arguments.cases)))
-    return 0
+        runs.append({"read": time.perf_counter() - started, **made_of(run)})
+    runs.append({"read": None, **made_of(fc.Run(factory.large_record(options.cases)))})
+    return {"machine": raw.machine(f"pandas {pandas.__version__}"), "import": seconds, "runs": runs}
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """A line for each thing that is made of a run: medians."""
+    lines = [f"{found['machine']}; pandas imported in {found['import']:.3f} s"]
+    for run in found["runs"]:
+        lines.append(run["run"] if run["read"] is None else f"read in {run['read']:.3f} s: {run['run']}")
+        for what, seconds in run["made"].items():
+            clock, cpu = statistics.median(seconds["clock"]), statistics.median(seconds["cpu"])
+            own = what == "facts_frame" and run["facts"]
+            per = f"  {cpu / run['facts'] * 50_000:.3f} s per 50,000 facts" if own else ""
+            lines.append(f"  {what:28} {clock:6.3f} s  cpu {cpu:6.3f} s{per}")
+    return lines
 
 
 if __name__ == "__main__":

@@ -20,10 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from benchmarks import raw
 from flashcore.manifest import load as suite_module
 from flashcore.runs import store
 
@@ -49,7 +51,7 @@ class Timed:
 
 def timed(command: Sequence[str], folder: Path) -> Timed:
     """Runs ``flashcore COMMAND``; a gate that fails has done its work too."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness")}
     environment.pop("GITHUB_STEP_SUMMARY", None)
     with (folder / "said").open("w+b") as said:
         started = time.perf_counter()
@@ -65,16 +67,29 @@ def timed(command: Sequence[str], folder: Path) -> Timed:
     return Timed(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, process.returncode)
 
 
-def show(what: str, runs: Sequence[Timed], target: float | None) -> bool:
+def row(what: str, runs: Sequence[Timed], target: float | None) -> dict[str, Any]:
+    """What was timed, as it is written; said at once besides."""
+    made = {"what": what, "target": target, "runs": [asdict(r) for r in runs]}
+    print(shown(made), file=sys.stderr, flush=True)
+    return made
+
+
+def met(found: Mapping[str, Any]) -> bool:
+    """Whether a row's target is met, by the median and by the memory."""
+    runs, target = found["runs"], found["target"]
+    median, memory = statistics.median(r["seconds"] for r in runs), max(r["memory"] for r in runs)
+    return target is None or (median < target and memory < MOST_MIB)
+
+
+def shown(found: Mapping[str, Any]) -> str:
     """One line: median, spread, processor time, memory, and whether the target is met."""
-    seconds = [r.seconds for r in runs]
-    median, memory = statistics.median(seconds), max(r.memory for r in runs)
-    met = target is None or (median < target and memory < MOST_MIB)
+    target, runs = found["target"], found["runs"]
+    seconds = [r["seconds"] for r in runs]
+    median, memory, cpu = statistics.median(seconds), max(r["memory"] for r in runs), [r["cpu"] for r in runs]
     spread = f"[{min(seconds):.2f}, {max(seconds):.2f}]"
-    cpu = statistics.median(r.cpu for r in runs)
-    judged = "" if target is None else f"  target < {target:g} s, < {MOST_MIB} MiB: {'met' if met else 'MISSED'}"
-    print(f"{what:54} {median:6.2f} s {spread:16} cpu {cpu:6.2f} s {memory:5.0f} MiB{judged}", flush=True)
-    return met
+    judged = "" if target is None else f"  target < {target:g} s, < {MOST_MIB} MiB: {'met' if met(found) else 'MISSED'}"
+    used = f"cpu {statistics.median(cpu):6.2f} s {memory:5.0f} MiB"
+    return f"{found['what']:54} {median:6.2f} s {spread:16} {used}{judged}"
 
 
 def with_archs(manifest: Path, named: Sequence[str]) -> None:
@@ -95,7 +110,7 @@ def with_archs(manifest: Path, named: Sequence[str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def static_gate(folder: Path, source: Path, archs: Sequence[str]) -> bool:
+def static_gate(folder: Path, source: Path, archs: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
     """The gate on a suite: warm, then with one kernel changed, of one variant and of as many as share one."""
     suite = folder / "suite"
     shutil.copytree(source, suite, ignore=shutil.ignore_patterns("__pycache__"))
@@ -105,17 +120,16 @@ def static_gate(folder: Path, source: Path, archs: Sequence[str]) -> bool:
     loaded = suite_module.load(suite)
     own = [v for v in loaded.variants.values() if v.source]
     builds = sum(len(v.where.archs) for v in own)
-    print(
+    said = (
         f"{len(own)} variants for {', '.join(loaded.archs)}, {builds} builds; "
-        f"first {first.seconds:.0f} s, exit {first.code}",
-        flush=True,
+        f"first {first.seconds:.0f} s, exit {first.code}"
     )
-    met = show("nothing changed", [timed(command, folder) for _ in range(REPEATS)], 2)
+    rows = [row("nothing changed", [timed(command, folder) for _ in range(REPEATS)], 2)]
     shared = {str(v.source): sum(w.source == v.source for w in own) for v in own}
     least, most = min(shared, key=lambda f: (shared[f], f)), max(shared, key=lambda f: (shared[f], f))
-    met = show(f"one kernel changed ({least})", changed(suite / least, command, folder, 3), 10) and met
-    show(f"… that {shared[most]} variants share ({most})", changed(suite / most, command, folder, 1), None)
-    return met
+    rows.append(row(f"one kernel changed ({least})", changed(suite / least, command, folder, 3), 10))
+    rows.append(row(f"… that {shared[most]} variants share ({most})", changed(suite / most, command, folder, 1), None))
+    return said, rows
 
 
 def changed(file: Path, command: Sequence[str], folder: Path, times: int) -> list[Timed]:
@@ -128,9 +142,9 @@ def changed(file: Path, command: Sequence[str], folder: Path, times: int) -> lis
     return runs
 
 
-def large_records(folder: Path, cases: int) -> bool:
+def large_records(folder: Path, cases: int) -> list[dict[str, Any]]:
     """The gate on synthetic records."""
-    met = True
+    rows = []
     for what, limits in (("all pass", (128, 10, 200)), ("half of the limits missed", (16, 99, 20))):
         run = folder / what.replace(" ", "_")
         # In a process of its own: a child's largest memory is never less than its parent's when it began.
@@ -141,8 +155,8 @@ def large_records(folder: Path, cases: int) -> bool:
             raise SystemExit(f"{run}: the synthetic record could not be written")
         command = ["gate", str(run), "--require", "counters", *(w for f in FORMATS for w in ("--format", f))]
         runs = [timed(command, folder) for _ in range(3)]
-        met = show(f"{cases:,} cases, {what} (exit {runs[0].code})", runs, 5) and met
-    return met
+        rows.append(row(f"{cases:,} cases, {what} (exit {runs[0].code})", runs, 5))
+    return rows
 
 
 def write_record(run: Path, cases: int, registers: float, occupancy: float, conflicts: float) -> None:
@@ -160,18 +174,29 @@ def write_record(run: Path, cases: int, registers: float, occupancy: float, conf
     store.write(factory.large_record(cases, budgets), run)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs all of it; 1 if a target was missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    return raw.main(__file__, __doc__, arguments, measure, table, argv, lambda f: 0 if all(map(met, f["rows"])) else 1)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument("--cases", type=int, default=10_000, metavar="N")
     parser.add_argument("--archs", nargs="+", default=(), metavar="SM", help="build for these (default: four)")
-    arguments = parser.parse_args()
-    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}", flush=True)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Times all of it."""
+    machine = raw.machine()
     with tempfile.TemporaryDirectory(prefix="flashcore-bench-") as name:
-        met = large_records(Path(name), arguments.cases)
-        met = static_gate(Path(name), Path(arguments.suite), arguments.archs) and met
-    return 0 if met else 1
+        rows = large_records(Path(name), options.cases)
+        said, more = static_gate(Path(name), Path(options.suite), options.archs)
+    return {"machine": machine, "suite": said, "rows": [*rows, *more]}
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """What was found, for reading."""
+    return [found["machine"], found["suite"], *map(shown, found["rows"])]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,9 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine import ncu, python_process, toolchain
@@ -33,24 +34,20 @@ from flashcore.worker.kernel_call import Case
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures and prints; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__.splitlines()[0])
+    return raw.main(__file__, __doc__, arguments, measure, table, argv)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N cases; the table says so")
     parser.add_argument("--build-dir", default="build", metavar="DIR")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
-    options = parser.parse_args(argv)
-    try:
-        measure(options)
-    except FlashcoreError as error:
-        print(f"benchmarks.profile: {error}", file=sys.stderr)
-        return int(error.exit_code)
-    return 0
 
 
-def measure(options: argparse.Namespace) -> None:
-    """Builds, runs both in turns and prints the table.
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Builds, runs both in turns and gives the seconds.
 
     Raises:
         CapabilityError: no GPU, or no ncu.
@@ -77,9 +74,6 @@ def measure(options: argparse.Namespace) -> None:
     chip = profile.chip_of(job.gpu.capability)
     codes = phases_of(job, build, say)
     version = toolchain.version_said(program)
-    print(f"machine: {platform.node()}, {job.gpu.name}, driver {job.gpu.driver}, ncu {version}, "
-          f"torch {toolchain.version_of('torch')}")  # fmt: skip
-    print(f"cases:   {len(cases)} of {total} of suite {job.suite.name}, {options.rounds} rounds in turns\n")
     stage: list[float] = []
     bare: list[float] = []
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as scratch:
@@ -96,11 +90,27 @@ def measure(options: argparse.Namespace) -> None:
                     _bare(cases, folder, program, chip, sampled=bool(codes))
                 series.append(time.perf_counter() - started)
                 say(f"round {number}: {what} {series[-1]:.2f} s")
-    print(f"{'':24}{'median':>10}{'least':>10}{'most':>10}")
+    return {
+        "machine": raw.machine(job.gpu.name, f"driver {job.gpu.driver}", f"ncu {version}",
+                               f"torch {toolchain.version_of('torch')}"),
+        "suite": job.suite.name, "cases": [case.name for case in cases], "of": total, "stage": stage, "ncu": bare,
+    }  # fmt: skip
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """What was found, for reading."""
+    stage, bare = found["stage"], found["ncu"]
+    lines = [
+        f"machine: {found['machine']}",
+        f"cases:   {len(found['cases'])} of {found['of']} of suite {found['suite']}, {len(stage)} rounds in turns",
+        "",
+        f"{'':24}{'median':>10}{'least':>10}{'most':>10}",
+    ]
     for name, series in (("profile stage", stage), ("ncu alone", bare)):
         values = (statistics.median(series), min(series), max(series))
-        print(f"{name:24}" + "".join(f"{v:>8.2f} s" for v in values))
-    print(f"{'ratio of the medians':24}{statistics.median(stage) / statistics.median(bare):>8.3f} ×")
+        lines.append(f"{name:24}" + "".join(f"{v:>8.2f} s" for v in values))
+    ratio = statistics.median(stage) / statistics.median(bare)
+    return [*lines, f"{'ratio of the medians':24}{ratio:>8.3f} ×"]
 
 
 def _stage(

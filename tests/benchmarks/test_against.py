@@ -34,10 +34,12 @@ def slowed(source: random.Random, spread: float = 0.003) -> dict[str, list[Times
 def test_where_nothing_changed_hardly_anything_is_slower_and_what_is_planted_is_found() -> None:
     source = random.Random(1)
     same = {f"v{i}/s": drawn(source) for i in range(60)}
-    found = against.analyse(same, slowed(source))
+    raw = json.loads(json.dumps(against.processes_of(same, slowed(source))))
+    found = against.analyse(raw)
     aa = found["aa"]
     assert (aa["cases"], aa["runs"], aa["comparisons"]) == (60, 50, 3000)
-    assert aa["default"]["alarms"] == 0 and aa["default"]["upper"] == pytest.approx(0.000998, rel=0.01)
+    assert aa["default"]["alarms"] == 0
+    assert (aa["disjoint"]["alarms"], aa["disjoint"]["comparisons"]) == (0, 180), "no more share no process"
     for row in aa["levels"]:
         assert row["comparisons"] == 3000 and row["alarms"] <= row["level"] * 3000
     assert aa["spread"]["median"] == pytest.approx(0.003 * math.sqrt(2), rel=0.2)
@@ -46,9 +48,12 @@ def test_where_nothing_changed_hardly_anything_is_slower_and_what_is_planted_is_
         assert row["measured"] == pytest.approx(percent / 100, abs=0.003)
         assert row["disjoint"] == {"found": 3, "runs": 3} and row["draws"] == {"found": 50, "runs": 50}
     head = {"machine": "m", "processes": 27, "rounds": 5, "seconds": 1.0, "throttle": [], "lost": {}, "suite": "x"}
-    text = "\n".join(against.table({**head, **json.loads(json.dumps(found))}))
+    text = "\n".join(against.table({**head, **raw}))
     assert "3,000 comparisons: 50 gate runs of 60 cases" in text and "50 of 50" in text
     assert "at the defaults: 0 of 50 gate runs raised an alarm" in text
+    assert "of them 180 share no process and are at most independent: 0 alarms there" in text
+    assert "the rate of false alarms of a comparison is below 1.7 % (95 % confidence)" in text
+    assert "0.1 %" not in text
 
 
 def test_a_build_that_is_not_the_same_raises_alarms() -> None:
@@ -64,7 +69,7 @@ def test_a_build_that_is_not_the_same_raises_alarms() -> None:
 
 def test_what_is_lost_in_noise_is_not_found() -> None:
     source = random.Random(3)
-    found = against.analyse({"v/s": drawn(source, spread=0.1)}, slowed(source, 0.1))
+    found = against.analyse(against.processes_of({"v/s": drawn(source, spread=0.1)}, slowed(source, 0.1)))
     assert found["aa"]["runs"] == 54, "no more draws than there are differences"
     assert found["aa"]["default"]["undecided"] == 54
     assert found["planted"][0]["draws"]["found"] == 0
@@ -114,7 +119,8 @@ def test_callables_stand_in_where_there_is_no_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alarms", "trials", "bound"), [(0, 3000, 0.000998), (1, 3000, 0.00158), (3, 3000, 0.00258), (5, 5, 1.0)]
+    ("alarms", "trials", "bound"),
+    [(0, 3000, 0.000998), (0, 180, 0.0165), (1, 3000, 0.00158), (3, 3000, 0.00258), (5, 5, 1.0)],
 )
 def test_the_bound_of_a_rate(alarms: int, trials: int, bound: float) -> None:
     assert against.binomial_upper(alarms, trials) == pytest.approx(bound, rel=5e-3)
