@@ -183,7 +183,7 @@ def analyse(found: Mapping[str, Any]) -> dict[str, Any]:
     """False alarms where nothing changed, and how often what was planted is found."""
     parts = {case: [[Process(*p) for p in deals] for deals in own] for case, own in found["processes_of_cases"].items()}
     planted = {case: [Process(*p) for p in own] for case, own in found["processes_of_planted"].items()}
-    count = min(len(own) for own in [*parts.values(), *planted.values()])
+    count = min([*map(len, parts.values()), *map(len, planted.values())])
     source = random.Random(1)
     draws = []
     # A process has two differences of three builds to give: more draws than that would say nothing new.
