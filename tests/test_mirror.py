@@ -10,20 +10,16 @@ import pytest
 from tests.conftest import ROOT, TESTS
 
 PACKAGE = ROOT / "harness" / "flashcore"
-#: Folders of tests whose subject lies beside the package.
-BESIDE = ("benchmarks", "kernels")
 FILES = [p.relative_to(TESTS) for p in TESTS.rglob("test_*.py") if p.parent != TESTS]
+#: Folders of tests whose subject lies beside the package: what is measured, and the suites' kernels.
+BESIDE = ("benchmarks", "kernels")
 
 
-@pytest.mark.parametrize("test", FILES, ids=str)
+@pytest.mark.parametrize("test", [f for f in FILES if f.parts[0] not in BESIDE], ids=str)
 def test_a_test_has_its_modules_name_and_place(test: Path) -> None:
-    home = ROOT if test.parts[0] in BESIDE else PACKAGE
     name = test.stem.removeprefix("test_")
-    if home == ROOT:
-        assert list((ROOT / test.parts[0]).rglob(f"{name}.py"))
-        return
-    about_the_package = test.parent.name == name
-    assert about_the_package or (home / test.parent / f"{name}.py").is_file() or (home / test.parent / name).is_dir()
+    place = PACKAGE / test.parent
+    assert place.name == name or (place / name).is_dir() or (place / f"{name}.py").is_file()
 
 
 def test_every_folder_of_tests_is_collected(pytestconfig: pytest.Config) -> None:
