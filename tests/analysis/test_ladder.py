@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import pytest
 
 from flashcore.analysis import ladder
 from flashcore.analysis.ladder import Ladder, Step
@@ -79,6 +82,17 @@ def test_a_few_of_something_to_none_explain_no_more_than_they_are() -> None:
     facts += [factory.fact(n, v, "fast", shape="mission") for n, v in after.items()]
     found = step(record(facts=facts, times={"slow": 40, "fast": 20}))
     assert found.finding.endswith("; with it barriers 16 → 4, instructions 0.50×")
+
+
+@pytest.mark.parametrize("value", [1e308, 1e-308, -3.0, 0.0])
+@pytest.mark.parametrize("said", [(1e308, 1e-308), (1e-308, 1e308), (-1e308, 1e308), (0, 5), (math.nan, 1.0)])
+def test_numbers_that_cannot_be_are_no_verdict_and_no_traceback(value: float, said: tuple[float, float]) -> None:
+    names = ("back_to_back_p50", "instructions", "bank_conflicts", "speedup_vs_baseline")
+    facts = [factory.fact(n, v, who, shape="mission") for n in names for who, v in (("slow", 1.0), ("fast", value))]
+    facts += [factory.fact("back_to_back_p50", 1e308, "slow", shape="mission")]
+    wanted = [predicted(n, *pair) for n in names for pair in (said, (None, said[1]))]
+    found = step(record(wanted, facts))
+    assert len(found.judged) == 8
 
 
 def test_a_step_that_is_not_one_change_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import ModuleType
 
@@ -51,5 +52,15 @@ def test_work_may_differ_by_the_variants_roof() -> None:
     plain.work = lambda params: {"flop": params["N"]}  # type: ignore[attr-defined]
     by_roof.work = lambda params, roof: {"tensor_flop" if roof.endswith("_tensor") else "fp32_flop": params["N"]}  # type: ignore[attr-defined]
     assert work_of(plain, {"N": 3}, "tf32_tensor") == {"flop": 3}
+    plain.work = lambda params, scale=2: {"flop": params["N"] * scale}  # type: ignore[attr-defined]
+    assert work_of(plain, {"N": 3}, "tf32_tensor") == {"flop": 6}, "what it does not ask for it is not given"
     assert work_of(by_roof, {"N": 3}, "tf32_tensor") == {"tensor_flop": 3}
     assert work_of(by_roof, {"N": 3}, "fp32") == {"fp32_flop": 3}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, 1e308, 10**400, "12", None, [1]])
+def test_work_that_is_no_amount_is_refused(value: object) -> None:
+    odd = ModuleType("odd")
+    odd.work = lambda params: {"bytes": 8, "flop": value}  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match=r"odd: work\(\) gives 'flop': expected a number of 0 to 1e30, found"):
+        work_of(odd, {}, "fp32")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import log
+from math import inf, log
 
 from flashcore.analysis import roofline
 from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress
@@ -187,6 +187,8 @@ def _still(ratio: float | None, low: float | None, high: float | None) -> bool:
 def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
     before, after = known.of(TIME, variant.parent, shape), known.of(TIME, variant.name, shape)
     ratio = after.value / before.value if before.value and after.value else None
+    if ratio is not None and not 0 < ratio < inf:
+        ratio = None
     low = high = None
     samples = known.record.samples
     ours, theirs = (
@@ -319,7 +321,7 @@ def _with(step: Step, direction: str) -> str:
             continue
         unit = FACTS[m.fact].unit
         least = _LEAST.get(m.fact) or instructions / 100  # so that a few of something to none is not without bounds
-        size = abs(log((m.after.value + least) / (m.before.value + least)))
+        size = abs(log(max(m.after.value, 0.0) + least) - log(max(m.before.value, 0.0) + least))
         if size > max(_WORTH, SAME):
             small = m.ratio is None or unit in ("pct",) or max(m.before.value, m.after.value) < 1000
             text = f"{said(m.before.value, unit)} → {said(m.after.value, unit)}" if small else f"{m.ratio:.2f}×"

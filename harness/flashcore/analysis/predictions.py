@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from typing import Literal
 
 from flashcore.hardware import devices
@@ -152,9 +152,9 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if _of_other_inputs(p, before) or _of_other_inputs(p, after):
         return judged(None, "elsewhere", f"not comparable: {before.note} → {after.note}")
     if scale == "ratio":
-        if before.value <= 0 or after.value <= 0:
+        ratio = after.value / before.value if before.value else 0.0
+        if not 0 < ratio < inf:
             return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
-        ratio = after.value / before.value
         outcome = progress(log(ratio), log(predicted), abs(ratio - 1) < NOISE, gains(p.fact, predicted > 1))
         if not foreign:
             outcome = _within(p, ratio < 1, predicted < 1, after.value, outcome)
@@ -221,7 +221,8 @@ def _scale(p: Prediction) -> tuple[Scale, float | None]:
     if p.before is None:
         return "level", p.after
     if _is_time(p.fact):
-        return ("ratio", p.after / p.before) if p.before > 0 and p.after > 0 else ("level", p.after)
+        ratio = p.after / p.before if p.before else 0.0
+        return ("ratio", ratio) if 0 < ratio < inf else ("level", p.after)
     return "difference", p.after - p.before
 
 

@@ -323,7 +323,7 @@ _ncu("bytes", C, "dram_read_bytes", "B", "dram__bytes_read.sum", "bytes read fro
 _ncu("bytes", C, "dram_write_bytes", "B", "dram__bytes_write.sum", "bytes written to DRAM",
      better="lower", chips={"gb20": "dram__bytes_op_write.sum"})  # fmt: skip
 _add("bytes", "counters", C, "dram_bytes", "B", "bytes read from and written to DRAM", better="lower")
-# On GH100 it alone takes 7 of 21 passes: it is the largest of many metrics, most of which nothing else needs.
+# On GH100 it alone takes 7 of 25 passes: it is the largest of many metrics, most of which nothing else needs.
 _ncu("throughput", P, "sm_throughput", "pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
      "the busiest part of the SM, over the kernel's time", dear=True)  # fmt: skip
 _ncu("throughput", P, "dram_throughput", "pct", "dram__throughput.avg.pct_of_peak_sustained_elapsed",

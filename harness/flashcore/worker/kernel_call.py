@@ -102,10 +102,19 @@ def load_problem(root: str | Path, file: str) -> ModuleType:
 
 
 def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
-    """What the problem's formulas say of a variant on that compute roof, which ``work`` may ask for as its second
-    argument: where the FLOPs are done is a matter of the variant."""
-    given = (dict(params), roof)[: len(inspect.signature(problem.work).parameters)]
-    return dict(problem.work(*given))
+    """What the problem's formulas say of a variant on that compute roof, which ``work`` may ask for by an argument
+    ``roof``: where the FLOPs are done is a matter of the variant.
+
+    Raises:
+        UsageError: a value is no amount.
+    """
+    more = {"roof": roof} if "roof" in inspect.signature(problem.work).parameters else {}
+    work: dict[str, Any] = problem.work(dict(params), **more)
+    for key, value in work.items():
+        if not isinstance(value, (int, float)) or not 0 <= value <= 1e30:  # false for NaN
+            found = f"{value:g}" if isinstance(value, float) else f"an {type(value).__name__} that is none"
+            raise UsageError(f"{problem.__name__}: work() gives {key!r}: expected a number of 0 to 1e30, found {found}")
+    return work
 
 
 #: What the files of a suite imported of each other, and from which folder.
