@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.analysis import ladder
+from flashcore.analysis import ladder, limiter
 from flashcore.analysis.ladder import Ladder, Step
 from flashcore.model.record import Facts, Record, Subject
 from tests import factory
@@ -55,9 +55,9 @@ def test_no_effect_names_the_parents_limiter_and_what_moved_in_vain() -> None:
 def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
     stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
     r = record(facts=[*stalls, *factory.facts_of(SHARES, "fast", shape="mission")])
-    assert list(ladder.phase_shares(r, Subject("fast", shape="mission"))) == ["load", "softmax", "other"]
+    assert list(limiter.phase_shares(r, Subject("fast", shape="mission"))) == ["load", "softmax", "other"]
     assert "barrier stalls 41 %; softmax 52 % of the warps' time" in step(r).limiter
-    assert ladder.phase_shares(r, Subject("slow", shape="mission")) == {}
+    assert limiter.phase_shares(r, Subject("slow", shape="mission")) == {}
 
 
 def test_slower_names_the_counters_that_got_worse() -> None:

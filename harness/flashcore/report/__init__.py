@@ -18,7 +18,7 @@ from flashcore.errors import UsageError
 from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
 from flashcore.model.suite import Tier
-from flashcore.report import guardrail_page, ladder_page, markup, overview, roofline_page, variant_page
+from flashcore.report import guardrail_page, ladder_page, markup, overview_page, roofline_page, variant_page
 from flashcore.report.cells import Cell
 from flashcore.report.view import GUARDRAILS, INDEX, LADDER, ROOFLINE, Book, Figure, Page
 
@@ -58,7 +58,7 @@ def render(
     folder = folder.resolve()
     _replaceable(folder)
     book = Book(record, require, today, baseline)
-    pages = [overview.page(book), ladder_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
+    pages = [overview_page.page(book), ladder_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
     pages += [variant_page.page(book, v) for v in record.suite.variants.values()]
     templates = _environment(single_file)
     files: dict[str, str] = {}

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore.analysis import ladder, roofline
-from flashcore.analysis.ladder import COUNTERS, TIME, Ladder, Moved, Step, phase_shares
+from flashcore.analysis.ladder import COUNTERS, TIME, Ladder, Moved, Step
+from flashcore.analysis.limiter import phase_shares
 from flashcore.analysis.predictions import Judged, Outcome, Reading
 from flashcore.model.catalogue import FACTS, OTHER_PHASE, PHASE_SHARE
 from flashcore.model.record import Fact, Subject

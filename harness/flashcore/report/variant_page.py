@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flashcore.analysis import explain, predictions
-from flashcore.analysis.ladder import phase_shares
+from flashcore.analysis.limiter import phase_shares
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
 from flashcore.model.record import Fact, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
