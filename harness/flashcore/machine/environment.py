@@ -26,7 +26,7 @@ def of_this_machine(
         if (found := toolchain.version_of(name))
     }
     return Environment(
-        host=platform.node(),
+        host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # named otherwise, or empty: not at all
         os=platform.platform(),
         cpu=_cpu(),
         python=platform.python_version(),

@@ -210,7 +210,7 @@ class CaseOutcome:
 class Environment:
     """The machine and the tools a run used. ``None`` is unknown or absent."""
 
-    host: str
+    host: str | None
     os: str
     cpu: str
     python: str

@@ -250,7 +250,7 @@ def _machine(record: Record) -> list[tuple[str, str]]:
         ("recorded", record.created),
         ("command", record.command),
         ("source", commit),
-        ("host", f"{e.host}, {e.os}, {e.cpu}"),
+        ("host", ", ".join(filter(None, (e.host, e.os, e.cpu)))),
         ("GPU", e.gpu or "none on this machine"),
     ]
     if e.gpu:

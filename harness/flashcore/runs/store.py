@@ -14,8 +14,8 @@ import contextlib
 import dataclasses
 import gc
 import gzip
+import itertools
 import json
-import math
 import os
 import re
 import shutil
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL, write_atomically, writing
 from flashcore.model.record import SCHEMA_VERSION, Artifact, Fact, Facts, Record, Source, Subject
-from flashcore.runs import convert
+from flashcore.runs import convert, soundness
 
 if TYPE_CHECKING:
     import datetime
@@ -159,7 +159,7 @@ def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> I
             if not header["environment"]["gpu"] or not header["outcomes"]:
                 continue
             record = read(folder)
-        except (OSError, ValueError, LookupError, TypeError, RecordError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, RecordError) as error:
             # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
             print(f"flashcore: passed over run {folder.name}: {error}", file=sys.stderr)
             continue
@@ -182,12 +182,12 @@ def write(record: Record, folder: Path) -> None:
         [
             subjects.setdefault(fact.subject, len(subjects)),
             fact.name,
-            fact.value,
+            value,
             fact.unit,
             fact.source.value,
-            fact.note,
+            note,
         ]
-        for fact in map(_finite, record.facts)
+        for fact, (value, note) in ((f, soundness.measured(f)) for f in record.facts)
     ]
     table = [[s.variant, s.arch, s.shape, s.kernel, s.launch] for s in subjects]
     write_atomically(folder / FACTS, _packed({"subjects": table, "facts": rows}))
@@ -228,7 +228,9 @@ def read(folder: Path) -> Record:
         RecordError: it is not whole, not readable, or of an older or newer schema.
     """
     path = folder / HEADER
-    header = convert.header(_load(path, path.read_bytes if path.is_file() else None))
+    header = _load(path, path.read_bytes if path.is_file() else None)
+    with contextlib.suppress(LookupError, TypeError, AttributeError):  # then the form says what is wrong with it
+        header = convert.header(header)
     schema = header.get("schema_version") if isinstance(header, dict) else None
     if schema != SCHEMA_VERSION:
         if isinstance(schema, int):
@@ -252,7 +254,15 @@ def read(folder: Path) -> Record:
     samples = _load(samples_path, lambda: _unpacked(samples_path))
     if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
-    return Record(facts=facts, samples={convert.samples(k): tuple(v) for k, v in samples.items()}, **values)
+    record = Record(facts=facts, samples={convert.samples(k): tuple(v) for k, v in samples.items()}, **values)
+    wrong = list(itertools.islice(soundness.mistakes(record), 10))
+    if not RUN_ID.fullmatch(record.id):  # names the folder of its report
+        wrong.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
+    if wrong:
+        raise RecordError(
+            "\n".join([f"{folder}: expected a record as flashcore writes it", *(f"  {w}" for w in wrong)])
+        )
+    return record
 
 
 @contextlib.contextmanager
@@ -276,7 +286,7 @@ def _read_facts(path: Path) -> Facts:
             Fact(subjects[index], convert.fact(name), value, unit, sources[source], note)
             for index, name, value, unit, source, note in data["facts"]
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
 
 
@@ -294,11 +304,15 @@ def _load(path: Path, read_bytes: Any) -> Any:
     if read_bytes is None:
         raise RecordError(f"{path}: expected a run's header, found no such file")
     try:
-        return json.loads(read_bytes())
+        return json.loads(read_bytes(), parse_constant=_no_constant)
     except FileNotFoundError as error:
         raise RecordError(f"{path}: expected with every run, found no such file") from error
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         raise RecordError(f"{path}: cannot be read: {error}\n  to mend: record the run again") from error
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no measurement")
 
 
 _FORM: Any = None
@@ -314,7 +328,7 @@ def _header_form() -> Any:
         fields: dict[str, Any] = {
             f.name: (hints[f.name], ...) for f in dataclasses.fields(Record) if f.name not in ("facts", "samples")
         }
-        _FORM = create_model("RunHeader", __config__=ConfigDict(extra="forbid"), **fields)
+        _FORM = create_model("RunHeader", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
     return _FORM
 
 
@@ -326,13 +340,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return value
-
-
-def _finite(fact: Fact) -> Fact:
-    """A value that is not finite is not a measurement; JSON could not hold it either."""
-    if isinstance(fact.value, float) and not math.isfinite(fact.value):
-        return dataclasses.replace(fact, value=None, note=f"not finite: {fact.value}")
-    return fact
 
 
 def _packed(data: Any) -> bytes:

@@ -1,0 +1,84 @@
+"""What a record may say: values and units are held to the catalogue of facts, subjects and names to the suite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Fact, Record, Subject, Value
+
+#: No counter, size or rate comes near; sums and ratios of such still are finite.
+MOST = 1e30
+_SIGNED = ("C",)  # units whose values may be below 0
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")  # names become file names
+
+
+def complaint(value: Value | None, unit: str) -> str:
+    """Why a value is no measurement in that unit; empty if it can be one."""
+    if value is None or (type(value) is bool and unit == "1"):
+        return ""
+    if unit == "text":
+        return "" if type(value) is str else "text"
+    if type(value) is not int and type(value) is not float:
+        return f"a number of {unit}"
+    if not -MOST <= value <= MOST:  # nor NaN; an integer may be too large for a float
+        return f"a finite number of {unit}"
+    return "at least 0" if value < 0 and unit not in _SIGNED else ""
+
+
+def measured(fact: Fact) -> tuple[Value | None, str]:
+    """The value and note to store: what is no measurement is unmeasured, and the note says what it was."""
+    why = complaint(fact.value, fact.unit)
+    return (None, f"expected {why}, found {_short(fact.value)}") if why else (fact.value, fact.note)
+
+
+def mistakes(record: Record) -> Iterator[str]:
+    """What no run can have recorded: each with what was expected and found."""
+    suite = record.suite
+    for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
+        if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
+            yield f"suite: expected {what}s under their names, such as `fast_2`, found {_short(list(table))}"
+    named = {*(a.variant for a in record.artifacts), *(p.variant for p in record.plans)}
+    for name in sorted({*named, *(o.variant for o in record.outcomes)} - set(suite.variants)):
+        yield f"artifacts, plans, outcomes: expected variants of the suite, found {_short(name)}"
+    for key, series in record.samples.items():
+        if any(complaint(x, "us") or x is None for x in series):
+            yield f"samples of {_short(key)}: expected times in us, found others"
+    yield from _facts(record)
+
+
+def _facts(record: Record) -> Iterator[str]:
+    archs = {*record.suite.archs, *(a.arch for a in record.artifacts)}
+    known: dict[int, str] = {}  # one subject has many facts
+    units: dict[str, str] = {}
+    for fact in record.facts:
+        name, s = fact.name, fact.subject
+        if id(s) not in known:
+            known[id(s)] = _misplaced(s, record, archs)
+        if known[id(s)]:
+            yield f"fact {name} of {_short(s)}: expected {known[id(s)]}, found another"
+            continue
+        if name not in units:
+            units[name] = FACTS[name].unit if isinstance(name, str) and name in FACTS else ""
+        if not units[name] or fact.unit != units[name]:
+            what = f"the unit {units[name]}" if units[name] else "a name of the catalogue"
+            yield f"fact {_short(name)} of {s}: expected {what}, found {_short(fact.unit if units[name] else name)}"
+        elif (why := complaint(fact.value, fact.unit)) or not isinstance(fact.note, str):
+            yield f"fact {name} of {s}: expected {why or 'a note in words'}, found {_short(fact.value)}"
+
+
+def _misplaced(s: Subject, record: Record, archs: set[str]) -> str:
+    if s.variant not in record.suite.variants:
+        return "a variant of the suite"
+    if s.shape is not None and s.shape not in record.suite.shapes:
+        return "a shape of the suite"
+    if s.arch is not None and s.arch not in archs:
+        return "an arch of the suite"
+    named = isinstance(s.kernel, str | None) and isinstance(s.launch, int | None)
+    return "" if named else "a kernel's name and the number of its launch"
+
+
+def _short(value: object) -> str:
+    text = f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > MOST else repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
