@@ -16,7 +16,7 @@ import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.worker import supervisor as supervisor_module
-from flashcore.worker.journal import read_journal
+from flashcore.worker.journal import hung, read_journal
 from flashcore.worker.limits import Limits
 from flashcore.worker.supervisor import Journal, Result, Task
 from tests.conftest import ROOT, TESTS
@@ -105,6 +105,23 @@ def test_a_hang_is_ended_at_its_time_limit(tmp_path: Path) -> None:
     assert loop.reason == "no answer within 0.5 s: hang?"
     assert after.status == "ok"
     assert time.monotonic() - began < 10
+
+
+def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> None:
+    tasks = [does("stuck/b", "loop"), does("fine/a"), does("stuck/a"), does("stuck/c", "loop"), does("fine/b")]
+    seen: list[str] = []
+    for batch in (64, 1):  # the second goes on where the first ended: there is nothing left to do
+        found = supervise(tmp_path, tasks, time_limit=0.5, batch=batch, on_result=lambda r: seen.append(r.name))
+        assert [r.status for r in found] == ["failed", "ok", "skipped", "skipped", "ok"]
+        assert found[2].reason == "skipped: hung on b: no answer within 0.5 s: hang?"
+    assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
+
+
+def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
+    other = Result("s65", "failed", "no answer within 1 s in step spin cold: hang?", step="spin cold")
+    assert hung([other]) == {"spin": "skipped: hung on s65: no answer within 1 s in step spin cold: hang?"}
+    assert hung([Result("s65", "failed", "no answer within 1 s: hang?")]) == {}
+    assert Task("spin", {}).variant == ""
 
 
 def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

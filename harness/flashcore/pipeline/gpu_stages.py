@@ -19,6 +19,7 @@ from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, Stag
 from flashcore.model.suite import GPU_STAGES, Shape, Stage, Variant
 from flashcore.pipeline.state import Job
 from flashcore.static import phases
+from flashcore.worker.journal import HANG
 
 if TYPE_CHECKING:
     from flashcore.worker.kernel_call import Case
@@ -79,8 +80,9 @@ def _sorted_out(
         before: the outcomes of the stages before it.
     """
     failed = {o.case: o.reason for o in before if o.status != "ok"}
-    # A variant that is wrong on one shape is trusted on none.
-    wrong = {o.variant: o for o in reversed(before) if o.stage == "check" and o.status == "failed"}
+    # A variant that is wrong on one shape, or comes to no end, is trusted on none.
+    bad = [o for o in before if o.status == "failed" and (o.stage == "check" or HANG in o.reason)]
+    wrong = {o.variant: o for o in reversed(bad)}
     ready: list[tuple[Variant, Shape]] = []
     left_out: list[CaseOutcome] = []
 

@@ -3,7 +3,7 @@
 A child announces every task before it starts it and answers it when it is done, one JSON line each.
 Whoever reads along (:mod:`flashcore.worker.supervisor`) knows the culprit when the process dies, and what is already
 answered when a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``,
-``result`` and ``fail``.
+``result``, ``fail`` and ``skip``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,9 @@ from flashcore.errors import Exit, FlashcoreError
 SAYS = "flashcore child: "
 #: The exit code of a child that cannot go on at all (EX_IOERR).
 HOPELESS = 74
+#: What the reason of a task that came to no end begins with, and that of one that was not run because of it.
+HANG = "no answer within"
+SKIPPED = "skipped: "
 #: Names the process whose end is to end the child as well.
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
 _PR_SET_PDEATHSIG = 1
@@ -50,13 +53,18 @@ class Task:
     name: str
     payload: Mapping[str, Any]
 
+    @property
+    def variant(self) -> str:
+        """Of a name ``variant/shape``; empty for any other."""
+        return self.name.rpartition("/")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What became of a task. ``step`` is what it was at when it failed, if it said so."""
 
     name: str
-    status: Literal["ok", "failed"]
+    status: Literal["ok", "failed", "skipped"]
     reason: str = ""
     data: dict[str, Any] | None = None
     seconds: float = 0.0
@@ -123,6 +131,10 @@ class Journal:
         if seconds is not None:
             line["seconds"] = seconds
         self._answer(line)
+
+    def skip(self, name: str, reason: str) -> None:
+        """The task is not run."""
+        self._answer({"event": "skip", "name": name, "reason": reason})
 
     def end(self, name: str) -> None:
         """The task is over; one that was not answered yet is done, without data."""
@@ -274,10 +286,23 @@ def answers(folder: Path) -> dict[str, Result]:
     return found
 
 
+def hung(results: Iterable[Result]) -> dict[str, str]:
+    """Variants that hung, with why their other cases are not run: one time limit is enough. Where the task's name
+    tells none, the first word of the step does."""
+    found: dict[str, str] = {}
+    for r in results:
+        variant = r.name.rpartition("/")[0] or r.step.partition(" ")[0]
+        if variant and r.reason.startswith(HANG):
+            found.setdefault(variant, f"{SKIPPED}hung on {r.name.rpartition('/')[2]}: {r.reason}")
+    return found
+
+
 def answer_of(line: Mapping[str, Any]) -> Result | None:
     seconds = float(line.get("seconds", 0.0))
     if line.get("event") == "result":
         return Result(line["name"], "ok", "", line.get("data"), seconds)
+    if line.get("event") == "skip":
+        return Result(line["name"], "skipped", line["reason"])
     if line.get("event") == "fail":
         return Result(line["name"], "failed", line["reason"], None, seconds, line.get("step", ""))
     return None

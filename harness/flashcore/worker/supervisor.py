@@ -26,6 +26,7 @@ from typing import Any
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.machine import capabilities, python_process
 from flashcore.worker.journal import (
+    HANG,
     HOPELESS,
     POISON,
     SAYS,
@@ -36,6 +37,7 @@ from flashcore.worker.journal import (
     answer_of,
     answers,
     child,
+    hung,
     parse,
     unwritable,
 )
@@ -56,7 +58,8 @@ def supervise(
     on_result: Callable[[Result], None] = lambda result: None,
     environment: Mapping[str, str] | None = None,
 ) -> list[Result]:
-    """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks.
+    """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks. After a task
+    ``variant/…`` hung, the other tasks of that variant are skipped with that reason.
 
     Args:
         command: gives, for a task file and a journal, the argv of the child (or of what wraps it).
@@ -87,7 +90,15 @@ def supervise(
             own.fail(name, reason, step=step, seconds=seconds)
             on_result(known[name])
 
-        while pending := [t for t in tasks if t.name not in known]:
+        while True:
+            stuck = hung(known.values())
+            for task in (t for t in tasks if t.name not in known and t.variant in stuck):
+                known[task.name] = Result(task.name, "skipped", stuck[task.variant])
+                own.skip(task.name, known[task.name].reason)
+                on_result(known[task.name])
+            pending = [t for t in tasks if t.name not in known]
+            if not pending:
+                break
             process = _Process(folder, pending[: max(1, limits.batch)], command, limits, environment or {})
             try:
                 process.start()
@@ -201,7 +212,7 @@ class _Process:
                     return
             elif self.current is not None and waited > limits.time_limit:
                 at = f" in step {self.step}" if self.step else ""
-                self.reason = f"no answer within {limits.time_limit:g} s{at}: hang?"
+                self.reason = f"{HANG} {limits.time_limit:g} s{at}: hang?"
                 self._end()
                 return
             elif self.current is None and waited > limits.startup_limit:

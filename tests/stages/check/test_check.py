@@ -42,7 +42,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
     """One stage with everything in it: the faults among the sound, so that each can do its worst."""
     cases = [case("right"), *(case(name) for name in FAULTS), case("also_right")]
     cases += [case(name, peer=True) for name in ("library", "rough", *PEER_FAULTS)]
-    cases.append(case("right", "wide", columns=300))
+    cases += [case(name, "wide", columns=300) for name in ("right", "hangs")]
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
     chosen = Check(time_limit=6.0, device="cpu", repeats=200, progress=lines.append)
@@ -76,6 +76,12 @@ def test_reason_names_seed_and_kind(result: tuple[StageResult, list[str]]) -> No
     reason = outcome(result[0], "wrong_scale/small").reason
     assert "on seed 0, kind normal" in reason
     assert "expected 0." in reason and "found 0." in reason
+
+
+def test_a_variant_that_hung_is_skipped_on_its_other_shapes(result: tuple[StageResult, list[str]]) -> None:
+    found = outcome(result[0], "hangs/wide")
+    assert found.status == "skipped"
+    assert found.reason.startswith("skipped: hung on small: no answer within 6 s")
 
 
 def test_facts(result: tuple[StageResult, list[str]]) -> None:

@@ -25,7 +25,7 @@ from tests import factory
 from tests.conftest import ROOT, TESTS, flashcore
 
 STANDIN = TESTS / "standins" / "compute-sanitizer"
-NAMES = ("v0/s65", "v1/s65", "v2/s65", "v3/s65")
+NAMES: tuple[str, ...] = ("v0/s65", "v1/s65", "v2/s65", "v3/s65")
 
 
 def case(name: str) -> Case:
@@ -126,6 +126,18 @@ def test_what_was_not_counted_is_unmeasured_and_the_rest_is_measured(run: Run, k
     assert "unmeasured" in own["v3/s65"].reason
     (lost,) = (f for f in result.facts if f.subject.variant == "v3" and f.name == "sanitizer_memcheck_errors")
     assert lost.value is None and lost.note.startswith("not sanitized: ")
+
+
+def test_a_hang_costs_one_time_limit(run: Run, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "NAMES", ("v0/s65", "v1/s65", "v0/s129", "v1/s129"))
+    result = run("hang=v0/s65 hang=v0/s129", time_limit=1.0, finish_limit=1.0)
+    own = outcomes(result)
+    assert [own[n].status for n in NAMES] == ["failed", "ok", "skipped", "ok"]
+    assert "memcheck: unmeasured: no answer within 1 s" in own["v0/s65"].reason
+    assert "racecheck: unmeasured: skipped: hung on s65" in own["v0/s65"].reason
+    assert "memcheck: unmeasured: skipped: hung on s65" in own["v0/s129"].reason
+    assert counts(result) == [None, 0, None, 0]
+    assert sum(cases[0] == "v0/s65" for _, cases in calls()) == 1, "neither again, nor under the other tool"
 
 
 def test_a_count_that_got_lost_is_asked_for_again(run: Run) -> None:

@@ -63,7 +63,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
                 case.variant,
                 case.shape,
                 "check",
-                "failed" if complaints else "ok",
+                "skipped" if result.status == "skipped" else "failed" if complaints else "ok",
                 "; ".join(complaints[:3]) + (f"; and {len(complaints) - 3} more" if len(complaints) > 3 else ""),
                 result.seconds,
             )

@@ -18,7 +18,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
 from flashcore.machine import python_process
@@ -26,11 +25,11 @@ from flashcore.machine.capabilities import lacking, said_in
 from flashcore.machine.ncu import command_line, import_report, last_words, refused_metrics
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, Fact, StageResult
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, StageResult
 from flashcore.stages import settings
 from flashcore.stages.profile import ncu_csv, ncu_facts
 from flashcore.worker import rounds, supervisor
-from flashcore.worker.journal import Result, Task
+from flashcore.worker.journal import SKIPPED, Result, Task
 from flashcore.worker.kernel_call import Case
 from flashcore.worker.rounds import Settled
 
@@ -91,7 +90,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Profile) -> StageR
                 chip=chosen.chip, plan=chosen.plans.get(case.name), refused=stage.refused,
                 code=chosen.codes.get(case.variant) if case.name in deep else None,
             )  # fmt: skip
-        status: Literal["ok", "failed"] = "failed" if reason else "ok"
+        status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
         seconds = settled.seconds.get(case.name)
         outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
     return StageResult(tuple(facts), tuple(outcomes))

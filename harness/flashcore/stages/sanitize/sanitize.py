@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from flashcore.machine import python_process
 from flashcore.machine.compute_sanitizer import Report, Tool, command_line, parse
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import writing
-from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, Subject
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 from flashcore.stages import settings
 from flashcore.worker import rounds, supervisor
-from flashcore.worker.journal import Result, Task, read_journal
+from flashcore.worker.journal import HANG, SKIPPED, Result, Task, hung, read_journal
 from flashcore.worker.kernel_call import Case
 from flashcore.worker.rounds import Settled
 
@@ -39,10 +38,14 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Sanitize) -> Stage
     """
     tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in cases]
     settled: dict[Tool, Settled[Report]] = {}
+    stuck: dict[str, str] = {}
     with writing(folder):
         for tool in chosen.tools:
             stage = _UnderTool(tool, chosen)
-            settled[tool] = rounds.settle(folder / tool, tasks, stage.perform, stage.harvest)
+            ready = [t for t in tasks if t.variant not in stuck]
+            own = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
+            own.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
+            stuck |= hung(Result(name, "failed", why) for name, why in own.failed.items())
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for case in cases:
@@ -55,7 +58,8 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Sanitize) -> Stage
             elif not report.clean:
                 complaints.append(f"{tool}: {_counted(report)}: {report.first}".removesuffix(": "))
         seconds = sum(own.seconds.get(case.name, 0.0) for own in settled.values())
-        status: Literal["ok", "failed"] = "failed" if complaints else "ok"
+        skipped = bool(complaints) and all(SKIPPED in c for c in complaints)
+        status: CaseStatus = "skipped" if skipped else "failed" if complaints else "ok"
         outcomes.append(CaseOutcome(case.variant, case.shape, "sanitize", status, "; ".join(complaints), seconds))
     return StageResult(tuple(facts), tuple(outcomes))
 
@@ -103,7 +107,8 @@ class _UnderTool:
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
         """Lays each process' count at the door of the cases that it ran."""
         for name, result in answers.items():
-            settled.open[name] = result.reason or "its process did not say"
+            over = settled.failed if result.status == "skipped" or result.reason.startswith(HANG) else settled.open
+            over[name] = result.reason or "its process did not say"
         for journal in sorted(path.glob("journal-*.jsonl")):
             begun = [line["name"] for line in read_journal(journal) if line.get("event") == "begin"]
             log = _log(journal)
@@ -114,6 +119,8 @@ class _UnderTool:
                     continue
                 result = answers[name]
                 settled.seconds[name] = settled.seconds.get(name, 0.0) + result.seconds
+                if name in settled.failed:
+                    continue
                 if isinstance(said, str):
                     settled.open[name] = f"{result.reason}; {said}" if result.reason else said
                 elif (said.clean and result.status == "ok") or (alone and not said.clean):
