@@ -75,7 +75,7 @@ def test_a_metric_that_ncu_left_out_is_no_value() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0", 0.0), ("0.57", 0.57), ("536,870,912", 536870912.0), ("-3", -3.0), ("1,234.50", 1234.5), ("1.5e+09", 1.5e9)],
+    [("0", 0.0), ("0.57", 0.57), ("536,870,912", 536870912.0), ("+3", 3.0), ("1,234.50", 1234.5), ("1.5e+09", 1.5e9)],
 )
 def test_numbers(text: str, value: float) -> None:
     assert reading(text).value == value
@@ -85,7 +85,7 @@ def test_numbers(text: str, value: float) -> None:
     "text",
     [
         "", "n/a", "(n/a)", "N/A", "-", "nan", "-nan", "inf", "-Infinity", "1,23", "12,5", "1.2.3", "0x7f",
-        "all", "1e999", "(0: gemm_v0)", "nan (IMAD: 1)", "１２", "1e308", "-1e31", "1" + "0" * 400, "9" * 100_000,
+        "all", "1e999", "(0: gemm_v0)", "nan (IMAD: 1)", "１２", "1e308", "-1e31", "-3", "1" + "0" * 400, "9" * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_number_is_no_value_and_says_so(text: str) -> None:
@@ -98,6 +98,7 @@ def test_instances() -> None:
     assert found.value == 2627 and found.instances == {"IMAD": 2000, "HMMA.16816.F32": 600, "BAR": 27}
     assert reading("1 (0: 0-15)").instances is None
     assert reading("1 (A: 1; A: 2)").instances is None
+    assert reading("1 (A: 2; A: -1)").instances is None
     assert reading("1 (A: 1e308; B: 1e308)").instances is None, "their sum is not finite"
     assert reading("7").instances is None
 

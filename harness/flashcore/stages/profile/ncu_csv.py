@@ -28,7 +28,7 @@ NVTX_COLUMN = "thread Domain:Push/Pop_Range"
 #: How often each instruction was executed, by address: it comes along with the counts per opcode.
 EXECUTED = "inst_executed"
 
-_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"\+?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
@@ -102,9 +102,9 @@ class Table:
 
 
 def number(text: str) -> float | None:
-    """The number that ncu wrote (thousands commas, decimal point), ``None`` if it is none that can be."""
+    """The number that ncu wrote (``1,234.5``), ``None`` if it is none that can be: no count is below 0."""
     value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
-    return value if abs(value) <= _LARGEST else None
+    return value if value <= _LARGEST else None
 
 
 def reading(text: str, unit: str = "") -> Reading:
