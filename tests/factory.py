@@ -311,15 +311,16 @@ def samples(us: float, count: int = 100, *, spread: float = 0.01, seed: int = 0)
 
 
 def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) -> list[Fact]:
-    """The statistics that bench makes of its samples; ``mode`` is warm, cold or eager."""
+    """The statistics that bench makes of its samples; ``mode`` is a regime or eager."""
     ordered = sorted(times)
     values: dict[str, Value | None] = {
         f"{mode}_p50": statistics.median(times),
-        f"{mode}_p90": ordered[int(0.9 * (len(ordered) - 1))],
         f"{mode}_mean": statistics.fmean(times),
         f"{mode}_std": statistics.pstdev(times),
         f"{mode}_samples": len(times),
     }
+    if mode in ("isolated", "cold"):
+        values[f"{mode}_p90"] = ordered[int(0.9 * (len(ordered) - 1))]
     return facts_of(values, variant, shape=shape)
 
 
@@ -428,7 +429,7 @@ def record(
     **changes: Any,
 ) -> Record:
     """A complete run: all stages ok on all cases. ``facts`` are added last and win over the default
-    ones of the same subject; ``times`` gives a variant's warm time in microseconds at every shape.
+    ones of the same subject; ``times`` gives a variant's time by itself in microseconds at every shape.
     """
     chosen = suite if suite is not None else globals()["suite"]()
     found: list[Fact] = []
@@ -440,20 +441,20 @@ def record(
             names = [s.name for w, s in cases(chosen) if w is v]
             found += static_facts(v.name, v.where.archs, names)
     for v, s in cases(chosen):
-        warm = us.get(v.name, 50.0)
+        alone = us.get(v.name, 50.0)
         found += formula_facts(v.name, s)
         for stage in s.stages:
             outcomes.append(outcome(v.name, s.name, stage))
         if "check" in s.stages:
             found += check_facts(v.name, s.name)
         if "bench" in s.stages:
-            for mode, factor in (("back_to_back", 1.0), ("cold", 1.25), ("eager", 3.0)):
-                series = samples(warm * factor, seed=len(timed))
+            for mode, factor in (("isolated", 1.0), ("back_to_back", 0.9), ("cold", 1.25), ("eager", 3.0)):
+                series = samples(alone * factor, seed=len(timed))
                 timed[f"{v.name}/{s.name}/{mode}"] = series
                 found += timing_facts(v.name, s.name, mode, series)
             found.append(fact("bench_sm_clock", 1980.0, v.name, shape=s.name))
         if "profile" in s.stages:
-            found += counter_facts(v.name, s, us=warm * 1.2)
+            found += counter_facts(v.name, s, us=alone * 1.2)
     fields: dict[str, Any] = {
         "outcomes": tuple(outcomes),
         "samples": timed,
@@ -482,7 +483,7 @@ def large_record(count: int = 10_000, budgets: Iterable[Budget] = (), waivers: I
         for s in shapes:
             found += formula_facts(v.name, s)
             found += facts_of(FEW_COUNTERS, v.name, shape=s.name)
-            found += facts_of({"back_to_back_p50": 10.0, "max_error": 2e-4}, v.name, shape=s.name)
+            found += facts_of({"isolated_p50": 10.0, "max_error": 2e-4}, v.name, shape=s.name)
             outcomes += [outcome(v.name, s.name, stage) for stage in STAGES]
     return bare_record(made, found, outcomes=tuple(outcomes))
 

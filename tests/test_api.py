@@ -95,7 +95,7 @@ def test_a_run_gives_its_frames(profiles: Path) -> None:
     run = fc.read_run(profiles=profiles)
     assert len(run.facts_frame()) == len(run.record.facts)
     assert len(run.samples_frame()) == sum(map(len, run.record.samples.values()))
-    assert run.table("mission")["back_to_back_p50 [us]"].idxmin() == "cudnn"
+    assert run.table("mission")["isolated_p50 [us]"].idxmin() == "cudnn"
     assert "l2_hit [pct]" in run.table("mission", ["l2_hit"])
 
 
@@ -106,7 +106,7 @@ def test_two_runs_are_compared(profiles: Path) -> None:
     a, b = fc.read_run("20260102T030405Z-0001", profiles), fc.read_run(LATER, profiles)
     found = fc.compare(a, b)
     assert found.static[["fact", "before", "after", "direction"]].values.tolist() == [["registers", 96, 120, "worse"]]
-    assert found.times.query("mode == 'back_to_back'").loc[("fast", "mission"), "ratio"].item() == pytest.approx(
+    assert found.times.query("mode == 'isolated'").loc[("fast", "mission"), "ratio"].item() == pytest.approx(
         2, rel=0.01
     )
     assert found.remarks == ()

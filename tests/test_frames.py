@@ -72,9 +72,9 @@ def test_rows_are_found_by_subject(record: Record) -> None:
     assert set(frame.loc["fast"].index.get_level_values("arch").dropna()) == set(factory.ARCHS)
     [value] = frame.xs(3, level="launch")["value"]
     assert value == 7
-    mission = frame.xs("mission", level="shape").query("fact == 'back_to_back_p50' and variant == 'fast'")
+    mission = frame.xs("mission", level="shape").query("fact == 'isolated_p50' and variant == 'fast'")
     assert mission["value"].tolist() == [
-        record.facts.number("back_to_back_p50", factory.fact("back_to_back_p50", 0, "fast", shape="mission").subject)
+        record.facts.number("isolated_p50", factory.fact("isolated_p50", 0, "fast", shape="mission").subject)
     ]
 
 
@@ -90,9 +90,7 @@ def test_a_table_has_a_row_per_variant_and_names_units(record: Record) -> None:
     table = frames.table(record, "mission")
     assert list(table.index) == list(record.suite.variants)
     assert table.index.name == "variant"
-    assert {"back_to_back_p50 [us]", "tensor_active [pct]", "smem [B]", "tflops [TFLOP/s]", "registers", "gap"} <= {
-        *table
-    }
+    assert {"isolated_p50 [us]", "tensor_active [pct]", "smem [B]", "tflops [TFLOP/s]", "registers", "gap"} <= {*table}
     assert table["role"].tolist() == ["baseline", "variant", "variant", "peer"]
     assert table["parent"].fillna("").tolist() == ["", "slow", "fast", ""]
     readings = Readings(record)
@@ -121,14 +119,14 @@ def test_a_stale_case_says_so_and_has_no_gap(record: Record) -> None:
 
 def test_floor_and_gap_are_of_one_regime(record: Record) -> None:
     row = frames.table(record, "mission").loc["fast"]
-    assert row["gap"] == pytest.approx(row["back_to_back_p50 [us]"] / row["floor [us]"])
+    assert row["gap"] == pytest.approx(row["isolated_p50 [us]"] / row["floor [us]"])
     assert row["floor_by"] != "dram"  # its data fits L2
 
 
 def test_a_table_shows_the_facts_that_are_named(record: Record) -> None:
     table = frames.table(record, "long", ["l2_hit"])
     assert table["l2_hit [pct]"].tolist() == [80.0] * 4
-    assert "back_to_back_p50 [us]" not in table
+    assert "isolated_p50 [us]" not in table
 
 
 @pytest.mark.parametrize(
@@ -151,8 +149,8 @@ def test_every_sample_is_a_row(record: Record) -> None:
     frame = frames.samples(record)
     assert len(frame) == sum(map(len, record.samples.values()))
     assert dict(frame.dtypes.astype(str)) == {"mode": "category", "sample": "int64", "us": "float64"}
-    warm = frame.loc[("split", "long")].query("mode == 'back_to_back'")
-    assert tuple(warm["us"]) == record.samples["split/long/back_to_back"]
+    warm = frame.loc[("split", "long")].query("mode == 'isolated'")
+    assert tuple(warm["us"]) == record.samples["split/long/isolated"]
     assert warm["sample"].tolist() == list(range(len(warm)))
 
 
@@ -177,7 +175,7 @@ def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
 
 
 def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
-    found = diff.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["back_to_back"])
+    found = diff.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["isolated"])
     frame = frames.frame(diff.TimeChange, found)
     assert list(zip(frame["ratio"], frame["low"], frame["high"], strict=True)) == [
         (t.ratio, t.low, t.high) for t in found
@@ -221,7 +219,7 @@ def test_the_rows_of_the_export_are_the_facts_as_they_are(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pandas", None)
     found = [
         factory.fact("registers", 7, arch="sm_80", kernel="k", launch=0),
-        factory.fact("back_to_back_p50", 7.0),
+        factory.fact("isolated_p50", 7.0),
         factory.fact("l2_hit", None, note="no ncu"),
     ]
     bare = dataclasses.replace(factory.bare_record(), facts=Facts(found))

@@ -63,7 +63,7 @@ def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
         assert found[f"{variant}/tail", "check"].status == "ok"
         assert found[f"{variant}/small", "check"].status == "ok"
         subject = Subject(variant, shape="small")
-        for mode in ("back_to_back_p50", "cold_p50", "eager_p50"):
+        for mode in ("isolated_p50", "cold_p50", "eager_p50"):
             microseconds = record.facts.number(mode, subject)
             assert microseconds is not None and 0.1 < microseconds < 1e4, (variant, mode)
         error = record.facts.number("max_error", subject)
@@ -136,7 +136,7 @@ def test_a_fault_is_named_and_never_timed(broken: Record, variant: str, reason: 
     failed = [o for (case, stage), o in found.items() if case.startswith(f"{variant}/") and o.status == "failed"]
     assert failed and any(re.search(reason, o.reason) for o in failed), [o.reason for o in failed]
     assert {o.stage for o in failed} == {"check"} or variant.startswith("plan_")
-    timed = Facts(broken.facts.of(variant)).named("back_to_back_p50")
+    timed = Facts(broken.facts.of(variant)).named("isolated_p50")
     assert not [f for f in timed if f.value is not None]
 
 

@@ -323,7 +323,7 @@ def test_a_harmless_change_around_the_code_is_passed_in_silence(
 BUDGETS = (
     factory.budget("registers", maximum=128),
     factory.budget("bank_conflicts", maximum=200),
-    factory.budget("back_to_back_p50", maximum=1e6),
+    factory.budget("isolated_p50", maximum=1e6),
     factory.goal("tensor_active", minimum=60),
 )
 Change = Callable[[Record], Record]
@@ -371,7 +371,7 @@ def not_built(record: Record) -> Record:
 
 
 def slower_clock(record: Record) -> Record:
-    slow = [replace(f, value=f.number * 1.5) for f in record.facts.named("back_to_back_p50") if f.number is not None]
+    slow = [replace(f, value=f.number * 1.5) for f in record.facts.named("isolated_p50") if f.number is not None]
     return with_facts(*slow, factory.fact("bench_sm_clock", 1200.0, "fast", shape="mission"))(record)
 
 

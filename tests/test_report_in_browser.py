@@ -104,7 +104,7 @@ def test_only_the_chosen_shape_is_drawn_and_nothing_is_fetched(folder: Path, tmp
 
 SORT = """() => {
   const table = document.querySelector(".byshape:not([hidden]) table.sortable");
-  const index = Array.from(table.tHead.rows[0].cells).findIndex((c) => c.textContent.startsWith("back to back p50"));
+  const index = Array.from(table.tHead.rows[0].cells).findIndex((c) => c.textContent.startsWith("isolated p50"));
   const heading = table.tHead.rows[0].cells[index];
   const column = () => Array.from(table.tBodies[0].rows, (r) => r.cells[index].textContent);
   const seen = [];

@@ -29,8 +29,8 @@ SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
 EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
 #: What :func:`table` shows of each variant: speed, how well the chip is used, what the code takes of it.
 LADDER = (
-    "back_to_back_p50", "back_to_back_p90", "cold_p50", "speedup_vs_baseline",
-    "speedup_vs_baseline_low", "speedup_vs_baseline_high",
+    "isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50",
+    "speedup_vs_baseline", "speedup_vs_baseline_low", "speedup_vs_baseline_high",
     "speedup_vs_peer", "speedup_vs_peer_low", "speedup_vs_peer_high", "tflops", "tensor_active",
     "theoretical_occupancy", "achieved_occupancy", "registers", "spill_store_bytes", "spill_load_bytes", "smem",
 )  # fmt: skip
@@ -96,7 +96,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     ``role`` is baseline, variant or peer; ``check`` what became of it, ``stale`` if its code has changed since. Then a
     column per fact in ``names``, with its unit: ``cold_p50 [us]``; static ones are of the arch that was measured, the
     largest of the variant's kernels, or the smallest of what is better high. ``floor [us]`` is the least time that the
-    resource ``floor_by`` allows, ``gap`` the median warm time over it.
+    resource ``floor_by`` allows, ``gap`` the median time of the regime that ranks over it.
 
     Raises:
         UsageError: the suite has no such shape, or a name is no fact with a number.
@@ -111,8 +111,9 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     subjects = [Subject(v.name, shape=shape) for v in variants]
     checks = {o.case: o.status for o in record.outcomes if o.stage == "check"} | dict.fromkeys(record.stale, "stale")
     readings = Readings(record)
+    time = record.suite.shapes[shape].time
     bounds = {b.subject: b for b in case_bounds(record)}
-    gaps = {s: next((g for g in b.gaps if g.time == "back_to_back_p50"), None) for s, b in bounds.items()}
+    gaps = {s: next((g for g in b.gaps if g.time == time), None) for s, b in bounds.items()}
     floors = [gap.floor if (gap := gaps.get(s)) else b.floor if (b := bounds.get(s)) else None for s in subjects]
     baseline = record.suite.baseline
     columns = {

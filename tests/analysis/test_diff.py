@@ -62,7 +62,7 @@ def test_counters_are_compared_when_asked_for() -> None:
 def test_times_of_other_runs_are_shown_and_not_judged() -> None:
     a, b = factory.record(id=OLD, times={"fast": 50.0}), factory.record(times={"fast": 40.0})
     found = {(str(t.subject), t.mode): t for t in diff.timing(a, b)}
-    change = found["fast/mission", "back_to_back"]
+    change = found["fast/mission", "isolated"]
     assert change.ratio == pytest.approx(1.25, rel=0.01)
     assert change.low < 1.25 < change.high or change.high - change.low < 0.02
     assert "faster" in change.text
@@ -73,7 +73,7 @@ def test_times_of_other_runs_are_shown_and_not_judged() -> None:
 
 def test_slower_reads_as_slower() -> None:
     a, b = factory.record(id=OLD, times={"fast": 40.0}), factory.record(times={"fast": 50.0})
-    (change,) = [t for t in diff.timing(a, b, ("back_to_back",)) if str(t.subject) == "fast/long"]
+    (change,) = [t for t in diff.timing(a, b, ("isolated",)) if str(t.subject) == "fast/long"]
     assert change.text.startswith("1.2")
     assert "slower" in change.text
 
@@ -84,12 +84,12 @@ def test_the_same_code_is_said_whatever_the_clock_did() -> None:
     assert not any(t.same_code for t in diff.timing(a, b) if t.subject.variant == "cudnn")
     key = factory.case_key(b.suite.variants["fast"], b.suite.shapes["long"], code="other")
     changed = replace(b, keys={**b.keys, "fast/long": key})
-    (one,) = [t for t in diff.timing(a, changed, ("back_to_back",)) if str(t.subject) == "fast/long"]
+    (one,) = [t for t in diff.timing(a, changed, ("isolated",)) if str(t.subject) == "fast/long"]
     assert not one.same_code
     older = factory.case_key(b.suite.variants["fast"], b.suite.shapes["long"], nvcc="12.8.93")
     (one,) = [
         t
-        for t in diff.timing(replace(a, keys={**a.keys, "fast/long": older}), b, ("back_to_back",))
+        for t in diff.timing(replace(a, keys={**a.keys, "fast/long": older}), b, ("isolated",))
         if str(t.subject) == "fast/long"
     ]
     assert not one.same_code

@@ -26,14 +26,14 @@ def step(r: Record, name: str = "fast") -> Step:
 
 
 def test_a_step_that_did_as_predicted_held() -> None:
-    found = step(record([predicted("back_to_back_p50", 221, 100, "L4")], times={"slow": 100, "fast": 45}))
+    found = step(record([predicted("isolated_p50", 221, 100, "L4")], times={"slow": 100, "fast": 45}))
     assert found.outcome == "held"
     assert found.finding.startswith("prediction held: 0.45× the time, 0.45× predicted")
 
 
 def test_a_step_that_did_half_names_what_holds_it() -> None:
     stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
-    found = step(record([predicted("back_to_back_p50", 221, 50, "L4")], stalls, {"slow": 100, "fast": 50}))
+    found = step(record([predicted("isolated_p50", 221, 50, "L4")], stalls, {"slow": 100, "fast": 50}))
     assert found.outcome == "partly"
     assert "went the right way: 0.50× the time, 0.23× predicted" in found.finding
     assert "barrier stalls 41 %" in found.finding
@@ -44,7 +44,7 @@ def test_no_effect_names_the_parents_limiter_and_what_moved_in_vain() -> None:
         factory.fact("stall_share_barrier", 41.0, "slow", shape="mission"),
         factory.fact("bank_conflicts", 0, "fast", shape="mission"),
     ]
-    wanted = [predicted("back_to_back_p50", 221, 184, "L4"), predicted("bank_conflicts", 120, 0)]
+    wanted = [predicted("isolated_p50", 221, 184, "L4"), predicted("bank_conflicts", 120, 0)]
     found = step(record(wanted, facts, {"slow": 40, "fast": 40}))
     assert found.outcome == "none"
     assert found.finding.startswith(
@@ -62,16 +62,16 @@ def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
 
 def test_slower_names_the_counters_that_got_worse() -> None:
     facts = [factory.fact("barriers_per_block", 48, "fast", shape="mission")]
-    found = step(record([predicted("back_to_back_p50", 221, 100, "L4")], facts, {"slow": 40, "fast": 60}))
+    found = step(record([predicted("isolated_p50", 221, 100, "L4")], facts, {"slow": 40, "fast": 60}))
     assert found.outcome == "against"
     assert found.finding.startswith("slower: 1.50× the time, 0.45× predicted; with it barriers 16 → 48")
 
 
 def test_more_of_a_worsening_is_no_merit() -> None:
-    found = step(record([predicted("back_to_back_p50", 198, 300, "L4")], times={"slow": 20, "fast": 60}))
+    found = step(record([predicted("isolated_p50", 198, 300, "L4")], times={"slow": 20, "fast": 60}))
     assert found.outcome == "missed"
     assert found.finding.startswith("slower than predicted: 3.00× the time, 1.52× predicted")
-    less = step(record([predicted("back_to_back_p50", 198, 986, "L4")], times={"slow": 20, "fast": 30}))
+    less = step(record([predicted("isolated_p50", 198, 986, "L4")], times={"slow": 20, "fast": 30}))
     assert less.finding.startswith("slower, though less than predicted: 1.50×")
 
 
@@ -103,13 +103,13 @@ def test_a_step_that_is_not_one_change_says_so() -> None:
 
 
 def test_little_is_no_effect_the_right_way_and_slower_the_wrong_way() -> None:
-    wanted = [predicted("back_to_back_p50", 100, 20, "L4")]
+    wanted = [predicted("isolated_p50", 100, 20, "L4")]
     assert step(record(wanted, times={"slow": 100, "fast": 94})).finding.startswith("hardly any effect: 0.94×")
     assert step(record(wanted, times={"slow": 100, "fast": 106})).finding.startswith("slower: 1.06× the time")
 
 
 def test_documents_that_differ_are_both_named() -> None:
-    wanted = [predicted("back_to_back_p50", 198, 986, "L4"), predicted("back_to_back_p50", 2122, 500, "L4")]
+    wanted = [predicted("isolated_p50", 198, 986, "L4"), predicted("isolated_p50", 2122, 500, "L4")]
     found = step(record(wanted, times={"slow": 20, "fast": 100}))
     assert "(elsewhere 0.24×)" in found.finding
 
@@ -121,10 +121,10 @@ def test_nothing_predicted_is_no_verdict_on_a_prediction() -> None:
 
 
 def test_a_step_without_times_is_unmeasured() -> None:
-    r = record([predicted("back_to_back_p50", 221, 100, "L4")])
-    assert step(factory.without(r, "back_to_back_p50", variant="fast")).outcome == "unmeasured"
-    assert "its parent slow" in step(factory.without(r, "back_to_back_p50", variant="slow")).finding
-    stale = replace(factory.without(r, "back_to_back_p50"), stale={"fast/mission": "the kernel's code changed"})
+    r = record([predicted("isolated_p50", 221, 100, "L4")])
+    assert step(factory.without(r, "isolated_p50", variant="fast")).outcome == "unmeasured"
+    assert "its parent slow" in step(factory.without(r, "isolated_p50", variant="slow")).finding
+    stale = replace(factory.without(r, "isolated_p50"), stale={"fast/mission": "the kernel's code changed"})
     assert "stale: the kernel's code changed" in step(stale).finding
 
 
@@ -147,7 +147,7 @@ def test_the_way_leads_from_the_baseline_along_the_parents_of_the_best() -> None
     assert [s.variant.name for s in found.steps] == ["slow", "fast", "best", "worse", "other"]
     assert found.best is not None and found.best.variant.name == "best"
     assert found.peer is not None and found.peer[0] == "cudnn"
-    assert found.floor is not None and found.floor.time == "back_to_back_p50"
+    assert found.floor is not None and found.floor.time == "isolated_p50"
 
 
 def test_without_times_there_is_no_way() -> None:

@@ -55,7 +55,7 @@ def test_a_change_that_is_none_is_no_effect_and_was_right_where_none_was_predict
 
 
 def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> None:
-    found = only(record([predicted("back_to_back_p50", 221, 22.1, "L4")]))
+    found = only(record([predicted("isolated_p50", 221, 22.1, "L4")]))
     assert found.scale == "ratio"
     assert found.predicted == pytest.approx(0.1)
     assert found.measured == pytest.approx(0.1, rel=0.01)
@@ -64,13 +64,13 @@ def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> Non
 
 
 def test_a_time_of_this_device_carries_no_such_note() -> None:
-    assert only(record([predicted("back_to_back_p50", 221, 22.1, "H200")])).note == ""
+    assert only(record([predicted("isolated_p50", 221, 22.1, "H200")])).note == ""
 
 
 def test_a_lone_time_of_another_device_is_not_judged() -> None:
-    assert only(record([predicted("back_to_back_p50", None, 100, "L4")])).outcome == "elsewhere"
-    assert only(record([predicted("back_to_back_p50", None, 100, "H200")])).outcome == "held"
-    assert only(record([predicted("back_to_back_p50", None, 10, "H200")])).outcome == "partly"
+    assert only(record([predicted("isolated_p50", None, 100, "L4")])).outcome == "elsewhere"
+    assert only(record([predicted("isolated_p50", None, 100, "H200")])).outcome == "held"
+    assert only(record([predicted("isolated_p50", None, 10, "H200")])).outcome == "partly"
 
 
 def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
@@ -109,12 +109,12 @@ def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
     assert "no such counter" in found.finding
     parent = factory.without(record([predicted("barriers_per_block", 48, 9)]), "barriers_per_block", variant="slow")
     assert "of its parent" in only(parent).finding
-    empty = factory.bare_record(record([predicted("back_to_back_p50", 2, 1, "L4")]).suite)
+    empty = factory.bare_record(record([predicted("isolated_p50", 2, 1, "L4")]).suite)
     assert only(empty).outcome == "unmeasured"
 
 
 def test_a_prediction_of_another_shape_is_left_out() -> None:
-    r = record([predicted("back_to_back_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
+    r = record([predicted("isolated_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
     assert [j.prediction.fact for j in judge(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
 
 
@@ -162,11 +162,9 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
 
 
 def test_a_time_of_this_device_is_met_by_its_level_too() -> None:
-    facts = [predicted("back_to_back_p50", 8, 6, factory.GPU)]
+    facts = [predicted("isolated_p50", 8, 6, factory.GPU)]
     assert only(record(facts, times={"slow": 6.5, "fast": 5.8})).outcome == "held"
-    assert (
-        only(record([predicted("back_to_back_p50", 8, 6, "L4")], times={"slow": 6.5, "fast": 5.8})).outcome == "partly"
-    )
+    assert only(record([predicted("isolated_p50", 8, 6, "L4")], times={"slow": 6.5, "fast": 5.8})).outcome == "partly"
 
 
 @pytest.mark.parametrize(

@@ -288,7 +288,7 @@ def test_gaps_of_a_record() -> None:
     # At 1,980 MHz: 0.5 µs on the tensor cores and as much for exp, 0.44 µs of DRAM.
     assert found.floor is not None
     assert gaps["cold_p50"].floor_us == pytest.approx(MISSION["flop"] / (132 * 4096 * 1980), rel=1e-6)
-    assert gaps["back_to_back_p50"].ratio == pytest.approx(10.0 / 0.5, rel=0.05)
+    assert gaps["isolated_p50"].ratio == pytest.approx(10.0 / 0.5, rel=0.05)
 
 
 def test_warm_data_in_l2_has_no_dram_floor() -> None:
@@ -297,8 +297,8 @@ def test_warm_data_in_l2_has_no_dram_floor() -> None:
     gaps = {g.time: g for g in found.gaps}
     assert gaps["cold_p50"].floor.resource == "dram"
     assert gaps["cold_p50"].floor_us == pytest.approx(10.0)
-    assert gaps["back_to_back_p50"].floor.resource == "fp16_tensor"
-    assert "L2" in gaps["back_to_back_p50"].note
+    assert gaps["isolated_p50"].floor.resource == "fp16_tensor"
+    assert "L2" in gaps["isolated_p50"].note
     large = [*formulas[:2], case("formula_bytes", 4.8e8)]
     (found,) = [c for c in case_bounds(factory.record(facts=large)) if str(c.subject) == "fast/mission"]
     assert {g.floor.resource for g in found.gaps} == {"dram"}

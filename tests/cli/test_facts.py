@@ -71,7 +71,7 @@ NAME = st.none() | TEXT.filter(bool)
         st.builds(
             Fact,
             st.builds(Subject, TEXT, NAME, NAME, NAME, st.none() | st.integers(min_value=0)),
-            st.sampled_from(["registers", "back_to_back_p50"]),
+            st.sampled_from(["registers", "isolated_p50"]),
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
             st.sampled_from(["1", "us", "text"]),
             st.sampled_from(Source),

@@ -67,5 +67,5 @@ def test_a_peer_has_answers_too() -> None:
 def test_a_case_without_samples_has_no_ratio() -> None:
     record = replace(factory.record(), samples={})
     text = answers(record, factory.record(id=OLD))
-    assert "µs back to back" in text
+    assert "µs isolated" in text
     assert "than before" not in text

@@ -292,7 +292,7 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
     assert [(n.stage, n.status) for n in record.stages] == [
         ("build", "ok"), ("check", "skipped"), ("bench", "skipped"), ("profile", "skipped"),
     ]  # fmt: skip
-    assert record.facts.named("registers") and not record.facts.named("back_to_back_p50")
+    assert record.facts.named("registers") and not record.facts.named("isolated_p50")
     assert not store.unfinished(here.folder / "profiles")
     assert list((here.folder / "reports" / run.name).glob("*.html"))
     assert sorted(p.name for p in (run / "ptxas").iterdir())[0].startswith("plain-sm_80.log")

@@ -85,7 +85,7 @@ def test_diff() -> None:
     def record(run: str, registers: int, gpu: str) -> Record:
         one = factory.record(environment=factory.environment(gpu=gpu))
         facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
-        samples = {"fast/mission/back_to_back": (2.0, 2.1, 2.2)}
+        samples = {"fast/mission/isolated": (2.0, 2.1, 2.2)}
         return dataclasses.replace(one, id=run, facts=Facts(facts), samples=samples)
 
     a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
@@ -96,7 +96,7 @@ def test_diff() -> None:
     assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
     assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
     (time,) = diff.timing(a, b)
-    assert found["times"][0]["mode"] == "back_to_back" and found["times"][0]["low"] == time.low
+    assert found["times"][0]["mode"] == "isolated" and found["times"][0]["low"] == time.low
     assert found["times_reason"] == ""
     other = checked(diff_command.as_json(a, record("two", 80, "NVIDIA L4")))
     assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"

@@ -47,8 +47,8 @@ def test_what_is_left_out_is_counted_by_verdicts() -> None:
 def test_the_table_says_it_all() -> None:
     budgets = [
         REGISTERS,
-        factory.budget("back_to_back_p50", maximum=30),
-        factory.goal("back_to_back_p50", maximum=30, device="L4"),
+        factory.budget("isolated_p50", maximum=30),
+        factory.goal("isolated_p50", maximum=30, device="L4"),
     ]
     text = text_tables.judgement(judge.judge(of(budgets, facts=[registers(140)]), today=TODAY))
     assert text.splitlines()[0] == "FAILED (5)"
@@ -60,11 +60,11 @@ def test_the_table_says_it_all() -> None:
 
 def test_the_table_sums_up_each_goal() -> None:
     budgets = [
-        factory.goal("back_to_back_p50", maximum=30),
-        factory.goal("back_to_back_p50", "l4_goal", maximum=30, device="L4"),
+        factory.goal("isolated_p50", maximum=30),
+        factory.goal("isolated_p50", "l4_goal", maximum=30, device="L4"),
     ]
     text = text_tables.judgement(judge.judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
-    (ours,) = [x for x in text.splitlines() if "back_to_back_p50_goal" in x]
+    (ours,) = [x for x in text.splitlines() if "isolated_p50_goal" in x]
     assert "reached by 4 of 6" in ours
     assert "farthest: slow/" in ours
     assert "7 % of the way" in ours

@@ -77,7 +77,7 @@ def test_shapes_that_differ_have_lines_of_their_own() -> None:
         ("fast sm_90a fast_kernel * registers", "baseline:99: expected `variant"),
         ("fast sm_90a fast_kernel * registers many", "expected `variant"),
         ("<<<<<<< HEAD", "expected `variant"),
-        ("fast sm_90a fast_kernel * back_to_back_p50 3", "a fact that baselines hold"),
+        ("fast sm_90a fast_kernel * isolated_p50 3", "a fact that baselines hold"),
         ("fast sm_90a other_kernel * registers nan", "a fact that baselines hold"),
         ("fast sm_90a fast_kernel * registers 96", "a line of its own"),
     ],
@@ -157,7 +157,7 @@ def test_slack_of_the_manifests_own_limits_is_suggested() -> None:
         factory.budget("registers", "loose", maximum=128),
         factory.budget("theoretical_occupancy", "low", minimum=10),
         factory.budget("sass_bar", "broken", maximum=1),
-        factory.budget("back_to_back_p50", "slow", maximum=1e9),
+        factory.budget("isolated_p50", "slow", maximum=1e9),
     ]
     found = regressions.slack(factory.record(factory.suite(budgets=budgets)))
     assert found == ["loose: max = 128 could be 96", "low: min = 10 could be 25"]

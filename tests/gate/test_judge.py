@@ -75,7 +75,7 @@ def test_limits_are_inclusive(limits: dict[str, Any], value: int, status: str) -
     ("fact", "subject"),
     [
         ("theoretical_occupancy", {"arch": "sm_89", "shape": "long", "kernel": "fast_kernel"}),
-        ("back_to_back_p50", {"shape": "long"}),
+        ("isolated_p50", {"shape": "long"}),
         ("bank_conflicts", {"shape": "mission"}),
         ("max_error", {"shape": "mission"}),
         ("formula_flop", {"shape": "mission"}),
@@ -99,7 +99,7 @@ def test_kernels_of_a_case_have_limits_of_their_own() -> None:
 
 
 def test_peers_have_no_budgets() -> None:
-    budget = factory.budget("back_to_back_p50", maximum=1)
+    budget = factory.budget("isolated_p50", maximum=1)
     assert not any(v.subject.variant == "cudnn" for v in judge(of([budget])).verdicts)
 
 
@@ -172,7 +172,7 @@ def test_no_kernel_escapes_the_globs_by_a_new_name() -> None:  # item 5
 
 
 @pytest.mark.parametrize(
-    ("fact", "tier"), [("registers", "static"), ("bank_conflicts", "counters"), ("back_to_back_p50", "timing")]
+    ("fact", "tier"), [("registers", "static"), ("bank_conflicts", "counters"), ("isolated_p50", "timing")]
 )
 @pytest.mark.parametrize("require", ["static", "counters", "timing"])
 def test_require_says_up_to_which_tier_a_gap_exits_3(fact: str, tier: Tier, require: Tier) -> None:
@@ -245,7 +245,7 @@ def test_a_wrong_answer_fails_whatever_is_required() -> None:
 
 
 def test_no_gpu_at_all_is_no_failure_of_the_static_tier() -> None:
-    suite = factory.suite(budgets=[REGISTERS, factory.budget("back_to_back_p50", maximum=1)])
+    suite = factory.suite(budgets=[REGISTERS, factory.budget("isolated_p50", maximum=1)])
     facts = [f for v in ("slow", "fast") for f in factory.static_facts(v, shapes=("mission", "long"))]
     facts += factory.static_facts("split", ("sm_90a",), ("mission", "long"))
     record = factory.bare_record(suite, facts, environment=factory.environment(gpu=None))
@@ -293,11 +293,9 @@ def test_the_inner_loop_judges_only_what_it_built() -> None:
     ],
 )
 def test_goals_show_progress_and_never_fail(limits: dict[str, Any], value: float, status: str, progress: float) -> None:
-    budget = factory.goal("back_to_back_p50", variants=("fast",), shapes=("mission",), stretch=5.0, **limits)
-    result = judge(
-        of([budget], facts=[factory.fact("back_to_back_p50", value, "fast", shape="mission")]), require="timing"
-    )
-    (verdict,) = found(result, "back_to_back_p50_goal")
+    budget = factory.goal("isolated_p50", variants=("fast",), shapes=("mission",), stretch=5.0, **limits)
+    result = judge(of([budget], facts=[factory.fact("isolated_p50", value, "fast", shape="mission")]), require="timing")
+    (verdict,) = found(result, "isolated_p50_goal")
     assert verdict.status == status
     assert verdict.progress == pytest.approx(progress)
     assert result.exit_code is Exit.OK
@@ -305,7 +303,7 @@ def test_goals_show_progress_and_never_fail(limits: dict[str, Any], value: float
 
 
 def test_an_unmeasured_goal_is_not_required() -> None:
-    record = factory.without(of([factory.goal("back_to_back_p50", maximum=10)]), "back_to_back_p50")
+    record = factory.without(of([factory.goal("isolated_p50", maximum=10)]), "isolated_p50")
     result = judge(record, require="timing")
     assert result.exit_code is Exit.OK
     assert result.counts("goal")["unmeasured"] == 6
@@ -325,31 +323,31 @@ def test_an_unmeasured_goal_is_not_required() -> None:
     ],
 )
 def test_a_budget_of_a_device_holds_there_alone(device: str, gpu: str, here: bool) -> None:
-    budget = factory.budget("back_to_back_p50", maximum=1, device=device)
+    budget = factory.budget("isolated_p50", maximum=1, device=device)
     result = judge(of([budget], environment=factory.environment(gpu=gpu)), require="timing")
     assert result.exit_code is (Exit.FAILED if here else Exit.OK)
     if not here:
-        assert {v.status for v in found(result, "back_to_back_p50_limit")} == {"unmeasured"}
-        assert found(result, "back_to_back_p50_limit")[0].reason == f"for {device} only; this record is of {gpu}"
+        assert {v.status for v in found(result, "isolated_p50_limit")} == {"unmeasured"}
+        assert found(result, "isolated_p50_limit")[0].reason == f"for {device} only; this record is of {gpu}"
 
 
 def test_joined_facts_are_of_the_gpu_they_were_measured_on() -> None:
-    budget = factory.budget("back_to_back_p50", maximum=1, device="H200")
+    budget = factory.budget("isolated_p50", maximum=1, device="H200")
     origin = Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "all")
     record = of([budget], environment=factory.environment(gpu=None), joined=(origin,))
     assert judge(record).exit_code is Exit.FAILED
 
 
 def test_a_measured_budget_of_another_arch_is_not_judged_here() -> None:
-    result = judge(of([factory.budget("back_to_back_p50", maximum=1, archs=("sm_89",))]), require="timing")
+    result = judge(of([factory.budget("isolated_p50", maximum=1, archs=("sm_89",))]), require="timing")
     assert result.exit_code is Exit.OK
-    assert "for sm_89 only" in found(result, "back_to_back_p50_limit")[0].reason
+    assert "for sm_89 only" in found(result, "isolated_p50_limit")[0].reason
 
 
 def test_a_variant_that_this_gpu_does_not_support_is_left_out() -> None:
     environment = factory.environment(gpu="NVIDIA L4", gpu_arch="sm_89")
-    result = judge(of([factory.budget("back_to_back_p50", maximum=1e9)], environment=environment), require="timing")
-    assert "split" not in {v.subject.variant for v in found(result, "back_to_back_p50_limit")}
+    result = judge(of([factory.budget("isolated_p50", maximum=1e9)], environment=environment), require="timing")
+    assert "split" not in {v.subject.variant for v in found(result, "isolated_p50_limit")}
 
 
 # --- waivers ------------------------------------------------------------------------------------
@@ -459,7 +457,7 @@ def test_ten_thousand_cases_in_under_five_seconds() -> None:
         factory.budget("theoretical_occupancy", minimum=20),
         factory.budget("bank_conflicts", maximum=1e6),
         factory.budget("spill_instructions", maximum=0),
-        factory.goal("back_to_back_p50", maximum=5),
+        factory.goal("isolated_p50", maximum=5),
     ]
     waivers = [factory.waiver("registers_limit", 200, variants=(f"v{i}",)) for i in range(100)]
     record = factory.large_record(10_000, budgets, waivers)

@@ -89,7 +89,7 @@ def full() -> Record:
             parent="slow",
             config={"M": 32},
             predictions=(
-                Prediction("back_to_back_p50", 221.0, 100.0, "us", "FlashCore design 001", "L4", "mission"),
+                Prediction("isolated_p50", 221.0, 100.0, "us", "FlashCore design 001", "L4", "mission"),
                 Prediction("registers", None, 96.0, "1", "FlashCore design 000"),
                 Prediction("phase_share_softmax", None, 45.0, "pct", "FlashCore design 001", "L4", "mission"),
             ),
@@ -104,7 +104,7 @@ def full() -> Record:
         factory.budget("registers", "few_registers", maximum=90),
         factory.budget("theoretical_occupancy", "occupancy", minimum=30),
         factory.goal("tensor_active", "tensor_goal", minimum=60),
-        factory.goal("back_to_back_p50", "latency_l4", maximum=40, stretch=30, device="L4"),
+        factory.goal("isolated_p50", "latency_l4", maximum=40, stretch=30, device="L4"),
     ]
     waivers = [factory.waiver("few_registers", 96, variants=("fast",), reason="two accumulators live at once")]
     suite = factory.suite(variants, shapes, budgets, waivers, baseline="slow")
@@ -330,13 +330,13 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
     assert page.row("wrong")[1][2] == "wrong"
     assert page.row("fast")[1][2] == "right"
     p50 = page.row("fast")[3]
-    assert p50[2].startswith("40.") and "back_to_back_p50" in p50[1] and "fast/mission" in p50[1]
+    assert p50[2].startswith("40.") and "isolated_p50" in p50[1] and "fast/mission" in p50[1]
     assert page.row("cudnn")[0][2] == "cudnn peer"
     assert page.row("slow")[0][2] == "slow baseline"
 
 
 def test_fastest_stands_first(pages: dict[str, str]) -> None:
-    names = [r[0][2].split()[0] for r in Page(pages["index.html"]).rows if len(r) == 18][1:7]
+    names = [r[0][2].split()[0] for r in Page(pages["index.html"]).rows if len(r) == 20][1:7]
     assert names == ["cudnn", "split", "fast", "slow", "broken", "wrong"]
 
 
@@ -346,7 +346,7 @@ def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None
 
 
 def test_predictions_stand_beside_what_was_measured(pages: dict[str, str]) -> None:
-    row = [c[2] for c in Page(pages["variant/fast.html"]).row("back_to_back_p50")]
+    row = [c[2] for c in Page(pages["variant/fast.html"]).row("isolated_p50")]
     assert row[1:4] == ["221.0 µs", "100.0 µs", "L4"]
     assert row[6].startswith("40") and row[7].startswith("40.")
 
@@ -395,7 +395,7 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
     assert "No times at mission" in words and "no GPU" in words
     assert "No roof is known" in found["roofline.html"]
     assert Page(found["index.html"]).row("fast")[3][2] == "unmeasured"
-    assert Page(found["index.html"]).row("fast")[13][2] == "96"
+    assert Page(found["index.html"]).row("fast")[15][2] == "96"
 
 
 def test_an_empty_record_renders(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from flashcore.errors import FlashcoreError, RecordError, UsageError
 from flashcore.model.catalogue import FACTS as CATALOGUE
 from flashcore.model.record import SCHEMA_VERSION, CaseKey, Fact, Facts, Origin, Record, Source, Subject
-from flashcore.runs import soundness, store
+from flashcore.runs import convert, soundness, store
 from tests import factory
 from tests.conftest import ROOT
 
@@ -194,7 +194,7 @@ def test_a_run_of_schema_1_is_read_with_the_names_of_today(run: Path) -> None:
     """Issue 10, items 10 and 19: its ``warm`` was the period of replayed calls."""
     now = store.read(run)
     header = (run / store.HEADER).read_text(encoding="utf-8")
-    (run / store.HEADER).write_text(header.replace("back_to_back_", "warm_"), encoding="utf-8")
+    (run / store.HEADER).write_text(header.replace("isolated_", "warm_"), encoding="utf-8")
     change_header(run, schema_version=1)
     for file, new, old in ((store.FACTS, b"back_to_back_", b"warm_"), (store.SAMPLES, b"/back_to_back", b"/warm")):
         text = gzip.decompress((run / file).read_bytes())
@@ -202,6 +202,8 @@ def test_a_run_of_schema_1_is_read_with_the_names_of_today(run: Path) -> None:
         (run / file).write_bytes(gzip.compress(text.replace(new, old)))
     then = store.read(run)
     assert [*then.facts] == [*now.facts] and then.samples == now.samples and then.schema_version == SCHEMA_VERSION
+    assert {s.rank_by for s in then.suite.shapes.values()} == {"back_to_back"}
+    assert convert.fact("warm_p90") is None and convert.fact("cold_p90") == "cold_p90"
 
 
 # --- ids and folders ----------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from typing import Literal
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.intervals import ratio
 from flashcore.model.record import Fact, Record, Subject, Value
-from flashcore.model.suite import Tier
+from flashcore.model.suite import REGIMES, Tier
 from flashcore.model.text import number
 
 Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
-MODES = ("back_to_back", "cold", "eager")
+MODES = (*REGIMES, "eager")
 
 
 @dataclass(frozen=True, slots=True)

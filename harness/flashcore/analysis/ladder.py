@@ -19,7 +19,6 @@ from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import said
 
-TIME = "back_to_back_p50"
 #: What a technique may move: shown for every step, in this order, with the words for a sentence.
 COUNTERS: Mapping[str, str] = {
     "barriers_per_block": "barriers",
@@ -63,7 +62,8 @@ class Step:
     """A variant as a step from its parent, at one shape.
 
     Args:
-        ratio: its warm time over its parent's, with the 95 % interval where the samples are there.
+        time: the fact that ranks at this shape.
+        ratio: its time over its parent's, with the 95 % interval where the samples are there.
         outcome: what became of the first prediction of time; without one, of the step itself.
         limiter: what held the variant most, by the counters; empty if unmeasured.
         chosen: whether it lies on the way from the baseline to the best.
@@ -71,6 +71,7 @@ class Step:
 
     variant: Variant
     parent: str | None
+    time: str
     before: Reading
     after: Reading
     ratio: float | None
@@ -91,7 +92,7 @@ class Step:
     @property
     def predicted(self) -> Judged | None:
         """The first prediction of its time that can be compared with the parent's."""
-        return next((j for j in self.judged if j.prediction.fact == TIME and j.scale == "ratio"), None)
+        return next((j for j in self.judged if j.prediction.fact == self.time and j.scale == "ratio"), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Ladder:
 
     Args:
         way: the variants from the baseline (or the first of its line) to the best; empty without times.
-        floor: the bound of the best variant's warm time.
+        floor: the bound of the best variant's time.
         peer: the fastest peer and its time in us.
     """
 
@@ -133,18 +134,18 @@ def ladder(record: Record, shape: Shape, readings: Readings | None = None, bound
         bounds = {b.subject: b for b in roofline.case_bounds(record)}
     own = [v for v in record.suite.variants.values() if v.runs_on(shape)]
     variants = list(_in_order([v for v in own if not v.is_peer]))
-    times = {v.name: t for v in own if (t := known.of(TIME, v.name, shape.name).value) is not None and t > 0}
+    times = {v.name: t for v in own if (t := known.of(shape.time, v.name, shape.name).value) is not None and t > 0}
     timed = [v for v in variants if v.name in times]
     best = min(timed, key=lambda v: times[v.name], default=None)
     names = _way(record, best, {v.name for v in timed}) if best else []
-    steps = tuple(_step(known, v, shape.name, v.name in names) for v in variants)
+    steps = tuple(_step(known, v, shape, v.name in names) for v in variants)
     by_name = {s.variant.name: s for s in steps}
     peers = [(times[v.name], v.name) for v in own if v.is_peer and v.name in times]
     return Ladder(
         shape,
         steps,
         tuple(by_name[n] for n in names),
-        _floor(bounds, best.name, shape.name) if best else None,
+        _floor(bounds, best.name, shape) if best else None,
         min(peers)[::-1] if peers else None,
     )
 
@@ -173,9 +174,9 @@ def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
     return [n for n in reversed(found) if n in timed]
 
 
-def _floor(bounds: Bounds, variant: str, shape: str) -> roofline.Gap | None:
-    own = bounds.get(Subject(variant, shape=shape))
-    return next((g for g in own.gaps if g.time == TIME), None) if own else None
+def _floor(bounds: Bounds, variant: str, shape: Shape) -> roofline.Gap | None:
+    own = bounds.get(Subject(variant, shape=shape.name))
+    return next((g for g in own.gaps if g.time == shape.time), None) if own else None
 
 
 def _still(ratio: float | None, low: float | None, high: float | None) -> bool:
@@ -184,17 +185,15 @@ def _still(ratio: float | None, low: float | None, high: float | None) -> bool:
     return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
 
 
-def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
-    before, after = known.of(TIME, variant.parent, shape), known.of(TIME, variant.name, shape)
+def _step(known: Readings, variant: Variant, at: Shape, chosen: bool) -> Step:
+    shape = at.name
+    before, after = known.of(at.time, variant.parent, shape), known.of(at.time, variant.name, shape)
     ratio = after.value / before.value if before.value and after.value else None
     if ratio is not None and not 0 < ratio < inf:
         ratio = None
     low = high = None
     samples = known.record.samples
-    ours, theirs = (
-        samples.get(f"{variant.name}/{shape}/back_to_back"),
-        samples.get(f"{variant.parent}/{shape}/back_to_back"),
-    )
+    ours, theirs = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
     if ratio is not None and ours and theirs:
         interval = intervals.ratio(ours, theirs)
         low, high = interval.low, interval.high
@@ -202,7 +201,7 @@ def _step(known: Readings, variant: Variant, shape: str, chosen: bool) -> Step:
         Moved(name, known.of(name, variant.parent, shape), known.of(name, variant.name, shape)) for name in COUNTERS
     )
     bare = Step(
-        variant, variant.parent, before, after, ratio, low, high, tuple(judge(known, variant, shape)), moved,
+        variant, variant.parent, at.time, before, after, ratio, low, high, tuple(judge(known, variant, shape)), moved,
         limiter(known, variant.name, shape), "unmeasured", "", chosen,
     )  # fmt: skip
     outcome, finding = _finding(bare, limiter(known, variant.parent, shape))
@@ -248,7 +247,7 @@ def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
 
 def _also(step: Step) -> str:
     """What else was predicted of the step's time: documents differ."""
-    times = [j.predicted for j in step.judged if j.prediction.fact == TIME and j.scale == "ratio" and j.predicted]
+    times = [j.predicted for j in step.judged if j.prediction.fact == step.time and j.scale == "ratio" and j.predicted]
     more = [f"{t:.2f}×" for t in times[1:]]
     return f" (elsewhere {', '.join(more)})" if more else ""
 

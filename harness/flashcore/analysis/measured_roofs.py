@@ -27,7 +27,7 @@ class Measured:
         name: the problem's name, finer than ``resource`` (``dram_read``, ``wgmma_fp16``).
         resource: what it is a roof for (``dram``, ``fp16_tensor``): the variant's ``roof``.
         value: in ``unit``; a rate, or microseconds for what costs time (``us``).
-        spread: p90 over p50 of the samples.
+        spread: standard deviation over median of the samples.
         per_clock: of an SM, in a clock, for rates of the SM; bytes of L2 in a clock for all SMs.
         datasheet: the datasheet's value at the clock seen, ``None`` if it has none.
         peer: measured through a library, to hold the others against.
@@ -69,7 +69,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
         time = _time(record, subject, key)
         if not amount or not time:
             continue
-        p50, p90 = (record.facts.number(n, subject) for n in ("back_to_back_p50", "back_to_back_p90"))
+        p50, std = (record.facts.number(n, subject) for n in ("back_to_back_p50", "back_to_back_std"))
         clock = record.facts.number("kernel_sm_clock", subject)
         value = time / amount if unit == "us" else amount / time * 1e6 / _PER_SECOND[unit]
         found.append(
@@ -80,7 +80,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
                 value=value,
                 unit=unit,
                 clock_mhz=clock,
-                spread=p90 / p50 if p50 and p90 else None,
+                spread=std / p50 if p50 and std is not None else None,
                 temperature=record.facts.number("bench_temperature", subject),
                 per_clock=_per_clock(record, variant.roof, amount, time, clock, unit),
                 datasheet=_datasheet(device, variant.roof, clock, unit),
@@ -143,7 +143,7 @@ def _better(one: Measured, other: Measured) -> bool:
 def _note(record: Record, one: Measured) -> str:
     parts = [f"{one.subject.case} of run {record.id}"]
     if one.spread is not None:
-        parts.append(f"p90/p50 {one.spread:.4f}")
+        parts.append(f"std/p50 {one.spread:.4f}")
     if one.temperature is not None:
         parts.append(f"{one.temperature:.0f} °C")
     if one.ratio is not None:

@@ -17,7 +17,7 @@ from flashcore.hardware import devices
 from flashcore.hardware.devices import Device
 from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject
-from flashcore.model.suite import Variant
+from flashcore.model.suite import REGIMES, Variant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
@@ -391,8 +391,9 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         resident = l2 is not None and size is not None and size <= l2
         gaps = []
         if subject.case not in record.stale:
-            for name in ("back_to_back_p50", "cold_p50"):
-                warm = name == "back_to_back_p50" and resident
+            for regime in REGIMES:
+                name = f"{regime}_p50"
+                warm = regime != "cold" and resident
                 lowest = floor(own, ("dram",) if warm else ())
                 time = number(name)
                 if time is not None and lowest is not None and lowest.us:

@@ -10,6 +10,7 @@ from flashcore.gate import judge
 from flashcore.gate.wording import value_of
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
+from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
 
 
@@ -55,24 +56,26 @@ def _right(record: Record, variant: str) -> str:
 
 def _faster(record: Record, before: Record | None, variant: str, shape: str) -> Iterator[str]:
     subject = Subject(variant, shape=shape)
-    warm = record.facts.number("back_to_back_p50", subject)
-    if warm is None:
+    regime = record.suite.shapes[shape].rank_by
+    time = record.facts.number(f"{regime}_p50", subject)
+    if time is None:
         return
-    key = f"{subject.case}/back_to_back"
+    key = f"{subject.case}/{regime}"
     now = record.samples.get(key)
-    text = f"{shape}: {number(round(warm, 3), 'us')} back to back"
+    text = f"{shape}: {number(round(time, 3), 'us')} {regime}"
+    for other in (r for r in REGIMES if r != regime):
+        beside = record.facts.number(f"{other}_p50", subject)
+        text += f", {number(round(beside, 3), 'us')} {other}" if beside is not None else ""
     was = before.samples.get(key) if before else None
     if before is not None and was and now and diff.same_shape(before, record, shape):
-        change = diff.time_change(
-            subject, "back_to_back", was, now, False, diff.same_code(before, record, subject.case)
-        )
+        change = diff.time_change(subject, regime, was, now, False, diff.same_code(before, record, subject.case))
         code = ", but it is the same code" if change.same_code else ""
         text += f"; {change.text} than before{code} (another run: shown, not judged)"
     yield text
     parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
-    other = record.samples.get(f"{parent}/{shape}/back_to_back")
-    if parent and other and now:
-        change = diff.time_change(subject, "back_to_back", other, now, True, False)
+    theirs = record.samples.get(f"{parent}/{shape}/{regime}")
+    if parent and theirs and now:
+        change = diff.time_change(subject, regime, theirs, now, True, False)
         yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
     for what in ("baseline", "peer"):
         values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]

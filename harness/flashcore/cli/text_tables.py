@@ -73,8 +73,9 @@ def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -
 
 
 _TIMES = {
-    "back_to_back_p50": "back to back p50 us",
-    "back_to_back_p90": "p90",
+    "isolated_p50": "isolated p50 us",
+    "isolated_p90": "p90",
+    "back_to_back_p50": "back to back p50",
     "cold_p50": "cold p50",
     "eager_p50": "eager p50",
     "speedup_vs_baseline": "x baseline",
@@ -90,14 +91,14 @@ def ladder(record: Record) -> str:
         rows: list[tuple[float, list[str]]] = []
         for variant in record.suite.variants.values() if "bench" in shape.stages else ():
             subject = Subject(variant.name, shape=shape.name)
-            time = facts.get("back_to_back_p50", subject)
+            time = facts.get(shape.time, subject)
             if time is not None:
                 name = variant.name + (" (peer)" if variant.is_peer else "")
                 cells = [name, *(_show(facts.get(n, subject), 2) for n in _TIMES), _show(facts.get("tflops", subject))]
                 rows.append((float("inf") if time.number is None else time.number, cells))
         if rows:
             table = grid(("variant", *_TIMES.values(), "TFLOP/s"), [cells for _, cells in sorted(rows)])
-            parts.append(f"{shape.name} ({shape.params_text})\n{table}")
+            parts.append(f"{shape.name} ({shape.params_text}), ranked by {shape.rank_by}\n{table}")
     return "\n\n".join(parts) or "no times were recorded"
 
 
@@ -134,7 +135,7 @@ def roofs(found: Sequence[Measured]) -> str:
         ]
         for one in sorted(found, key=lambda m: (m.resource, m.unit == "us", -m.value))
     ]
-    return grid(("case", "roof of", "measured", "unit", "a clock", "MHz", "p90/p50", "C", "datasheet", "% of it"), rows)
+    return grid(("case", "roof of", "measured", "unit", "a clock", "MHz", "std/p50", "C", "datasheet", "% of it"), rows)
 
 
 def checked(record: Record) -> str:
@@ -221,7 +222,7 @@ def difference(a: Record, b: Record) -> str:
             code = "; the same code" if t.same_code else ""
             medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
             lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
-            if t.mode == "back_to_back" and not t.same_code and not t.low <= 1 <= t.high:
+            if t.mode == b.suite.shapes[t.subject.shape or ""].rank_by and not t.same_code and not t.low <= 1 <= t.high:
                 moved = diff.moved(a, b, t.subject)
                 lines += [f"    with it: {c.fact}  {c.text}  {c.direction}" for c in moved]
     return "\n".join(lines)

@@ -350,26 +350,28 @@ for _name, _unit, _why in (
 
 # --- timing: CUDA events and graph replay -------------------------------------------------------
 
-for _mode, _text in (
-    ("back_to_back", "kernel time, graph replay, data left in L2"),
-    ("cold", "kernel time, L2 flushed before each call"),
-    ("eager", "call time from Python, launches back to back"),
+_OF_MEANS = ("p50", "mean", "std")
+for _mode, _text, _stats in (
+    ("isolated", "a call by itself, its data in L2: a latency", (*_OF_MEANS, "p90", "p99", "launch_floor")),
+    ("back_to_back", "period of calls replayed in one graph: a throughput", (*_OF_MEANS, "launch_floor")),
+    ("cold", "a call by itself, L2 flushed before it", (*_OF_MEANS, "p90", "p99", "launch_floor")),
+    ("eager", "call time from Python, launches back to back", _OF_MEANS),
 ):
-    for _stat in ("p50", "p90", "p99", "mean", "std"):
+    for _stat in _stats:
         _add("timing", "timing", Kind.NONE, f"{_mode}_{_stat}", "us", f"{_text}: {_stat}",
              better="lower")  # fmt: skip
     _add("timing", "timing", Kind.NONE, f"{_mode}_samples", "1", f"{_text}: number of samples")
 for _name, _unit, _why, _better in (
     ("launches_per_sample", "1", "calls in one graph replay; a back-to-back sample is a replay over these", ""),
-    ("speedup_vs_baseline", "1", "the baseline's median time back to back over this one's", "higher"),
+    ("speedup_vs_baseline", "1", "the baseline's median time over this one's, in the regime that ranks", "higher"),
     ("speedup_vs_baseline_low", "1", "… lower end of its 95 % bootstrap interval", "higher"),
     ("speedup_vs_baseline_high", "1", "… upper end of its 95 % bootstrap interval", "higher"),
-    ("speedup_vs_peer", "1", "the fastest peer's median time back to back over this one's", "higher"),
+    ("speedup_vs_peer", "1", "the fastest peer's median time over this one's, in the regime that ranks", "higher"),
     ("speedup_vs_peer_low", "1", "… lower end of its 95 % bootstrap interval", "higher"),
     ("speedup_vs_peer_high", "1", "… upper end of its 95 % bootstrap interval", "higher"),
     ("bench_sm_clock", "MHz", "SM clock that NVML showed while timed, median", ""),
     ("bench_temperature", "C", "GPU temperature that NVML showed while timed, highest", ""),
-    ("tflops", "TFLOP/s", "formula FLOPs over the median time back to back", "higher"),
+    ("tflops", "TFLOP/s", "formula FLOPs over the median time of the regime that ranks", "higher"),
     ("kernel_sm_clock", "MHz", "SM clock that the kernel itself measured: cycles over the chip's nanoseconds", ""),
     ("kernel_span", "us", "from the first block's start to the last one's stop, by the chip's nanoseconds", "lower"),
     ("kernel_block_span", "us", "a block's own time, mean over blocks", "lower"),

@@ -16,17 +16,27 @@ Stage = Literal["check", "bench", "profile", "sanitize"]
 GPU_STAGES: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
+#: How a call is timed; see :mod:`flashcore.stages.bench.timing`.
+Regime = Literal["isolated", "back_to_back", "cold"]
+REGIMES: tuple[Regime, ...] = ("isolated", "back_to_back", "cold")
 Severity = Literal["limit", "goal"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Named parameters of a problem, and the stages that use it."""
+    """Named parameters of a problem, and the stages that use it. ``rank_by`` is the regime that variants are
+    ranked and compared by here."""
 
     name: str
     problem: str
     params: Mapping[str, int | float | str | bool]
     stages: tuple[Stage, ...]
+    rank_by: Regime = "isolated"
+
+    @property
+    def time(self) -> str:
+        """The fact that ranks: ``isolated_p50``."""
+        return f"{self.rank_by}_p50"
 
     @property
     def params_text(self) -> str:

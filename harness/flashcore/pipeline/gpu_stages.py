@@ -121,6 +121,7 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
     from flashcore.worker.kernel_call import Case
 
     libraries = {a.variant: a for a in built.artifacts if a.arch == job.gpu_arch}
+    planned = {(p.variant, p.shape): len(p.launches) for p in built.plans}
     return [
         Case(
             variant=v.name,
@@ -135,6 +136,8 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
             tolerance=v.tolerance,
             seeds=job.suite.problems[v.problem].seeds,
             roof=v.roof,
+            rank_by=shape.rank_by,
+            launches=planned.get((v.name, shape.name), 0),
         )
         for v, shape in pairs
     ]

@@ -17,6 +17,7 @@ from flashcore.analysis.ladder import Ladder
 from flashcore.analysis.roofline import Point
 from flashcore.model.catalogue import MEMORY_STALLS
 from flashcore.model.record import Roof
+from flashcore.model.suite import Shape
 from flashcore.model.text import UNMEASURED, significant
 from flashcore.report.view import MAX_BARS, Figure
 
@@ -85,7 +86,7 @@ def _names_axis(names: Sequence[str]) -> Dict:
     return {"automargin": True, "categoryorder": "array", "categoryarray": names, "ticksuffix": " "}
 
 
-def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | None]]) -> Figure:
+def times(key: str, shape: Shape, bars: Sequence[tuple[str, str, float, float | None]]) -> Figure:
     """Warm medians on a log axis, fastest on top.
 
     Args:
@@ -108,13 +109,13 @@ def times(key: str, shape: str, bars: Sequence[tuple[str, str, float, float | No
                 )
             )  # fmt: skip
     layout = {
-        "xaxis": _log_axis("back to back p50, µs (log; whisker: p90)", span),
+        "xaxis": _log_axis(f"{shape.rank_by} p50, µs (log; whisker: p90)", span),
         "yaxis": _names_axis([escape(b[0]) for b in reversed(shown)]),
         "barmode": "overlay",
         "bargap": 0.3,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
     }
-    label = f"Bar chart of kernel times back to back at {shape}, fastest first: " + ", ".join(
+    label = f"Bar chart of kernel times, {shape.rank_by}, at {shape.name}, fastest first: " + ", ".join(
         f"{b[0]} {significant(b[2])} µs" for b in shown[:6]
     )
     return Figure(key, data, layout, label, 110 + 24 * len(shown))
@@ -128,10 +129,11 @@ def samples(key: str, case: str, series: Sequence[tuple[str, Sequence[float]]]) 
     """
     data: list[Dict] = []
     edges: list[float] = []
-    dashes = {"back_to_back": "solid", "cold": "dash", "eager": "dot"}
+    dashes = {"isolated": "solid", "back_to_back": "longdash", "cold": "dash", "eager": "dot"}
     for mode, values in series:
         ordered = sorted(values)
         count = len(ordered)
+        colour = "@" + mode.replace("_", "")
         middle = median(ordered)
         # Enough ranks to see every level; all of them where there are few.
         ranks = range(count) if count <= 200 else sorted({round(i * (count - 1) / 200) for i in range(201)})
@@ -145,7 +147,12 @@ def samples(key: str, case: str, series: Sequence[tuple[str, Sequence[float]]]) 
                 "x": [_round(x) for x in apart],
                 "y": [_round(100 * (r + 1) / count) for r in ranks],
                 "customdata": [_round(ordered[r]) for r in ranks],
-                "line": {"shape": "hv", "dash": dashes.get(mode, "solid"), "width": 1.8, "color": f"@{mode}"},
+                "line": {
+                    "shape": "hv",
+                    "dash": dashes.get(mode, "solid"),
+                    "width": 1.8,
+                    "color": colour,
+                },
                 "hovertemplate": "%{y:.0f} % of samples ≤ %{customdata} µs (%{x:+.2f} %)<extra></extra>",
             }
         )
@@ -324,12 +331,12 @@ def _hover(point: Point) -> str:
     return "<br>".join(lines)
 
 
-def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
+def waterfall(key: str, ladder: Ladder) -> Figure:
     """From the baseline to the best, a bar a step: what it took off its predecessor's time, or added.
 
     Needs two steps on the way. The fastest peer and the floor are lines across.
     """
-    way = ladder.way
+    way, regime = ladder.way, ladder.shape.rank_by
     times = [s.after.value or 0.0 for s in way]
     bars: dict[str, list[tuple[str, float, float, str]]] = {"baseline": [], "variant": [], "fault": []}
     for i, (step, now) in enumerate(zip(way, times, strict=True)):
@@ -350,7 +357,7 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
     lines = [(ladder.peer[1], f"{ladder.peer[0]} {significant(ladder.peer[1])} µs", 0)] if ladder.peer else []
     lines += [(g.floor_us, f"floor {significant(g.floor_us, 3)} µs", 13)] if (g := ladder.floor) else []
     layout = {
-        "xaxis": _axis("back to back p50, µs: what a step took off, or added", range=[0, _round(1.3 * max(times))]),
+        "xaxis": _axis(f"{regime} p50, µs: what a step took off, or added", range=[0, _round(1.3 * max(times))]),
         "yaxis": _names_axis([escape(s.variant.name) for s in reversed(way)]),
         "barmode": "overlay",
         "bargap": 0.25,
@@ -367,4 +374,5 @@ def waterfall(key: str, shape: str, ladder: Ladder) -> Figure:
         ],
     }  # fmt: skip
     said = ", ".join(f"{s.variant.name} {significant(t)} µs" for s, t in zip(way, times, strict=True))
-    return Figure(key, data, layout, f"Waterfall of kernel times back to back at {shape}: {said}", 110 + 28 * len(way))
+    label = f"Waterfall of kernel times, {regime}, at {ladder.shape.name}: {said}"
+    return Figure(key, data, layout, label, 110 + 28 * len(way))

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore.analysis import ladder, roofline
-from flashcore.analysis.ladder import COUNTERS, TIME, Ladder, Moved, Step
+from flashcore.analysis.ladder import COUNTERS, Ladder, Moved, Step
 from flashcore.analysis.limiter import phase_shares
 from flashcore.analysis.predictions import Judged, Outcome, Reading
 from flashcore.model.catalogue import FACTS, OTHER_PHASE, PHASE_SHARE
 from flashcore.model.record import Fact, Subject
-from flashcore.model.suite import Prediction, Shape, Variant
+from flashcore.model.suite import REGIMES, Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, said, significant, unit_text
 from flashcore.report import charts
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable, number_cell
@@ -22,8 +22,8 @@ STEPS = (
     ("step", "", "links to its page; ★ lies on the way from the baseline to the best"),
     ("parent", "", "what it was made from"),
     ("from", "", "the FlashCore design that describes it"),
-    ("back to back p50", "µs", "median kernel time by graph replay, data left in L2"),
-    ("× parent", "", "its time over its parent's, with the 95 % bootstrap interval"),
+    *((f"{regime} p50".replace("_", " "), "µs", FACTS[f"{regime}_p50"].why) for regime in REGIMES),
+    ("× parent", "", "the time that ranks, over its parent's, with the 95 % bootstrap interval"),
     ("predicted", "", "the same ratio as it was predicted, on whatever device"),
     ("gap", "×", "its time over the floor: the least time that any resource allows"),
     ("came true?", "", "what became of the predicted time"),
@@ -73,7 +73,7 @@ def _shape(book: Book, shape: Shape) -> dict[str, Any]:
         "shape": shape,
         "params": shape.params_text,
         "tiles": _tiles(book, found),
-        "figure": charts.waterfall(f"way-{shape.name}", shape.name, found) if len(found.way) > 1 else None,
+        "figure": charts.waterfall(f"way-{shape.name}", found) if len(found.way) > 1 else None,
         "steps": [_step(book, s, shape) for s in found.steps][:MAX_ROWS],
         "moved": [_moved(book, s, shape) for s in found.steps][:MAX_ROWS],
         "phases": _phases(book, found.steps, shape),
@@ -104,10 +104,10 @@ def _step(book: Book, step: Step, shape: Shape) -> dict[str, Any]:
         _name(step),
         parent,
         Cell(variant.document, sort=variant.document) if variant.document else not_applicable("no document"),
-        book.cell(TIME, subject, with_unit=False),
+        *(book.cell(f"{regime}_p50", subject, with_unit=False) for regime in REGIMES),
         _ratio(step),
         _predicted(step),
-        _gap(book, subject),
+        _gap(book, subject, shape.time),
         outcome_cell(step.outcome),
     )
     return {"cells": cells, "technique": variant.technique, "finding": step.finding, "chosen": step.chosen}
@@ -130,11 +130,11 @@ def _predicted(step: Step) -> Cell:
     return Cell(f"{found.predicted:.2f}", title=found.prediction.source, sort=found.predicted, kind="number")
 
 
-def _gap(book: Book, subject: Subject) -> Cell:
+def _gap(book: Book, subject: Subject, time: str) -> Cell:
     bounds = book.bounds.get(subject)
-    gap = next((g for g in bounds.gaps if g.time == TIME), None) if bounds else None
+    gap = next((g for g in bounds.gaps if g.time == time), None) if bounds else None
     if gap is None:
-        return missing("no floor is known" if bounds is None else book.why(TIME, subject))
+        return missing("no floor is known" if bounds is None else book.why(time, subject))
     return number_cell(gap.ratio, "1", f"over {_floor_text(gap)}")
 
 

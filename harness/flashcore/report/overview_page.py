@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flashcore.gate.wording import summary
+from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import UNMEASURED, significant
@@ -13,17 +14,18 @@ from flashcore.report import charts
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell
 from flashcore.report.view import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, tile, variant_page
 
+#: Of each regime; the one that ranks at a shape orders its rows.
+TIMES = (("isolated", "p50"), ("isolated", "p90"), ("back_to_back", "p50"), ("cold", "p50"))
 COLUMNS = (
     ("variant", "", "links to its page"),
     ("right?", "", "against fp64, within its tolerance class"),
     ("limits", "", "verdicts on its limits, over all archs and shapes"),
-    ("back to back p50", "µs", "median kernel time by graph replay, data left in L2"),
-    ("p90", "µs", "90th percentile of the same samples"),
+    *((f"{regime} {stat}".replace("_", " "), "µs", FACTS[f"{regime}_{stat}"].why) for regime, stat in TIMES),
     ("× baseline", "", "speed-up over the baseline, with its 95 % bootstrap interval"),
     ("× fastest peer", "", "the fastest peer's time over this one's, with its 95 % bootstrap interval"),
-    ("TFLOP/s", "", "formula FLOPs over the median time back to back"),
+    ("TFLOP/s", "", "formula FLOPs over the median time of the regime that ranks"),
     ("floor", "µs", "the least time that any resource allows; hover names the resource"),
-    ("gap", "×", "back to back p50 over the floor of that regime"),
+    ("gap", "×", "the time that ranks over the floor of that regime"),
     ("tensor active", "%", "share of active cycles in which the tensor pipe works"),
     ("occ. theory", "%", "theoretical occupancy of the launch plan"),
     ("occ. achieved", "%", "warps that were there over the most an SM holds"),
@@ -71,15 +73,15 @@ def _ladder(book: Book, shape: Shape) -> dict[str, Any]:
     facts = book.record.facts
 
     def time(v: Variant) -> float | None:
-        return facts.number("back_to_back_p50", Subject(v.name, shape=shape.name))
+        return facts.number(shape.time, Subject(v.name, shape=shape.name))
 
     ordered = sorted(variants, key=lambda v: (time(v) is None, time(v) or 0.0))
     bars = [
-        (v.name, book.role(v), t, facts.number("back_to_back_p90", Subject(v.name, shape=shape.name)))
+        (v.name, book.role(v), t, facts.number(f"{shape.rank_by}_p90", Subject(v.name, shape=shape.name)))
         for v in ordered
         if (t := time(v)) is not None and t > 0
     ]
-    figure: Figure | None = charts.times(f"times-{shape.name}", shape.name, bars) if bars else None
+    figure: Figure | None = charts.times(f"times-{shape.name}", shape, bars) if bars else None
     reasons = dict.fromkeys(book.why_stage(v.name, shape.name, "bench") for v in variants) if not bars else {}
     return {
         "shape": shape,
@@ -107,12 +109,11 @@ def _row(book: Book, variant: Variant, shape: Shape) -> Row:
         right,
         not_applicable("peers carry no budgets") if variant.is_peer
         else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
-        measured("back_to_back_p50"),
-        measured("back_to_back_p90"),
+        *(measured(f"{regime}_{stat}") for regime, stat in TIMES),
         _ratio(book, "speedup_vs_baseline", subject),
         _ratio(book, "speedup_vs_peer", subject),
         measured("tflops"),
-        *_floor(book, subject),
+        *_floor(book, subject, shape.time),
         measured("tensor_active"),
         book.static_cell("theoretical_occupancy", variant, shape.name, with_unit=False),
         measured("achieved_occupancy"),
@@ -160,13 +161,13 @@ def _ratio(book: Book, name: str, subject: Subject) -> Cell:
     return replace(cell, text=significant(value, 3), title=title, detail=f"[{interval}]" if interval else "")
 
 
-def _floor(book: Book, subject: Subject) -> tuple[Cell, Cell]:
-    """The floor that the warm time is held against, and the gap over it."""
+def _floor(book: Book, subject: Subject, time: str) -> tuple[Cell, Cell]:
+    """The floor that the time which ranks is held against, and the gap over it."""
     bounds = book.bounds.get(subject)
     if bounds is None:
         gone = missing("the problem's formulas were not recorded")
         return gone, gone
-    gap = next((g for g in bounds.gaps if g.time == "back_to_back_p50"), None)
+    gap = next((g for g in bounds.gaps if g.time == time), None)
     bound = gap.floor if gap else bounds.floor
     if bound is None or bound.us is None:
         gone = missing("no roof of this device is known")
@@ -175,7 +176,7 @@ def _floor(book: Book, subject: Subject) -> tuple[Cell, Cell]:
     title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
     floor = replace(number_cell(bound.us, "us", title, with_unit=False), detail=bound.resource)
     if gap is None:
-        return floor, missing(book.why("back_to_back_p50", subject))
+        return floor, missing(book.why(time, subject))
     return floor, number_cell(gap.ratio, "1", f"{gap.time} {significant(gap.time_us)} µs over {title}")
 
 
@@ -212,8 +213,7 @@ def _tiles(book: Book) -> list[dict[str, str]]:
     fast = [
         (t, v.name)
         for v in (book.cases(shape) if shape else [])
-        if not v.is_peer
-        and (t := record.facts.number("back_to_back_p50", Subject(v.name, shape=shape.name if shape else None)))
+        if shape and not v.is_peer and (t := record.facts.number(shape.time, Subject(v.name, shape=shape.name)))
     ]
     if fast and shape:
         best, name = min(fast)
@@ -222,7 +222,7 @@ def _tiles(book: Book) -> list[dict[str, str]]:
         parts = [f"{significant(gain, 3)} × as fast as {record.suite.baseline}"] if gain else []
         parts += [f"{significant(1 / behind, 3)} × the fastest peer's time"] if behind else []
         detail = name + (f": {', '.join(parts)}" if parts else "")
-        tiles.append(tile(f"Fastest at {shape.name}", f"{significant(best)} µs", detail))
+        tiles.append(tile(f"Fastest at {shape.name}, {shape.rank_by}", f"{significant(best)} µs", detail))
     else:
         tiles.append(tile("Fastest", UNMEASURED, "no times were recorded", UNMEASURED))
     value, mark = "all limits", "pass"

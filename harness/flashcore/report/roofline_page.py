@@ -9,7 +9,7 @@ from flashcore.analysis import roofline
 from flashcore.analysis.roofline import LEVELS, Bound, CaseBounds, Gap, Point
 from flashcore.hardware import devices
 from flashcore.model.record import Roof, Subject
-from flashcore.model.suite import Shape
+from flashcore.model.suite import REGIMES, Shape
 from flashcore.model.text import significant
 from flashcore.report import charts
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell
@@ -154,7 +154,7 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> dict[
         cells.append(bound_cell(by_name.get(name)))
     held = case.floor.resource if case.floor else ""
     cells.append(Cell(floor.text, floor.unit, floor.title, floor.sort, floor.kind, detail=held))
-    for time in ("back_to_back_p50", "cold_p50"):
+    for time in (f"{regime}_p50" for regime in REGIMES):
         cells.append(book.cell(time, case.subject, with_unit=False))
         gap = gaps.get(time)
         if gap is None:

@@ -19,11 +19,12 @@ from flashcore.report.view import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page
 from flashcore.report.view import variant_page as name_of
 
 MODES = (
-    ("back_to_back", "graph replay, data left in L2"),
-    ("cold", "L2 flushed before each call"),
+    ("isolated", "a call by itself, its data in L2: a latency"),
+    ("back_to_back", "period of calls replayed in one graph: a throughput"),
+    ("cold", "as isolated, L2 flushed before"),
     ("eager", "called from Python, back to back"),
 )
-STATS = ("p50", "p90", "p99", "mean", "std", "samples")
+STATS = ("p50", "p90", "p99", "mean", "std", "samples", "launch_floor")
 BESIDE = ("launches_per_sample", "bench_sm_clock", "bench_temperature", "throttle", "tflops")
 OCCUPANCY = ("theoretical_occupancy", "occupancy_limiter", "blocks_per_sm", "waves", "threads", "blocks",
              "dynamic_smem", "smem", "workspace_bytes")  # fmt: skip
@@ -254,12 +255,18 @@ def _timing(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[
     for shape in shapes:
         subject = Subject(variant.name, shape=shape.name)
         modes = [
-            {"mode": mode, "text": text, "cells": [book.cell(f"{mode}_{s}", subject, with_unit=False) for s in STATS]}
+            {"mode": mode, "text": text, "cells": [_timed(book, f"{mode}_{s}", subject) for s in STATS]}
             for mode, text in MODES
         ]
         beside = [{"name": n, "why": FACTS[n].why, "cell": book.cell(n, subject)} for n in BESIDE]
         found.append({"shape": shape.name, "params": shape.params_text, "modes": modes, "beside": beside})
     return found
+
+
+def _timed(book: Book, name: str, subject: Subject) -> Cell:
+    if name not in FACTS:
+        return not_applicable("a sample is the mean of many calls, and their launches take the host's time")
+    return book.cell(name, subject, with_unit=False)
 
 
 def _checks(book: Book, variant: Variant) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.machine import python_process
-from flashcore.stages.bench.interleave import Watch, release, sample, serve
+from flashcore.stages.bench.interleave import Watch, input_sets, release, sample, serve
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated, timer_for
 from flashcore.worker import journal, supervisor
@@ -179,8 +179,8 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
     contests = {c["name"]: {side: Case.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
     first = next(iter(contests.values()))["after"]
     problem = load_problem(first.root, first.problem_file)
-    inputs = problem.make_inputs(dict(first.params), first.seeds[0], device)
     timer = timer_for(device)
+    inputs = input_sets(timer, first, problem, device)
     ready: dict[str, Timed] = {}
     failed: dict[str, tuple[str, str]] = {}
     for name in rotated(list(contests), process):
@@ -191,7 +191,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
             log.step(task.name, f"{label} made ready")
             try:
                 caller = Caller(contests[name][side], problem, device)
-                made[label] = timer.prepare(caller.bind(inputs, caller.outputs()), launches)
+                made[label] = timer.prepare([caller.bind(own, caller.outputs()) for own in inputs], launches)
             except Exception as error:
                 if is_poisoned(device):
                     raise
@@ -208,7 +208,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
     )
     watch = Watch(device)
     spent = dict.fromkeys(ready, 0.0)
-    samples = sample(ready, "back_to_back", rule, watch, spent, lambda label: log.step(task.name, f"{label} timed"))
+    samples = sample(ready, first.rank_by, rule, watch, spent, lambda label: log.step(task.name, f"{label} timed"))
     times = {}
     for name in contests.keys() - failed.keys():
         own = {side: samples[f"{name}@{side}"] for side in SIDES}

@@ -1,11 +1,13 @@
 """Runs of an older schema, read as if recorded by this one: a change of names alone, never of values.
 
 Schema 1 knew one time without cold caches and called it ``warm``: the period of calls that are replayed back to
-back. It ranked by that, so a converted suite does as well.
+back. It ranked by that, so a converted suite does as well. Its percentiles of such means are left out, and what
+was promised of them is unmeasured: of single calls they say nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -13,7 +15,9 @@ from flashcore.model.record import SCHEMA_VERSION
 
 #: The schemas that can be read.
 READABLE = (1, SCHEMA_VERSION)
-_FACT = re.compile(r"warm(_(?:p50|p90|p99|mean|std|samples))")
+_OF_CALLS = re.compile(r"warm_(p90|p99)")
+_LEFT_OUT = ("warm_p90", "warm_p99", "eager_p90", "eager_p99")
+_FACT = re.compile(r"warm_(p50|mean|std|samples)")
 _SAMPLES = re.compile(r"(.+)/warm")
 
 
@@ -21,12 +25,16 @@ def header(data: Any) -> Any:
     """A run's header of schema 1 as one of today's; any other is left as it is, to be read or refused."""
     if not isinstance(data, dict) or data.get("schema_version") != 1:
         return data
-    return {**_renamed(data), "schema_version": SCHEMA_VERSION}
+    run = {**_renamed(data), "schema_version": SCHEMA_VERSION}
+    with contextlib.suppress(LookupError, TypeError, AttributeError):  # then the form says what is wrong with it
+        for shape in run["suite"]["shapes"].values():
+            shape["rank_by"] = "back_to_back"
+    return run
 
 
-def fact(name: str) -> str:
-    """A fact's name of today."""
-    return _FACT.sub(r"back_to_back\1", name) if name.startswith("warm_") else name
+def fact(name: str) -> str | None:
+    """A fact's name of today; ``None`` of one that is left out."""
+    return None if name in _LEFT_OUT else _FACT.sub(r"back_to_back_\1", name) if name.startswith("warm_") else name
 
 
 def samples(key: str) -> str:
@@ -40,4 +48,6 @@ def _renamed(value: Any) -> Any:
         return {k: _renamed(v) for k, v in value.items()}
     if isinstance(value, list):
         return [_renamed(v) for v in value]
-    return fact(value) if isinstance(value, str) else value
+    if not isinstance(value, str) or not value.startswith("warm_"):
+        return value
+    return fact(value) or _OF_CALLS.sub(r"isolated_\1", value)

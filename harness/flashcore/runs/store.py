@@ -228,9 +228,7 @@ def read(folder: Path) -> Record:
         RecordError: it is not whole, not readable, or of an older or newer schema.
     """
     path = folder / HEADER
-    header = _load(path, path.read_bytes if path.is_file() else None)
-    with contextlib.suppress(LookupError, TypeError, AttributeError):  # then the form says what is wrong with it
-        header = convert.header(header)
+    header = convert.header(_load(path, path.read_bytes if path.is_file() else None))
     schema = header.get("schema_version") if isinstance(header, dict) else None
     if schema != SCHEMA_VERSION:
         if isinstance(schema, int):
@@ -283,8 +281,9 @@ def _read_facts(path: Path) -> Facts:
         subjects = [Subject(*row) for row in data["subjects"]]
         sources = {s.value: s for s in Source}
         return Facts(
-            Fact(subjects[index], convert.fact(name), value, unit, sources[source], note)
+            Fact(subjects[index], named, value, unit, sources[source], note)
             for index, name, value, unit, source, note in data["facts"]
+            if (named := convert.fact(name)) is not None
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error

@@ -61,7 +61,8 @@ class Bench(Stage):
         baseline: the variant that the others are compared with.
         samples: of each case and mode, at least; calls of many ms may get fewer, and say so. The more cases a shape
             has, the less time slow calls get.
-        max_samples: at most so many (at least ``samples``); as many as a 99th percentile takes.
+        max_samples: at most so many (at least ``samples``), and so many calls for the percentiles of a regime; as many
+            as a 99th percentile takes.
         seconds: for each shape and mode, after which no more than ``samples`` are taken.
         noise: relative noise of the median at which sampling may end.
         modes: see :mod:`flashcore.stages.bench.timing`.
@@ -72,7 +73,7 @@ class Bench(Stage):
     max_samples: int = 1000
     seconds: float = 1.5
     noise: float = 0.002
-    modes: tuple[str, ...] = ("back_to_back", "cold", "eager")
+    modes: tuple[str, ...] = ("isolated", "back_to_back", "cold", "eager")
 
 
 @dataclass(frozen=True, kw_only=True)

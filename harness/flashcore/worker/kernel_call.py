@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.capabilities import lacking
 from flashcore.model.record import Subject
-from flashcore.model.suite import Argument
+from flashcore.model.suite import Argument, Regime
 from flashcore.worker.journal import Journal, Task, child
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Case:
     ``library`` is the variant's ``.so``; ``callable`` (``peers.py:cudnn``) stands in its place for a peer.
     With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
     are absolute. ``build`` tells several builds of one variant apart in one process: ``before``.
+    ``launches`` is how many kernels its plan launches; a peer has none.
     """
 
     variant: str
@@ -60,6 +61,8 @@ class Case:
     seeds: tuple[int, ...]
     roof: str
     build: str = ""
+    rank_by: Regime = "isolated"
+    launches: int = 0
 
     @property
     def name(self) -> str:

@@ -120,7 +120,7 @@ def test_a_limit_that_could_never_be_measured_is_refused_before_anything_runs() 
         factory.goal("stall_gmma", maximum=5),
         factory.budget("stall_gmma", maximum=5, archs=("sm_90a",)),
         factory.budget("stall_gmma", maximum=5, device="H200"),
-        factory.budget("back_to_back_p50", maximum=5),
+        factory.budget("isolated_p50", maximum=5),
         factory.budget("max_error", maximum=5),
     ):
         lookup.require_budgets(factory.suite(budgets=[budget]), table, "sm_89", "NVIDIA L4")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Source, StageResult, Subject
+from flashcore.model.suite import REGIMES, Regime
 from flashcore.stages.bench import bench
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.settings import Bench
+from flashcore.worker import supervisor
 from tests.softmax_cases import case
 
 # --- when to stop -------------------------------------------------------------------------------
@@ -70,12 +74,12 @@ def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) 
 def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
     result, lines = stage
     assert sorted(line.partition(":")[0] for line in lines) == sorted(o.case for o in result.outcomes)
-    assert any(line.startswith("right/wide: back_to_back ") for line in lines)
+    assert any(line.startswith("right/wide: isolated ") for line in lines)
 
 
 def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
     samples = stage[0].samples
-    assert len(samples) == 5 * 3
+    assert len(samples) == 5 * 4
     assert all(12 <= len(v) <= 20 and min(v) > 0 for v in samples.values())
     assert "right/small/back_to_back" in samples
 
@@ -83,11 +87,16 @@ def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]])
 def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
     subject = Subject("right", shape="small")
-    samples = stage[0].samples["right/small/back_to_back"]
-    assert facts.number("back_to_back_p50", subject) == pytest.approx(statistics.median(samples))
-    assert facts.number("back_to_back_samples", subject) == len(samples)
-    p99 = facts.get("back_to_back_p99", subject)
-    assert p99 is not None and p99.value is None and "p99 needs at least 1000" in p99.note
+    samples = stage[0].samples["right/small/isolated"]
+    assert facts.number("isolated_p50", subject) == pytest.approx(statistics.median(samples))
+    assert facts.number("isolated_samples", subject) == len(samples)
+    # A back-to-back sample is the mean of many calls (issue 10, item 11).
+    assert not facts.named("back_to_back_p90") and not facts.named("eager_p99")
+    p99 = facts.get("isolated_p99", subject)
+    assert p99 is not None and p99.value is None and "20 calls" in p99.note and "too few" in p99.note
+    for mode in REGIMES:
+        floor = facts.get(f"{mode}_launch_floor", subject)
+        assert floor is not None and floor.number is not None and "not subtracted" in floor.note
     speedup = facts.number("speedup_vs_baseline", subject)
     low, high = (facts.number(f"speedup_vs_baseline_{end}", subject) for end in ("low", "high"))
     assert speedup is not None and low is not None and high is not None
@@ -98,7 +107,53 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     flops = facts.number("tflops", subject)
     assert flops == pytest.approx(5 * 6 * 37 / statistics.median(samples) / 1e6)
     # The host's clock is never passed off as events.
-    assert all("host clock" in f.note for f in facts.named("back_to_back_p50"))
+    assert all("host clock" in f.note for f in facts.named("isolated_p50"))
+
+
+def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageResult, list[str]]) -> None:
+    """Issue 10, item 10."""
+    own: dict[str, Any] = {"kernels": 1, "launches": 1, "eager_calls": 1, "own_clock": {}, "calls": {}, "seconds": 1.0}
+    times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
+    times["slow"]["back_to_back"] = [3.0] * 9
+    ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
+    for regime, wanted in ranks:
+        cases = [replace(case(v), rank_by=regime) for v in times]
+        data = {"variants": {v: {**own, "samples": s} for v, s in times.items()}, "failed": {}, "empty": {}}
+        result = supervisor.Result("small", "ok", data={**data, "clock": "", "state": {}})
+        measured = {m.case.name: m for m in bench._settle(result, cases) if isinstance(m, bench._Measured)}
+        facts = Facts(bench._group_facts(cases, measured, "slow"))
+        assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kernels", "planned", "isolated", "reason"),
+    [
+        (0, 2, 9.0, "holds 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
+        (1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),
+        (0, 0, 9.0, "expected at least one"),  # a peer
+        (2, 2, 0.004, "isolated 0.004 us is less than an empty kernel takes, 0.640 us"),
+        (2, 2, 0.62, ""),  # noise
+        (None, 2, 0.004, ""),  # nothing is captured on the CPU
+    ],
+)
+def test_a_void_measurement_is_a_failure_and_never_a_rank(
+    kernels: int | None, planned: int, isolated: float, reason: str
+) -> None:
+    """Issue 10, "A wrong time"."""
+    own: dict[str, Any] = {
+        "kernels": kernels,
+        "launches": 1,
+        "eager_calls": 1,
+        "own_clock": {},
+        "calls": {},
+        "seconds": 1.0,
+    }
+    one = {**own, "samples": {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}}
+    data = {"variants": {"right": one}, "failed": {}, "empty": {"isolated": [0.64] * 5}, "clock": "", "state": {}}
+    result = supervisor.Result("small", "ok", data=data)
+    (found,) = bench._settle(result, [replace(case("right"), launches=planned)])
+    assert isinstance(found, bench._Failed) == bool(reason)
+    assert reason in str(found) and str(found).startswith("void: " if reason else "isolated ")
 
 
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:

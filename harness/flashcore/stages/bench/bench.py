@@ -1,7 +1,7 @@
 """Is it faster, truly, and by how much? Times cases so that they can be compared.
 
 One child process times a shape at a time. All its variants take turns, round by round, so that drift hits
-all alike, in three modes (:mod:`flashcore.stages.bench.timing`). A variant that fails while it is made
+all alike, in three regimes and eagerly (:mod:`flashcore.stages.bench.timing`). A variant that fails while it is made
 ready is left out and told; one that takes the process along is named by the journal, left out, and the
 shape is timed again without it. Ratios are of medians, with bootstrap intervals over rounds
 (:mod:`flashcore.stages.bench.statistics`).
@@ -21,8 +21,9 @@ from flashcore.machine import python_process
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
+from flashcore.model.suite import REGIMES
 from flashcore.stages import settings
-from flashcore.stages.bench.statistics import P99_SAMPLES, StopRule, Summary, summarize
+from flashcore.stages.bench.statistics import StopRule, percentiles, summarize
 from flashcore.worker import supervisor
 from flashcore.worker.kernel_call import Case, load_problem, work_of
 
@@ -31,6 +32,8 @@ TARGET = "flashcore.stages.bench.child"
 #: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets
 #: 15 samples: it is steady, and a hundred would take as long as those of all the quick calls.
 _SLOW_SECONDS = 24.0
+#: No launch takes less than the empty one; a tenth is left to noise.
+_LEAST_OF_EMPTY = 0.9
 
 
 # --- the stage ----------------------------------------------------------------------------------
@@ -108,7 +111,10 @@ class _Measured:
     launches: int
     eager_calls: int
     own_clock: Mapping[str, float]
+    calls: Mapping[str, Sequence[float]]
+    kernels: int | None
     clock: str
+    empty: Mapping[str, float]
     state: Mapping[str, Any]
     seconds: float
 
@@ -142,8 +148,33 @@ def _settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[_Measu
         if own is None:
             yield _Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
-            mine = (own["launches"], own["eager_calls"], own.get("own_clock", {}))
-            yield _Measured(case, own["samples"], *mine, data["clock"], data["state"], own["seconds"])
+            mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], own["kernels"])
+            empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
+            one = _Measured(case, own["samples"], *mine, data["clock"], empty, data["state"], own["seconds"])
+            yield _Failed(case, reason, own["seconds"]) if (reason := void(one)) else one
+
+
+def void(one: _Measured) -> str:
+    """Why what was timed is no measurement; empty if it is one.
+
+    Back to back a programmatic launch may rightly take less than an empty plain one.
+    """
+    if one.kernels is not None and one.kernels < max(one.case.launches, 1):
+        wanted = f"the {one.case.launches} of its plan" if one.case.launches else "at least one"
+        return (
+            f"void: the captured graph of a call holds {one.kernels} kernels, expected {wanted}: does the launcher "
+            "use the stream that it is given?"
+        )
+    for mode in ("isolated", "cold"):
+        values, empty = one.samples.get(mode), one.empty.get(mode)
+        if (
+            values
+            and empty
+            and one.kernels is not None
+            and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty
+        ):
+            return f"void: {mode} {p50:.3f} us is less than an empty kernel takes, {empty:.3f} us"
+    return ""
 
 
 def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str, _Failed]) -> CaseOutcome:
@@ -159,21 +190,21 @@ def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str,
 def _group_facts(cases: Sequence[Case], measured: Mapping[str, _Measured], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
     timed = [c for c in cases if c.name in measured]
-    warm = {c.variant: measured[c.name].samples.get("back_to_back", ()) for c in timed}
-    warm = {v: s for v, s in warm.items() if s}
-    peers = {c.variant: statistics.median(warm[c.variant]) for c in timed if c.is_peer and c.variant in warm}
+    regime = cases[0].rank_by
+    ranked = {c.variant: s for c in timed if (s := measured[c.name].samples.get(regime))}
+    peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_peer and c.variant in ranked}
     peer = min(peers, key=lambda v: peers[v]) if peers else None
     for case in timed:
         own = measured[case.name]
         for mode, values in own.samples.items():
-            yield from _mode_facts(case, own, mode, summarize(values))
+            yield from _mode_facts(case, own, mode, values)
         if "back_to_back" in own.samples:
             yield _fact(case, "launches_per_sample", own.launches, f"calls in one graph replay, {own.clock}")
-        yield from _ratio_facts(case, "speedup_vs_baseline", warm, baseline, f"baseline {baseline} was not timed")
-        yield from _ratio_facts(case, "speedup_vs_peer", warm, peer, "no peer was timed on this shape")
-        yield _tflops(case, warm.get(case.variant, ()))
+        yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, f"baseline {baseline} was not timed")
+        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, "no peer was timed on this shape")
+        yield _tflops(case, ranked.get(case.variant, ()))
         for name, value in own.own_clock.items():
-            yield _fact(case, name, value, "one call after a warm sample", Source.KERNEL)
+            yield _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
         yield from _state_facts(case, own.state)
 
 
@@ -183,41 +214,50 @@ def _fact(
     return Fact(case.subject, name, value, FACTS[name].unit, source, note)
 
 
-def _mode_facts(case: Case, own: _Measured, mode: str, summary: Summary) -> Iterator[Fact]:
+def _mode_facts(case: Case, own: _Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
     how = {
-        "back_to_back": f"graph replay of {own.launches} calls",
-        "cold": "L2 flushed by stores, then one call as a graph",
+        "back_to_back": f"graph replay of {own.launches} calls: the period",
+        "isolated": "by difference: spacers with calls less spacers alone",
+        "cold": "by difference: L2 flushes and spacers with calls, less the same without",
         "eager": f"{own.eager_calls} calls back to back",
     }[mode]
     note = f"{how}, {own.clock}"
-    for name in ("p50", "p90", "mean"):
-        yield _fact(case, f"{mode}_{name}", getattr(summary, name), note)
-    lacking = f"{summary.count} samples; p99 needs at least {P99_SAMPLES}"
-    yield _fact(case, f"{mode}_p99", summary.p99, note if summary.p99 is not None else lacking)
-    yield _fact(case, f"{mode}_std", summary.std, note if summary.std is not None else "one sample")
-    yield _fact(case, f"{mode}_samples", summary.count, note)
+    found = summarize(values)
+    for name in ("p50", "mean"):
+        yield _fact(case, f"{mode}_{name}", getattr(found, name), note)
+    yield _fact(case, f"{mode}_std", found.std, note if found.std is not None else "one sample")
+    yield _fact(case, f"{mode}_samples", found.count, note)
+    if mode in own.calls:
+        calls = own.calls[mode]
+        for name, value in zip(("p90", "p99"), percentiles(calls), strict=True):
+            note = f"events around each of {len(calls)} calls, less the median of empty pairs; reads above the p50"
+            yield _fact(case, f"{mode}_{name}", value, note + ("" if value is not None else ": too few"))
+    if mode in REGIMES:
+        floor = own.empty.get(mode)
+        yield _fact(case, f"{mode}_launch_floor", floor, "an empty kernel, timed in turn with these; not subtracted")
 
 
 def _ratio_facts(
-    case: Case, name: str, warm: Mapping[str, Sequence[float]], other: str | None, lacking: str
+    case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: str
 ) -> Iterator[Fact]:
     names = (name, f"{name}_low", f"{name}_high")
     values: tuple[float | None, ...] = (None, None, None)
     note = lacking
-    if other is not None and other in warm and case.variant in warm:
-        found = ratio(warm[other], warm[case.variant])
+    if other is not None and other in ranked and case.variant in ranked:
+        found = ratio(ranked[other], ranked[case.variant])
         values = (found.value, found.low, found.high)
-        rounds = min(len(warm[other]), len(warm[case.variant]))
-        note = f"over {other}: medians of {rounds} rounds, bootstrap over rounds"
+        rounds = min(len(ranked[other]), len(ranked[case.variant]))
+        note = f"over {other}, {case.rank_by}: medians of {rounds} rounds, bootstrap over rounds"
     for n, value in zip(names, values, strict=True):
         yield _fact(case, n, value, note)
 
 
-def _tflops(case: Case, warm: Sequence[float]) -> Fact:
+def _tflops(case: Case, times: Sequence[float]) -> Fact:
     flop = work_of(load_problem(case.root, case.problem_file), case.params, case.roof).get("flop")
-    if not flop or not warm:
-        return _fact(case, "tflops", None, "the problem's work() gives no flop" if warm else "not timed warm")
-    return _fact(case, "tflops", flop / statistics.median(warm) / 1e6, "work()['flop'] over back_to_back_p50")
+    if not flop or not times:
+        lacking = "the problem's work() gives no flop" if times else f"not timed {case.rank_by}"
+        return _fact(case, "tflops", None, lacking)
+    return _fact(case, "tflops", flop / statistics.median(times) / 1e6, f"work()['flop'] over {case.rank_by}_p50")
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.stages.bench.interleave import Watch, release, sample, serve
+from flashcore.stages.bench.interleave import Watch, distributions, input_sets, release, sample, serve
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, timer_for
 from flashcore.worker.journal import Journal, Task, describe
@@ -16,6 +16,8 @@ from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem
 
 #: Nanoseconds; the chip's own clock ticks too coarsely to time less.
 _SHORTEST_SPAN = 20_000
+#: The label of the empty launch among the variants, whose names hold no such sign.
+_EMPTY = "(empty)"
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     cases = [Case.from_json(c) for c in payload["cases"]]
     problem = load_problem(cases[0].root, cases[0].problem_file)
     timer = timer_for(device)
-    inputs = problem.make_inputs(dict(cases[0].params), cases[0].seeds[0], device)
+    inputs = input_sets(timer, cases[0], problem, device)
     ready: dict[str, Timed] = {}
     failed: dict[str, str] = {}
     callers: dict[str, Caller] = {}
@@ -35,43 +37,58 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         try:
             caller = Caller(case, problem, device)
             callers[case.variant] = caller
-            ready[case.variant] = timer.prepare(caller.bind(inputs, caller.outputs()))
+            ready[case.variant] = timer.prepare([caller.bind(own, caller.outputs()) for own in inputs])
         except Exception as error:
             if is_poisoned(device):
                 raise
             failed[case.variant] = describe(error)
+    empty = {_EMPTY: timer.empty()} if ready else {}
     watch = Watch(device)
-    samples: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
-    spent = dict.fromkeys(ready, 0.0)
+    samples: dict[str, dict[str, list[float]]] = {v: {} for v in (*ready, *empty)}
+    calls: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
+    spent = dict.fromkeys(samples, 0.0)
     for mode in payload["modes"]:
-        # Where a call takes many ms the modes agree: warm gets the time, the others half of it.
-        own_rule = rule if mode == "back_to_back" else replace(rule, slow_seconds=rule.slow_seconds / 2)
-        times = sample(ready, mode, own_rule, watch, spent, functools.partial(_announce, log, task.name, mode))
-        for variant, values in times.items():
+        # Where a call takes many ms the modes agree: the one that ranks gets the time, the others half of it.
+        own_rule = rule if mode == cases[0].rank_by else replace(rule, slow_seconds=rule.slow_seconds / 2)
+        announce = functools.partial(_announce, log, task.name, mode)
+        timed = ready if mode == "eager" else ready | empty
+        for variant, values in sample(timed, mode, own_rule, watch, spent, announce).items():
             samples[variant][mode] = values
+        if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
+            announce = functools.partial(_announce, log, task.name, f"{mode} calls")
+            for variant, values in distributions(ready, mode, own_rule, spent, announce).items():
+                calls[variant][mode] = values
     own_clocks = {}
-    for variant, timed in ready.items():
+    for variant, one in ready.items():
         log.step(task.name, f"{variant} own clock")
-        own_clocks[variant] = _own_clock(callers[variant], inputs, timed)
+        own_clocks[variant] = _own_clock(callers[variant], inputs[0], one)
     data = {
         "variants": {
             v: {
                 "own_clock": own_clocks[v],
-                "samples": {m: [round(x, 4) for x in values] for m, values in samples[v].items()},
+                "samples": _rounded(samples[v]),
+                "calls": _rounded(calls[v]),
+                "kernels": t.kernels,
                 "launches": t.launches,
                 "eager_calls": t.eager_calls,
                 "seconds": round(spent[v], 3),
             }
             for v, t in ready.items()
         },
+        "empty": _rounded(samples.get(_EMPTY, {})),
         "failed": failed,
         "clock": timer.clock,
         "state": watch.seen,
     }
     ready.clear()
+    empty.clear()
     callers.clear()
     release(device)
     return data
+
+
+def _rounded(series: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    return {mode: [round(x, 4) for x in values] for mode, values in series.items()}
 
 
 def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[str, float]:

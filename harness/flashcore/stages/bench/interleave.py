@@ -6,18 +6,24 @@ Used by the child processes of bench and of ``bench --against`` alone.
 from __future__ import annotations
 
 import gc
+import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from flashcore.machine.gpu import Nvml
+from flashcore.model.suite import Regime
 from flashcore.stages.bench.statistics import StopRule
-from flashcore.stages.bench.timing import Timed, rotated
+from flashcore.stages.bench.timing import Timed, Timer, rotated
 from flashcore.worker import kernel_call, supervisor
-from flashcore.worker.kernel_call import synchronize
+from flashcore.worker.kernel_call import Case, synchronize
 
 #: Seconds between two looks at clock and temperature.
 _LOOK_EVERY = 0.02
+#: Turns of calls for each turn of nothing.
+_TURNS_A_NOTHING = 4
 
 
 class Watch:
@@ -86,6 +92,44 @@ def sample(
     for label, seconds in own.items():
         spent[label] += seconds
     return samples
+
+
+def distributions(
+    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, spent: dict[str, float], announce: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """us of single calls of a regime, as many as the rule's ``most``; fewer of calls that take many ms.
+
+    Between events around each, less the median of what they read around nothing, which is asked in between.
+    """
+    found: dict[str, list[float]] = {}
+    for label, timed in ready.items():
+        announce(label)
+        start = time.monotonic()
+        calls: list[float] = []
+        nothing: list[float] = []
+        turns = 0
+        while len(calls) < rule.most and (not calls or time.monotonic() - start < rule.slow_seconds / 2):
+            if turns % _TURNS_A_NOTHING == 0:
+                nothing += timed.each(regime, calls=False)
+            calls += timed.each(regime)
+            turns += 1
+        least = statistics.median(nothing)
+        found[label] = [x - least for x in calls[: rule.most]]
+        spent[label] += time.monotonic() - start
+    return found
+
+
+def input_sets(timer: Timer, case: Case, problem: ModuleType, device: str) -> list[Mapping[str, Any]]:
+    """Inputs of one shape that calls rotate through: as many sets as stay in L2 together, with their outputs."""
+    import torch
+
+    params = dict(case.params)
+    first = problem.make_inputs(params, case.seeds[0], device)
+    size = sum(getattr(value, "nbytes", 0) for value in first.values())
+    outputs = [a for a in case.arguments if a.mutable]
+    size += sum(math.prod(int(params[d]) for d in a.dims) * getattr(torch, a.dtype).itemsize for a in outputs)
+    count = timer.sets(size)
+    return [first, *(problem.make_inputs(params, case.seeds[0] + i, device) for i in range(1, count))]
 
 
 def release(device: str) -> None:

@@ -9,18 +9,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Samples from which on the 99th percentile is more than the largest few.
-P99_SAMPLES = 1000
+#: Samples from which on the 90th and the 99th percentile are more than the largest few.
+P90_SAMPLES, P99_SAMPLES = 100, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of samples in one unit. ``p99`` is ``None`` below :data:`P99_SAMPLES`; ``std`` divides by n - 1."""
+    """Of samples in one unit; ``std`` divides by n - 1."""
 
     count: int
     p50: float
-    p90: float
-    p99: float | None
     mean: float
     std: float | None
 
@@ -36,16 +34,23 @@ def summarize(samples: Sequence[float]) -> Summary:
     if not samples:
         raise ValueError("expected at least one sample, found none")
     values = np.asarray(samples, dtype=np.float64)
-    p50, p90, p99 = (float(q) for q in np.percentile(values, (50, 90, 99)))
     count = len(samples)
     return Summary(
         count=count,
-        p50=p50,
-        p90=p90,
-        p99=p99 if count >= P99_SAMPLES else None,
+        p50=float(np.median(values)),
         mean=float(values.mean()),
         std=float(values.std(ddof=1)) if count > 1 else None,
     )
+
+
+def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:
+    """The 90th and the 99th percentile of so many single calls; ``None`` of too few."""
+    import numpy as np
+
+    found = np.percentile(np.asarray(calls), (90, 99)) if len(calls) >= P90_SAMPLES else (0.0, 0.0)
+    least = (P90_SAMPLES, P99_SAMPLES)
+    p90, p99 = (float(q) if len(calls) >= n else None for q, n in zip(found, least, strict=True))
+    return p90, p99
 
 
 def relative_noise(samples: Sequence[float]) -> float:

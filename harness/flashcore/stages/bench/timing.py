@@ -1,10 +1,15 @@
-"""How one call is timed, three ways. Used by bench's child process alone.
+"""How one call is timed: three regimes, and eagerly. Used by the child processes that time, alone.
 
-- warm: a CUDA graph of N calls, replayed between two events, over N. What the calls use was put in L2 just
-  before, and the device is kept busy while the host enqueues, so that no launch from the host is in it.
-- cold: L2 is flushed by ordinary stores to twice its size, then one call, as a graph, between two events.
+- back_to_back: the period of N calls in one CUDA graph, between two events. What the calls use was put in L2 just
+  before. Calls whose launches are programmatic overlap: this is a throughput.
+- isolated: a latency, by difference. A graph of N × [spacer, call] against one of N × [spacer], in turns; the rest
+  over N. The spacer is one block an SM that spins, without memory and without a programmatic trigger, so launching
+  hides behind it and no call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
+- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
 - eager: calls from Python back to back between two events, over their number: the host's time where the
   host is slower than the kernel.
+
+In every regime the device is kept busy while the host enqueues, so that no launch from the host is in it.
 """
 
 from __future__ import annotations
@@ -13,7 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from flashcore.model.suite import Regime
+from flashcore.stages.bench.driver import Driver
+
 _T = TypeVar("_T")
+Calls = Sequence[Callable[[], Any]]
 
 #: What one sample is to take, in us: long against the events' resolution (0.5 us), short against drift.
 SAMPLE_US = 400.0
@@ -21,21 +30,34 @@ _MOST_CALLS = 500
 _WARM_UPS = 3
 #: A call longer than this (us) is not made once more to warm L2: a cold start does not show in it.
 _LONG_CALL = 1000.0
-#: Clocks the device spins while the host enqueues a sample: about 50 us.
-_COVER_CLOCKS = 100_000
+#: Clocks the device spins while the host enqueues a sample: about 50 us, 100 us for graphs of many nodes.
+_COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
+#: The spacer: about 2 us, longer than what a launch takes.
+SPACER_CYCLES = 4_000
+#: Calls in one graph with spacers; fewer with a flush each, which takes 40 us.
+_SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
+#: Sets of tensors that calls rotate through, where so many fit half of L2.
+_MOST_SETS = 4
 
 
 class Timed(Protocol):
-    """A call that is ready to be timed. Every method takes one sample: us per call."""
+    """A call that is ready to be timed. Every regime's method takes one sample: us per call."""
 
-    launches: int  # calls in one warm sample
+    launches: int  # calls in one back-to-back sample
     eager_calls: int  # calls in one eager sample
+    kernels: int | None  # in the captured graph of one call; None where nothing is captured
 
     def back_to_back(self) -> float: ...
+
+    def isolated(self) -> float: ...
 
     def cold(self) -> float: ...
 
     def eager(self) -> float: ...
+
+    def each(self, regime: Regime, *, calls: bool = True) -> list[float]:
+        """us between events around each of some calls, or as often around nothing."""
+        ...
 
 
 class Timer(Protocol):
@@ -43,8 +65,16 @@ class Timer(Protocol):
 
     clock: str
 
-    def prepare(self, call: Callable[[], Any], launches: int | None = None) -> Timed:
-        """The call, ready to be timed; ``launches`` in a warm sample, or as many as make up a sample."""
+    def sets(self, size: int) -> int:
+        """How many sets of tensors of ``size`` bytes calls are to rotate through."""
+        ...
+
+    def prepare(self, calls: Calls, launches: int | None = None) -> Timed:
+        """Calls of one function on different tensors; ``launches`` in a sample, or as many as make one up."""
+        ...
+
+    def empty(self) -> Timed:
+        """A launch that does nothing: the floor of every regime."""
         ...
 
 
@@ -69,74 +99,147 @@ class CudaTimer:
         self.stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         torch.cuda.set_stream(self.stream)
-        size = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-        self._flush = torch.empty(2 * size // 4, dtype=torch.int32, device="cuda")
-        self._flushes = 0
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._l2, self._sms = properties.L2_cache_size, properties.multi_processor_count
+        self._flush = torch.empty(2 * self._l2 // 4, dtype=torch.int32, device="cuda")
+        self.driver = Driver()
+        self.spin(0)  # loads it, which cannot be done while capturing
+        self._flush.fill_(1)
+        self._graphs: dict[tuple[Regime, int, bool], Any] = {}
+        self.events = [(self.driver.event(), self.driver.event()) for _ in range(max(_SPACED.values()))]
 
-    def prepare(self, call: Callable[[], Any], launches: int | None = None) -> Timed:
-        return _CudaTimed(self, call, launches)
+    def sets(self, size: int) -> int:
+        return max(1, min(_MOST_SETS, self._l2 // 2 // max(size, 1)))
 
-    def flush(self) -> None:
-        """Leaves nothing of use in L2. A fill is a kernel of stores, where a zeroing may be a memset."""
-        self._flushes += 1
-        self._flush.fill_(self._flushes)
+    def prepare(self, calls: Calls, launches: int | None = None) -> Timed:
+        return _CudaTimed(self, calls, launches)
+
+    def empty(self) -> Timed:
+        return self.prepare([lambda: self.spin(0)])
+
+    def spin(self, cycles: int, blocks: int = 1) -> None:
+        self.driver.spin(self.stream.cuda_stream, cycles, blocks)
+
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, int]:
+        """A graph of ``count`` times what ``enqueue`` does, already replayed once, and its number of kernels."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            for i in range(count):
+                enqueue(i)
+            kernels = self.driver.captured_kernels(self.stream.cuda_stream)
+        graph.replay()  # the first replay uploads the graph
+        return graph, kernels
+
+    def spaced(self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False) -> Any:
+        """A graph of ``count`` spacers, each with a call behind it; without a call it is made once for all."""
+        key = (regime, count, events)
+        if call is None and key in self._graphs:
+            return self._graphs[key]
+
+        def enqueue(i: int) -> None:
+            if regime == "cold":
+                # A kernel of stores, where a zeroing may be a memset: leaves nothing of use in L2.
+                self._flush.fill_(i + 2)
+            self.spin(SPACER_CYCLES, self._sms)
+            if events:
+                self.driver.record(self.events[i][0], self.stream.cuda_stream)
+            if call is not None:
+                call(i)
+            if events:
+                self.driver.record(self.events[i][1], self.stream.cuda_stream)
+
+        graph, _ = self.capture(enqueue, count)
+        if call is None:
+            self._graphs[key] = graph
+        return graph
 
 
 class _CudaTimed:
-    def __init__(self, timer: CudaTimer, call: Callable[[], Any], launches: int | None) -> None:
+    def __init__(self, timer: CudaTimer, calls: Calls, launches: int | None) -> None:
         import torch
 
         self._timer = timer
-        self._call = call
+        self._calls = calls
         self._start: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         # Loads modules and fills library caches, neither of which can be done while capturing.
-        for _ in range(_WARM_UPS):
-            call()
+        for i in range(max(_WARM_UPS, len(calls))):
+            self._call(i)
         torch.cuda.synchronize()
-        self._single = self._capture(1)
-        self._single.replay()  # the first replay uploads the graph
-        self._call_us = min(self._between(self._single.replay, cover=True) for _ in range(3))
+        self.kernels: int | None
+        single, self.kernels = timer.capture(self._call, 1)
+        self._each_set = single if len(calls) == 1 else timer.capture(self._call, len(calls))[0]
+        self._call_us = min(self._between(single.replay, cover=_COVER_CLOCKS) for _ in range(3))
         self.launches = launches or calls_for(self._call_us)
-        self._many = self._single if self.launches == 1 else self._capture(self.launches)
-        self._many.replay()
+        self._many = single if self.launches == 1 else timer.capture(self._call, self.launches)[0]
+        self._spaced: dict[tuple[Regime, bool], Any] = {}
         self.eager_calls = 1
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)))
         torch.cuda.synchronize()
 
+    def _call(self, i: int) -> None:
+        self._calls[i % len(self._calls)]()
+
     def back_to_back(self) -> float:
-        if self._call_us < _LONG_CALL:
-            self._single.replay()
-        return self._between(self._many.replay, cover=True) / self.launches
+        self._warm()
+        return self._between(self._many.replay, cover=_COVER_CLOCKS) / self.launches
+
+    def isolated(self) -> float:
+        return self._difference("isolated")
 
     def cold(self) -> float:
-        self._timer.flush()  # long enough to cover the host's work
-        return self._between(self._single.replay)
+        return self._difference("cold")
 
     def eager(self) -> float:
-        call = self._call
-
         def calls() -> None:
-            for _ in range(self.eager_calls):
-                call()
+            for i in range(self.eager_calls):
+                self._call(i)
 
         return self._between(calls) / self.eager_calls
 
-    def _capture(self, count: int) -> Any:
-        import torch
+    def each(self, regime: Regime, *, calls: bool = True) -> list[float]:
+        graph = self._pair(regime, events=True)[0 if calls else 1]
+        self._ready(regime)
+        self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        pairs = self._timer.events[: self._count(regime)]
+        return [self._timer.driver.elapsed_us(start, end) for start, end in pairs]
 
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self._timer.stream):
-            for _ in range(count):
-                self._call()
-        return graph
+    def _difference(self, regime: Regime) -> float:
+        times = []
+        for graph in self._pair(regime, events=False):
+            self._ready(regime)
+            times.append(self._between(graph.replay, cover=_LONG_COVER_CLOCKS))
+        return (times[0] - times[1]) / self._count(regime)
 
-    def _between(self, work: Callable[[], object], *, cover: bool = False) -> float:
+    def _count(self, regime: Regime) -> int:
+        return min(_SPACED[regime], self.launches)
+
+    def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
+        """The graph of spacers with calls, and the one without."""
+        key, count = (regime, events), self._count(regime)
+        if key not in self._spaced:
+            self._spaced[key] = self._timer.spaced(regime, count, self._call, events=events)
+        return self._spaced[key], self._timer.spaced(regime, count, None, events=events)
+
+    def _ready(self, regime: Regime) -> None:
+        if regime == "cold":
+            self._timer.driver.reset_persisting_l2()
+        else:
+            self._warm()
+
+    def _warm(self) -> None:
+        """Puts in L2 what the calls use."""
+        if self._call_us < _LONG_CALL:
+            self._each_set.replay()
+
+    def _between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         """us that the device takes for what ``work`` enqueues."""
         import torch
 
         if cover:
-            torch.cuda._sleep(_COVER_CLOCKS)  # type: ignore[no-untyped-call]
+            torch.cuda._sleep(cover)  # type: ignore[no-untyped-call]
         self._start.record()
         work()
         self._end.record()
@@ -149,19 +252,30 @@ class HostTimer:
 
     clock = "host clock"
 
-    def prepare(self, call: Callable[[], Any], launches: int | None = None) -> Timed:
-        return _HostTimed(call, launches)
+    def sets(self, size: int) -> int:
+        return 2
+
+    def prepare(self, calls: Calls, launches: int | None = None) -> Timed:
+        return _HostTimed(calls, launches)
+
+    def empty(self) -> Timed:
+        return self.prepare([lambda: None])
 
 
 class _HostTimed:
-    def __init__(self, call: Callable[[], Any], launches: int | None) -> None:
-        self._call = call
+    kernels: int | None = None
+
+    def __init__(self, calls: Calls, launches: int | None) -> None:
+        self._calls = calls
         self._flush = bytearray(1 << 20)
         self._sample(1)
         self.launches = self.eager_calls = launches or calls_for(self._sample(1), most=50)
 
     def back_to_back(self) -> float:
         return self._sample(self.launches)
+
+    def isolated(self) -> float:
+        return self._sample(1)
 
     def cold(self) -> float:
         self._flush[:] = bytes(len(self._flush))
@@ -170,10 +284,13 @@ class _HostTimed:
     def eager(self) -> float:
         return self._sample(self.eager_calls)
 
+    def each(self, regime: Regime, *, calls: bool = True) -> list[float]:
+        return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
+
     def _sample(self, count: int) -> float:
         start = time.perf_counter_ns()
-        for _ in range(count):
-            self._call()
+        for i in range(count):
+            self._calls[i % len(self._calls)]()
         return (time.perf_counter_ns() - start) / 1000.0 / count
 
 

@@ -1,0 +1,103 @@
+"""What timing asks of the CUDA driver that torch does not offer, through ctypes on ``libcuda.so.1``.
+
+A kernel that only spins (the spacer; with no cycles, the empty kernel), events inside of a graph, and what a
+capture holds. The kernel is PTX that the driver compiles for whatever GPU it is: no compiler is needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+from flashcore.errors import CapabilityError
+
+_SPIN = b"""
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry spin(.param .u64 cycles)
+{
+    .reg .b64 %rd<5>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [cycles];
+    mov.u64 %rd2, %clock64;
+again:
+    mov.u64 %rd3, %clock64;
+    sub.u64 %rd4, %rd3, %rd2;
+    setp.lt.u64 %p, %rd4, %rd1;
+    @%p bra again;
+    ret;
+}
+"""
+_EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the record becomes a node of the graph
+_KERNEL_NODE, _CHILD_GRAPH_NODE = 0, 4  # CUgraphNodeType
+
+
+class Driver:
+    """Of the current context, which torch has made. ``stream`` is a stream's handle as a number.
+
+    Raises:
+        CapabilityError: the driver refuses; each method may.
+    """
+
+    def __init__(self) -> None:
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+        module, self._spin = ctypes.c_void_p(), ctypes.c_void_p()
+        self._ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(_SPIN))
+        self._ask("cuModuleGetFunction", ctypes.byref(self._spin), module, ctypes.c_char_p(b"spin"))
+
+    def _ask(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._cuda, name)(*arguments)
+        if code:
+            found = f"{name}: expected that the CUDA driver does it, found its error {code}"
+            raise CapabilityError(found, "update the driver, or see what torch.cuda.is_available() says")
+
+    def spin(self, stream: int, cycles: int, blocks: int = 1, threads: int = 32) -> None:
+        """Enqueues a kernel whose every thread spins so many SM cycles. It touches no memory and never lets
+        the kernel after it start early."""
+        value = ctypes.c_uint64(cycles)
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(value))
+        sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)
+        self._ask("cuLaunchKernel", self._spin, *sizes, ctypes.c_void_p(stream), arguments, None)
+
+    def event(self) -> ctypes.c_void_p:
+        """An event that can be recorded within a graph and read after each replay."""
+        event = ctypes.c_void_p()
+        self._ask("cuEventCreate", ctypes.byref(event), 0)
+        return event
+
+    def record(self, event: ctypes.c_void_p, stream: int) -> None:
+        self._ask("cuEventRecordWithFlags", event, ctypes.c_void_p(stream), _EXTERNAL)
+
+    def elapsed_us(self, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
+        milliseconds = ctypes.c_float()
+        self._ask("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
+        return milliseconds.value * 1000.0
+
+    def reset_persisting_l2(self) -> None:
+        """Lines that were to stay in L2 no longer do."""
+        self._ask("cuCtxResetPersistingL2Cache")
+
+    def captured_kernels(self, stream: int) -> int:
+        """Kernels in the graph that ``stream`` is capturing."""
+        status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
+        graph, after = ctypes.c_void_p(), ctypes.c_void_p()
+        found = (status, identity, graph, after, count)
+        self._ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, found))
+        return sum(self._kernels(graph)) if graph else 0
+
+    def _kernels(self, graph: ctypes.c_void_p) -> Iterator[int]:
+        count = ctypes.c_size_t()
+        self._ask("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        nodes = (ctypes.c_void_p * count.value)()
+        if count.value:
+            self._ask("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
+        for node in map(ctypes.c_void_p, nodes):
+            kind, inner = ctypes.c_int(), ctypes.c_void_p()
+            self._ask("cuGraphNodeGetType", node, ctypes.byref(kind))
+            if kind.value == _KERNEL_NODE:
+                yield 1
+            elif kind.value == _CHILD_GRAPH_NODE:
+                self._ask("cuGraphChildGraphNodeGetGraph", node, ctypes.byref(inner))
+                yield from self._kernels(inner)
