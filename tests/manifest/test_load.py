@@ -402,3 +402,82 @@ def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest
     except ManifestError as error:
         found = error.mistakes
     assert all(": expected " in m for m in found)
+
+
+# --- what would switch a promise off, or break what reads on ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (put("budget", 0, "variants", value=[]), "budget[0].variants: expected at least 1 item, found []"),
+        (put("budget", 0, "archs", value=[]), "budget[0].archs: expected at least 1 item, found []"),
+        (put("budget", 0, "shapes", value=[]), "budget[0].shapes: expected at least 1 item, found []"),
+        (put("budget", 0, "kernels", value=[]), "budget[0].kernels: expected at least 1 item, found []"),
+        (put("budget", 1, "documents", value=[]), "budget[1].documents: expected at least 1 item, found []"),
+        (put("problem", "scale", "seeds", value=[]), "problem.scale.seeds: expected at least 1 item, found []"),
+        (put("variant", "wide", "where", value={"archs": []}), "variant.wide.where.archs: expected at least 1 item"),
+        (put("variant", "wide", "where", value={"shapes": []}), "variant.wide.where.shapes: expected at least 1 item"),
+        (put("budget", 0, "variants", value=["torch*"]), "budget[0] (registers): expected a case that it is about"),
+        (
+            lambda d: d["budget"][0].update(variants=["two_steps"], archs=["sm_80"]),
+            "budget[0] (registers): expected a case that it is about",
+        ),
+        (
+            lambda d: d["budget"][0].update(fact="cold_p50", shapes=["tail"]),
+            "budget[0] (registers): expected a case that it is about",  # a shape that is never timed
+        ),
+        (put("variant", "wide", "roof", value="fp61_tensor"), "variant.wide.roof: expected one of barrier, "),
+        (
+            put("variant", "wide", "config", "ELEMENTS", value="4\n command = x"),
+            "variant.wide: expected a file and a con",
+        ),
+        (
+            put("variant", "wide", "config", "ELEMENTS", value="4\0"),
+            "variant.wide.config.ELEMENTS: expected text, found",
+        ),
+        (put("variant", "wide", "source", value="a\nb.cu"), "variant.wide: expected a file and a config on one line"),
+        (
+            put("shape", "small", "params", "N", value=10**400),
+            "shape.small.params.N: expected a whole number of 64 bits",
+        ),
+        (put("budget", 0, "max", value=1e308), "budget[0].max: expected a number up to 1e30, found 1e+308"),
+        (put("variant", "v" * 101, value={}), "variant."),
+        (put("shape", "s" * 101, value={"params": {"N": 1}}), f"shape.{'s' * 101}: expected"),
+    ],
+)
+def test_what_would_fool_the_gate_is_a_mistake(tmp_path: Path, change: Change, line: str) -> None:  # items 5, 18, 21
+    data = manifest()
+    change(data)
+    assert [m for m in mistakes(tmp_path / "suite", data) if m.startswith(line)], line
+
+
+def test_a_tolerance_that_its_problem_does_not_list_is_a_mistake(tmp_path: Path) -> None:  # item 5
+    folder = write(tmp_path / "suite", manifest())
+    data = manifest()
+    data["variant"]["wide"]["tolerance"] = "rounded_onec"
+    expected = "variant.wide.tolerance: expected one of rounded_once, found 'rounded_onec' (did you mean rounded_once?)"
+    assert mistakes(folder, data) == [expected]
+
+
+def test_limits_are_said_at_once(tmp_path: Path) -> None:  # item 18
+    data = manifest()
+    axes = {a: list(range(100)) for a in ("a", "b", "c")}
+    data["variant"]["x_{a}_{b}_{c}"] = {**data["variant"]["wide"], "sweep": axes}
+    assert mistakes(tmp_path / "a", data) == [
+        "variant.x_{a}_{b}_{c}: expected at most 10,000 variants in all, found 1,000,000 more"
+    ]
+    data = manifest()
+    points = [{"n": i, "m": i + 1} for i in range(3000)]
+    data["variant"]["c{n}"] = {**data["variant"]["plain"], "sweep": points, "parent": "c{m}"}
+    data["variant"]["c3000"] = data["variant"]["plain"]
+    assert mistakes(tmp_path / "b", data) == ["variant: expected at most 100 ancestors of each, found more"]
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "9" * 5_000, "x = " + "[" * 50 + "]" * 50])
+def test_what_no_parser_can_take_is_a_mistake(tmp_path: Path, text: str) -> None:
+    folder = write(tmp_path / "suite", manifest())
+    path = folder / load.MANIFEST
+    path.write_text(text + "\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ManifestError):
+        load.load(folder)

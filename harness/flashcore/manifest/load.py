@@ -75,7 +75,7 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
 
     try:
         data = tomllib.loads(text.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # TOML's own mistakes, another encoding, numbers of 5,000 digits
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
     files, wrong = parts.included(path.parent, data.get("manifests"))
     whole = parts.Whole(data, wrong)

@@ -69,7 +69,7 @@ class Whole:
 
         try:
             tables = tomllib.loads(text.decode("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             self.mistakes.append(f"{file}: not valid TOML: {error}")
             return
         if isinstance(gate := tables.get("gate"), dict):

@@ -6,15 +6,19 @@ are collected, in the words of :mod:`flashcore.manifest.schema`.
 
 from __future__ import annotations
 
+import ast
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from flashcore.hardware import devices
 from flashcore.manifest.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
 from flashcore.manifest.schema import (
+    MOST_LETTERS,
     BudgetForm,
     GateRuleForm,
     Manifest,
@@ -26,7 +30,7 @@ from flashcore.manifest.schema import (
     WaiverForm,
 )
 from flashcore.model import gate_policy
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import (
     Argument,
@@ -41,8 +45,12 @@ from flashcore.model.suite import (
     Waiver,
     Where,
 )
+from flashcore.model.text import matches_any
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+MOST_POINTS, MOST_ANCESTORS = 10_000, 100
+#: What a roof may be of: the suite of roofs measures these, besides the datasheets' rates.
+ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
 
 class Builder:
@@ -57,9 +65,12 @@ class Builder:
     def build(self) -> Suite:
         m = self.m
         problems = {n: self._problem(n, p) for n, p in m.problem.items()}
-        shapes = {n: self._shape(n, s, problems) for n, s in m.shape.items()}
+        shapes = self._shapes = {n: self._shape(n, s, problems) for n, s in m.shape.items()}
         variants: dict[str, Variant] = {}
         keys: dict[str, str] = {}  # variant → the key it is declared under
+        self._roofs = sorted({*ROOFS, *(rate for d in devices.load().values() for rate in d.rates)})
+        self._tolerances = {n: _tolerances(self.root / p.file) for n, p in m.problem.items()}
+        self._points = 0
         for template, form in m.variant.items():
             for name, variant in self._expand(template, form, problems):
                 if name in variants:
@@ -156,6 +167,11 @@ class Builder:
         return Shape(name, problem, form.params, tuple(form.stages), form.rank_by or self.m.rank_by)
 
     def _expand(self, template: str, form: VariantForm, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
+        sizes = map(len, form.sweep.values()) if isinstance(form.sweep, dict) else [len(form.sweep or [{}])]
+        self._points += (size := math.prod(sizes))
+        if self._points > MOST_POINTS:
+            self._wrong(f"variant.{template}", f"at most {MOST_POINTS:,} variants in all", f"{size:,} more")
+            return []
         if isinstance(form.sweep, dict):
             points = [
                 dict(zip(form.sweep, combination, strict=True))
@@ -183,8 +199,8 @@ class Builder:
                 return text
 
         name = fill(template)
-        if not NAME.fullmatch(name):
-            self._wrong(key, f"a name matching {NAME.pattern}", repr(name))
+        if not NAME.fullmatch(name) or len(name) > MOST_LETTERS:
+            self._wrong(key, f"a name of at most {MOST_LETTERS} letters matching {NAME.pattern}", repr(name[:200]))
             return None
         if (form.source is None) == (form.callable is None):
             found = "both" if form.source else "neither"
@@ -199,13 +215,22 @@ class Builder:
         if form.document and form.document not in self.m.documents:
             known = ", ".join(self.m.documents) or "none"
             self._wrong(f"{key}.document", f"one of documents ({known})", repr(form.document))
+        config = {k: _number(fill(v)) if isinstance(v, str) else v for k, v in form.config.items()}
+        for text in (file, *config.values()):
+            if isinstance(text, str) and set(text) & set("\n\t"):
+                self._wrong(key, "a file and a config on one line", repr(text))
+        if form.roof not in self._roofs:
+            self._wrong(f"{key}.roof", f"one of {', '.join(self._roofs)}", _meant(form.roof, self._roofs))
+        problem = self._problem_name(key, form.problem, problems)
+        if (classes := self._tolerances[problem]) and form.tolerance not in classes:
+            self._wrong(f"{key}.tolerance", f"one of {', '.join(classes)}", _meant(form.tolerance, classes))
         archs = tuple(form.where.archs or self.m.archs)
         for arch in [*archs, *form.where.unsupported]:
             if arch not in self.m.archs:
                 self._wrong(f"{key}.where", f"archs among {', '.join(self.m.archs)}", repr(arch))
         return name, Variant(
             name=name,
-            problem=self._problem_name(key, form.problem, problems),
+            problem=problem,
             technique=fill(form.technique),
             where=Where(
                 tuple(a for a in archs if a not in form.where.unsupported),
@@ -216,7 +241,7 @@ class Builder:
             tolerance=form.tolerance,
             tolerance_reason=form.tolerance_reason,
             source=form.source,
-            config={k: _number(fill(v)) if isinstance(v, str) else v for k, v in form.config.items()},
+            config=config,
             callable=form.callable,
             parent=fill(form.parent) if form.parent else None,
             document=form.document,
@@ -240,6 +265,9 @@ class Builder:
         seen = [name]
         parent = variants[name].parent
         while parent is not None and parent in variants:
+            if len(seen) > MOST_ANCESTORS:
+                self.mistakes += [f"variant: expected at most {MOST_ANCESTORS} ancestors of each, found more"]
+                return
             if parent in seen:
                 if parent == name:
                     self._wrong(f"{key}.parent", "no circle", " → ".join([*seen, parent]))
@@ -286,7 +314,7 @@ class Builder:
             ]
             if not globs:
                 self._wrong(f"{key}.documents", "documents of at least one variant", "no variant")
-        return Budget(
+        budget = Budget(
             name=form.name,
             fact=form.fact,
             unit=spec.unit,
@@ -298,6 +326,28 @@ class Builder:
             stretch=form.stretch,
             **self._scope(key, form, globs, variants),
             device=form.device,
+        )
+        if not any(self._limits(budget, v) for v in variants.values()):
+            expected = "a case that it is about: a variant that is no peer, on archs and shapes that it supports"
+            self._wrong(key, expected, "none")
+        return budget
+
+    def _limits(self, budget: Budget, variant: Variant) -> bool:
+        """Whether the budget is about anything of a variant; one that is about nothing promises nothing."""
+        spec = FACTS[budget.fact]
+        static, formula = budget.tier == "static", spec.group == "formula"
+        stage = "bench" if budget.tier == "timing" else OWN_STAGE.get(spec.group, "profile")
+        return (
+            not variant.is_peer
+            and matches_any(variant.name, budget.variants)
+            and (formula or any(matches_any(a, budget.archs) for a in variant.where.archs))
+            and (
+                (static and not formula and budget.shapes == ("*",))
+                or any(
+                    matches_any(s.name, budget.shapes) and variant.runs_on(s) and (static or stage in s.stages)
+                    for s in self._shapes.values()
+                )
+            )
         )
 
     def _rule(self, index: int, form: GateRuleForm, variants: Mapping[str, Variant]) -> GateRule:
@@ -328,6 +378,16 @@ class Builder:
             reason=form.reason,
             expires=form.expires.isoformat() if form.expires else None,
         )
+
+
+def _tolerances(file: Path) -> list[str]:
+    """The classes that a problem's file lists in its ``TOLERANCES``; none if it has no such table."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return []  # said elsewhere, or by Python when the problem is asked
+    tables = [s.value for s in body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "TOLERANCES"]
+    return [str(k.value) for t in tables if isinstance(t, ast.Dict) for k in t.keys if isinstance(k, ast.Constant)]
 
 
 def _number(text: str) -> int | str:

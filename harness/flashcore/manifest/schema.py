@@ -6,7 +6,9 @@ What spans several entries is checked by :mod:`flashcore.manifest.load`, which t
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
@@ -14,17 +16,24 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from flashcore.manifest.parts import LISTS, TABLES
 from flashcore.model.suite import Regime, Stage
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+MOST_LETTERS = 100  # of a name: variant and shape stand together in names of files
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
 Text = Annotated[str, Field(min_length=1)]
 Dimension = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 Scalar = int | float | str | bool
+MOST_NESTED = 20
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Form(BaseModel):
     """What all tables have in common: unknown keys, other types and NaN are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+# An empty list would switch off what it narrows.
+_Globs = Annotated[list[Text], Field(min_length=1)]
 
 
 class ProblemForm(Form):
@@ -34,7 +43,7 @@ class ProblemForm(Form):
     op_schema: Text = Field(alias="schema")
     dims: dict[str, list[Dimension]]
     dtypes: dict[str, str]
-    seeds: list[int] = [0, 1, 2]
+    seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
 
 
 class ShapeForm(Form):
@@ -61,8 +70,8 @@ class PredictionForm(Form):
 class WhereForm(Form):
     """A variant's ``where``."""
 
-    archs: list[Arch] | None = None
-    shapes: list[Text] = ["*"]
+    archs: list[Arch] | None = Field(default=None, min_length=1)
+    shapes: _Globs = ["*"]
     unsupported: dict[Arch, Text] = {}
 
 
@@ -101,10 +110,10 @@ class VariantForm(Form):
 class ScopeForm(Form):
     """Where a budget, a waiver or a rule holds, in globs."""
 
-    variants: list[Text] = ["*"]
-    archs: list[Text] = ["*"]
-    shapes: list[Text] = ["*"]
-    kernels: list[Text] = ["*"]
+    variants: _Globs = ["*"]
+    archs: _Globs = ["*"]
+    shapes: _Globs = ["*"]
+    kernels: _Globs = ["*"]
 
 
 class BudgetForm(ScopeForm):
@@ -117,7 +126,7 @@ class BudgetForm(ScopeForm):
     min: float | None = None
     max: float | None = None
     stretch: float | None = None
-    documents: list[Text] | None = None
+    documents: _Globs | None = None
     device: str | None = None
 
 
@@ -194,10 +203,29 @@ def schema_text() -> str:
 
 def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
     """The manifest, or every mistake in it: key, what was expected, what was found."""
+    if beyond := list(_beyond("", data)):
+        return beyond
     try:
         return Manifest.model_validate(data)
     except ValidationError as error:
         return _mistakes(error.errors(), data)
+
+
+def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
+    """What nothing here can take, wherever it stands: said before anything is reckoned with it."""
+    if isinstance(value, (dict, list)):
+        if depth == MOST_NESTED:
+            yield f"{key[:100]}: expected at most {MOST_NESTED} tables and lists in each other, found more"
+            return
+        for k, v in value.items() if isinstance(value, dict) else enumerate(value):
+            own = f"{key}[{k}]" if isinstance(k, int) else f"{key}.{k}".lstrip(".")
+            yield from _beyond(own, v, depth + 1)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield f"{key}: expected a whole number of 64 bits, found one of {value.bit_length()}"
+    elif isinstance(value, float) and 1e30 < abs(value) < math.inf:
+        yield f"{key}: expected a number up to 1e30, found {value}"
+    elif isinstance(value, str) and (odd := _CONTROL.search(value)):
+        yield f"{key}: expected text, found the control character {odd[0]!r}"
 
 
 def _mistakes(errors: Iterable[Any], data: Any) -> list[str]:
