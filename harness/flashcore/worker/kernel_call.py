@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import inspect
+import itertools
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +29,10 @@ from flashcore.worker.journal import Journal, Task, child
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Bytes of poison before and after every guarded tensor; keeps the tensor aligned as the allocator does.
-GUARD_BYTES = 512
+#: Bytes of poison before and after every guarded tensor: as many as it has itself, at least and at most so many.
+#: Multiples of what the allocator aligns to.
+GUARD_BYTES, GUARD_MOST = 1 << 16, 1 << 24
+_ALIGNED = 512
 #: Every byte of an output before a call. As any float type this is a NaN.
 POISON_BYTE = 0xFF
 
@@ -156,23 +160,39 @@ def _load(path: str) -> ModuleType:
 
 
 class Guarded:
-    """A tensor between two bands of poison, in one allocation.
+    """A tensor between two bands of poison, which grow with it.
 
     Args:
         fill: the byte that tensor and bands are filled with.
+        room: bytes to lie in, :meth:`bytes_of` of them; an allocation of its own unless given.
     """
 
-    def __init__(self, sizes: tuple[int, ...], dtype: str, device: str, fill: int = POISON_BYTE) -> None:
+    def __init__(
+        self, sizes: tuple[int, ...], dtype: str, device: str, fill: int = POISON_BYTE, room: Tensor | None = None
+    ) -> None:
         import torch
 
-        element = getattr(torch, dtype)
-        bytes_ = torch.empty(0, dtype=element).element_size()
-        for size in sizes:
-            bytes_ *= size
+        self._band, size, whole = self._layout(sizes, dtype)
         self.fill = fill
-        self._end = GUARD_BYTES + bytes_
-        self._buffer = torch.full((self._end + GUARD_BYTES,), fill, dtype=torch.uint8, device=device)
-        self.tensor: Tensor = self._buffer[GUARD_BYTES : self._end].view(element).view(sizes)
+        self._end = self._band + size
+        self._buffer = torch.empty(whole, dtype=torch.uint8, device=device) if room is None else room
+        self.tensor: Tensor = self._buffer[self._band : self._end].view(getattr(torch, dtype)).view(sizes)
+        self.poison()
+
+    @classmethod
+    def bytes_of(cls, sizes: tuple[int, ...], dtype: str) -> int:
+        """What a tensor takes up with its bands."""
+        return cls._layout(sizes, dtype)[2]
+
+    @staticmethod
+    def _layout(sizes: tuple[int, ...], dtype: str) -> tuple[int, int, int]:
+        """Bytes of a band, of the tensor, and of all."""
+        import torch
+
+        size = math.prod(sizes) * int(getattr(torch, dtype).itemsize)
+        whole = -(-size // _ALIGNED) * _ALIGNED
+        band = min(max(whole, GUARD_BYTES), GUARD_MOST)
+        return band, size, whole + 2 * band
 
     def poison(self) -> None:
         """Fills tensor and bands anew."""
@@ -181,7 +201,7 @@ class Guarded:
     def damage(self) -> str:
         """Says which bytes beside the tensor were written; empty if none."""
         for where, band, origin in (
-            ("before its first", self._buffer[:GUARD_BYTES], GUARD_BYTES),
+            ("before its first", self._buffer[: self._band], self._band),
             ("past its last", self._buffer[self._end :], -1),
         ):
             touched = (band != self.fill).nonzero().flatten()
@@ -196,16 +216,31 @@ class Guarded:
         import torch
 
         size = self.tensor.element_size()
-        raw = self._buffer[GUARD_BYTES : self._end].view(-1, size)
+        raw = self._buffer[self._band : self._end].view(-1, size)
         mask: Tensor = (raw == self.fill).all(dim=1).view(self.tensor.shape)
         return mask if self.tensor.numel() else torch.zeros_like(mask)
 
 
 class Outputs(dict[str, "Tensor"]):
-    """A call's outputs by name. ``guards`` holds the bands around those that an operator writes."""
+    """A call's outputs by name. ``guards`` holds the bands around those that an operator writes.
 
-    def __init__(self, guards: Mapping[str, Guarded] | None = None) -> None:
-        self.guards = dict(guards or {})
+    All lie in one allocation, band by band: what is written between them is written into a band.
+
+    Args:
+        wanted: sizes and element type of each output.
+    """
+
+    def __init__(
+        self, wanted: Mapping[str, tuple[tuple[int, ...], str]], device: str = "cpu", fill: int = POISON_BYTE
+    ) -> None:
+        import torch
+
+        rooms = [Guarded.bytes_of(*one) for one in wanted.values()]
+        arena = torch.empty(sum(rooms), dtype=torch.uint8, device=device)
+        parts = [arena[end - room : end] for room, end in zip(rooms, itertools.accumulate(rooms), strict=True)]
+        self.guards = {
+            name: Guarded(*one, device, fill, room) for (name, one), room in zip(wanted.items(), parts, strict=True)
+        }
         super().__init__({name: guard.tensor for name, guard in self.guards.items()})
 
     def poison(self) -> None:
@@ -214,17 +249,17 @@ class Outputs(dict[str, "Tensor"]):
             guard.poison()
 
 
-def guard_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies of the tensors between bands of NaN: what is read beside an input shows in the answer."""
+def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Guarded]]:
+    """Copies of the tensors between bands of NaN, and these bands: what is read beside an input shows in the answer,
+    and what is written there in the bands."""
     import torch
 
-    copies: dict[str, Any] = {}
+    copies, guards = dict(inputs), {}
     for name, value in inputs.items():
-        copies[name] = value
         if isinstance(value, torch.Tensor) and value.is_contiguous():
-            dtype = str(value.dtype).removeprefix("torch.")
-            copies[name] = Guarded(tuple(value.shape), dtype, str(value.device)).tensor.copy_(value)
-    return copies
+            guards[name] = Guarded(tuple(value.shape), str(value.dtype).removeprefix("torch."), str(value.device))
+            copies[name] = guards[name].tensor.copy_(value)
+    return copies, guards
 
 
 # --- calls --------------------------------------------------------------------------------------
@@ -250,15 +285,12 @@ class Caller:
 
     def outputs(self, fill: int = POISON_BYTE) -> Outputs:
         """Freshly poisoned outputs, for an operator to write; for a peer, which makes its own, none."""
-        if self.case.is_peer:
-            return Outputs()
-        return Outputs(
-            {
-                a.name: Guarded(tuple(int(self.case.params[d]) for d in a.dims), a.dtype, self.device, fill)
-                for a in self.case.arguments
-                if a.mutable
-            }
-        )
+        wanted = {
+            a.name: (tuple(int(self.case.params[d]) for d in a.dims), a.dtype)
+            for a in self.case.arguments
+            if a.mutable and not self.case.is_peer
+        }
+        return Outputs(wanted, self.device, fill)
 
     def arguments(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Any]:
         """The operator's arguments in the order of the schema."""

@@ -85,6 +85,14 @@ def _register() -> None:
         out.copy_(x.softmax(-1))
         out.as_strided((1,), (1,), out.storage_offset() - 1).fill_(0)
 
+    def far_past_the_end(x: Tensor, out: Tensor, scale: float) -> None:
+        out.copy_(x.softmax(-1))
+        out.as_strided((1,), (1,), out.storage_offset() + out.numel() + 8191).fill_(0)
+
+    def writes_beside_input(x: Tensor, out: Tensor, scale: float) -> None:
+        out.copy_(x.softmax(-1))
+        x.as_strided((1,), (1,), x.storage_offset() + x.numel() + 4096).fill_(0)
+
     def reads_beyond(x: Tensor, out: Tensor, scale: float) -> None:
         # A column too many, as a tail without a mask takes in.
         rows = x.as_strided((x.shape[0], x.shape[1] + 1), x.stride(), x.storage_offset())

@@ -19,6 +19,8 @@ FAULTS = {
     "nan": "out: 1 of 222 elements not finite, the first at [1, 2]: expected",
     "unwritten": "out: 37 of 222 elements never written, the first at [5, 0]",
     "past_the_end": "out-of-bounds write: 16 bytes written past its last element",
+    "far_past_the_end": "out-of-bounds write: 2 bytes written past its last element, the nearest 16383 bytes off",
+    "writes_beside_input": "x: out-of-bounds write beside an input: 4 bytes written past its last element",
     "before_the_start": "out-of-bounds write: 2 bytes written before its first element, the nearest 1 bytes off",
     "reads_beyond": "not finite",
     "writes_input": "x: an input was written to",
