@@ -12,6 +12,8 @@ import pytest
 
 from flashcore.cli import terminal
 from flashcore.errors import Exit
+from flashcore.runs import store
+from tests import factory
 from tests.conftest import ROOT
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "TERM": "xterm-256color"}
@@ -116,3 +118,66 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere() -> None:
     log = subprocess.run([sys.executable, "-c", PROGRESS + "print('rich' in sys.modules)"], env=ENV,
                          capture_output=True, text=True, check=True)  # fmt: skip
     assert log.stdout == "False\n" and len(log.stderr.splitlines()) == 3
+
+
+# --- the gate's exit code, whatever reads it (items 6, 7, 18, 21) --------------------------------
+
+FORMATS = ("table", "json", "junit", "sarif", "markdown", "github")
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose gate fails, with what compilers and code hosts make of words."""
+    folder = tmp_path_factory.mktemp("runs") / "20260102T030405Z-0001"
+    folder.mkdir()
+    suite = factory.suite(title="Aufmerksamkeit → größer")
+    broken = factory.artifact("fast", "sm_80", "failed", "nvcc died:\n::error file=x::owned\n##[error]owned →")
+    kept = [a for a in factory.artifacts(suite) if (a.variant, a.arch) != ("fast", "sm_80")]
+    store.write(factory.record(suite, artifacts=(*kept, broken)), folder)
+    return folder
+
+
+def gate(*words: str | Path, **changes: str) -> list[str]:
+    return [
+        "env",
+        *(f"{k}={v}" for k, v in changes.items()),
+        sys.executable,
+        "-m",
+        "flashcore",
+        "gate",
+        *map(str, words),
+    ]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_failed_gate_exits_1_into_a_closed_pipe_and_in_latin_1(failed: Path, form: str) -> None:
+    odd = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
+    words = gate(failed, "--format", form, **odd)
+    closed = subprocess.run(
+        ["bash", "-c", '"$@" | exec 0<&-; exit ${PIPESTATUS[0]}', "-", *words], env=ENV, check=False
+    )
+    assert closed.returncode == Exit.FAILED
+    done = subprocess.run(words, env={**ENV, "GITHUB_ACTIONS": "true"}, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.FAILED, b"")
+    text = done.stdout.decode("latin-1")
+    owned = [line for line in text.splitlines() if "owned" in line]
+    obeyed = [x for x in owned if x.lstrip().startswith("::") or "##[" in x]
+    assert all(form == "github" and x.startswith("::error file=kernels") for x in obeyed)
+    assert form != "github" or text.startswith("::error ")
+
+
+def test_a_defect_exits_4_and_a_closed_output_is_none(failed: Path) -> None:
+    crash = FAILS.format("print('x' * 100_000); raise RuntimeError('a defect')")
+    for redirect in ("| true", ">&-", ">&- 2>&-"):
+        script = f'"$@" {redirect}; exit ${{PIPESTATUS[0]}}'
+        done = subprocess.run(["bash", "-c", script, "-", *command(crash)], env=ENV, capture_output=True, check=False)
+        assert done.returncode == Exit.INCAPABLE
+    done = subprocess.run(["bash", "-c", '"$@" >&-', "-", *gate(failed)], env=ENV, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.FAILED, b"")
+
+
+@pytest.mark.parametrize("words", [["a" * 5000], ["--suite", "a" * 5000], ["--suite", "/dev/null/x"]])
+def test_a_name_that_no_file_can_have_is_wrong_usage(words: list[str]) -> None:
+    done = subprocess.run(gate(*words), env=ENV, capture_output=True, text=True, check=False)
+    assert done.returncode == Exit.USAGE
+    assert "Traceback" not in done.stderr and len(done.stderr) < 7000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from flashcore.worker import supervisor as supervisor_module
@@ -13,6 +14,18 @@ def test_only_whole_lines_are_read() -> None:
     lines = b'{"event": "begin", "name": "a"}\n{"event": "res'
     assert [x["event"] for x in parse(lines)] == ["begin"]
     assert list(parse(b'garbage\n\n[1]\n"text"\n')) == []
+
+
+def test_lines_of_another_form_are_left_out() -> None:  # item 18: without a key they were a traceback
+    lines = [
+        {"event": "begin"}, {"event": "result"}, {"event": "fail", "name": "a"}, {"event": "step", "name": "a"},
+        {"event": "start"}, {"event": "start", "pid": "x"}, {"event": "result", "name": ["a"]}, {"event": ["begin"]},
+        {"event": "result", "name": "a", "seconds": "long"}, {"event": "result", "name": "a", "seconds": 1e999},
+        {"event": "result", "name": "a", "data": [1]}, {"event": "fail", "name": "a", "reason": None}, {"name": "a"},
+    ]  # fmt: skip
+    text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n" + b"[" * 50_000
+    text += b'\n{"event": "result", "name": "a", "seconds": ' + b"9" * 5_000 + b"}\n"
+    assert list(parse(text)) == []
 
 
 def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:

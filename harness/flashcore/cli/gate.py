@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.cli import options, output
+from flashcore.cli import options, output, terminal
 from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -154,9 +154,11 @@ def _write(form: str, file: str | None, judgement: Judgement, record: Record, pl
     from flashcore.gate.formats import FORMATS
 
     text = "" if form == "table" else FORMATS[form](judgement, record, places)
-    if form in ("table", "github"):
-        text += text_tables.judgement(judgement) + "\n"
-    output.write(text, file)
+    table = text_tables.judgement(judgement) + "\n" if form in ("table", "github") else ""
+    if form == "github" and file is None:
+        terminal.command(text)
+        text = ""
+    output.write(text + (terminal.uncommanded(table) if form == "github" else table), file)
     if form == "github" and (job := os.environ.get("GITHUB_STEP_SUMMARY")):
         output.write(FORMATS["markdown"](judgement, record, places), job, append=True)
 

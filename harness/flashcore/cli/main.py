@@ -8,6 +8,7 @@ is heavy where it uses it, so that ``flashcore --help`` answers at once.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,10 @@ COMMANDS = (
 )  # fmt: skip
 #: What running kernels and drawing reports need beyond a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "plotly", "torch")
+
+#: What is the matter with a file or a disk, not with flashcore.
+_OF_FILES = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP,
+             errno.EISDIR, errno.ENOTDIR, errno.EFBIG)  # fmt: skip
 
 _EXITS = """exit codes:
   0  fine
@@ -61,6 +66,13 @@ def _run(arguments: argparse.Namespace) -> int:
         print("flashcore: interrupted; what was measured is kept: go on with --resume", file=sys.stderr)
         return 130
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_FILES:
+            print(
+                f"flashcore: {str(error.filename)[:200]}: {error.strerror}\n"
+                "  to mend: name another file or folder, free space, or mend its permissions",
+                file=sys.stderr,
+            )
+            return int(Exit.USAGE)
         if isinstance(error, ModuleNotFoundError) and (name := str(error.name).split(".")[0]) in RUN_EXTRA:
             print(
                 f"flashcore: {arguments.command} needs the Python package {name}, found none\n"

@@ -8,7 +8,6 @@ A form may get new keys within a version; one that changes or loses a key gets a
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def write(text: str, file: str | None, *, append: bool = False) -> None:
     """
     data = text.encode("utf-8", "replace")  # half a surrogate pair cannot be written anywhere
     if file is None:
-        sys.stdout.write(terminal.painted(data.decode()))
+        print(terminal.painted(data.decode()), end="")
         return
     with writing(Path(file)):
         Path(file).parent.mkdir(parents=True, exist_ok=True)

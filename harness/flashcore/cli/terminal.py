@@ -16,6 +16,8 @@ _WORDS = {
 }
 _CELLS = re.compile(f"(?m)(?:^|(?<=  )|(?<=^gate ))(?:{'|'.join(f'({w})' for w in _WORDS.values())})(?=  |[:,]| \\(|$)")
 
+_COMMAND = re.compile(r"(?m)^\s*::|##\w*\[")
+
 
 def is_rich(stream: TextIO) -> bool:
     """Whether it is a terminal that can do more than print one line after the other."""
@@ -43,17 +45,36 @@ class _Sturdy(io.FileIO):
             return len(data)
 
 
+class _Plain(io.TextIOWrapper):
+    """Where a code host reads along, no line of what a compiler says is a command to it."""
+
+    def write(self, text: str) -> int:
+        return super().write(uncommanded(text) if os.environ.get("GITHUB_ACTIONS") else text)
+
+
+def uncommanded(text: str) -> str:
+    """The text without what code hosts obey: ``::error`` at the beginning of a line, ``##[group]`` anywhere."""
+    return _COMMAND.sub(lambda m: m[0].replace("::", ": :").replace("##", "# #"), text)
+
+
+def command(text: str) -> None:
+    """Prints what a code host is to obey."""
+    write = io.TextIOWrapper.write if isinstance(sys.stdout, _Plain) else type(sys.stdout).write
+    write(sys.stdout, text)  # type: ignore[arg-type]
+
+
 def harden() -> None:
     """From now on no write to standard output or error raises: what a command found out decides how it ends, not
     whether somebody read it to the end (``flashcore gate | head``) or whose encoding has an arrow."""
     for name in ("stdout", "stderr"):
-        old = getattr(sys, name)
-        if old is getattr(sys, f"__{name}__") and old is not None:  # else somebody else already took it over
+        if (old := getattr(sys, name)) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif old is getattr(sys, f"__{name}__"):  # else somebody else already took it over
             old.flush()
             raw = _Sturdy(old.fileno(), "w", closefd=False)
             buffered = io.BufferedWriter(raw)
             lines = name == "stderr" or old.isatty()
-            new = io.TextIOWrapper(buffered, old.encoding, "backslashreplace", line_buffering=lines)
+            new = _Plain(buffered, old.encoding, "backslashreplace", line_buffering=lines)
             setattr(sys, name, new)
 
 

@@ -137,7 +137,9 @@ def ask(command: Sequence[str | Path], timeout: float | None = None) -> subproce
     """Runs a program for what it says."""
     import subprocess
 
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False, timeout=timeout
+    )
 
 
 def find_tool(name: str, usual: str = "") -> Path:

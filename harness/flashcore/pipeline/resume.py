@@ -33,7 +33,7 @@ def require_same(folder: Path, closures: Mapping[str, str]) -> None:
     Raises:
         UsageError: they are others now.
     """
-    began: dict[str, str] = json.loads((folder / _FILE).read_bytes())["closures"]
+    began = _began(folder)[1]
     if began.keys() != closures.keys():
         raise UsageError(
             f"{folder}: expected the variants and archs that the run began with "
@@ -54,12 +54,33 @@ def unfinished(settings: Settings) -> tuple[Path, Settings]:
     Raises:
         UsageError: there is none.
     """
+    torn = ""
     for folder in store.unfinished(Path(settings.profiles)):
         try:
-            data: dict[str, Any] = json.loads((folder / _FILE).read_bytes())["settings"]
-        except (OSError, ValueError, KeyError):
+            own, _ = _began(folder)
+        except UsageError as error:
+            torn = f"\n  passed over: {error}"
             continue
-        if data["suite"] == settings.suite:
-            data["shapes"], data["modes"] = tuple(data["shapes"]), tuple(data["modes"])
-            return folder, Settings(**data)
-    raise UsageError(f"{settings.profiles}: expected an unfinished run of {settings.suite} to resume, found none")
+        if own.suite == settings.suite:
+            return folder, own
+    raise UsageError(f"{settings.profiles}: expected an unfinished run of {settings.suite} to resume, found none{torn}")
+
+
+def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
+    """What the user chose when a run began, and the closures of its builds.
+
+    Raises:
+        UsageError: it was not written down whole, or by another version.
+    """
+    try:
+        data = json.loads((folder / _FILE).read_bytes())
+        own: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
+        closures = {str(k): str(v) for k, v in data["closures"].items()}
+        if any(" " not in k for k in closures) or not isinstance(own["suite"], str):
+            raise ValueError("names of another form")
+        return Settings(**own), closures
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f"{folder / _FILE}: expected what the run began with, found something else: {error}\n"
+            "  to mend: record a new run (without --resume); the old folder can be deleted"
+        ) from error

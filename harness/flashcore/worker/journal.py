@@ -260,18 +260,45 @@ def describe(error: BaseException) -> str:
 
 # --- reading
 
+#: What a line of each event has to say, and what each of these is.
+_NEEDED = {
+    "start": ["pid"],
+    "begin": ["name"],
+    "step": ["name", "step"],
+    "result": ["name"],
+    "fail": ["name", "reason"],
+}
+_IS: dict[str, Any] = {
+    "pid": int,
+    "name": str,
+    "step": str,
+    "reason": str,
+    "seconds": (int, float),
+    "data": (dict, type(None)),
+}
+
+
+def _is_whole(line: Any) -> bool:
+    needed = _NEEDED.get(str(line.get("event"))) if isinstance(line, dict) else None
+    return (
+        needed is not None
+        and all(key in line for key in needed)
+        and all(isinstance(line[key], kind) for key, kind in _IS.items() if key in line)
+        and -1e15 < line.get("seconds", 0) < 1e15
+    )
+
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a journal; a line torn by the end of its process is left out."""
+    """The whole lines of a journal; a line torn by the end of its process, or of another form, is left out."""
     with contextlib.suppress(FileNotFoundError):
         yield from parse(path.read_bytes())
 
 
 def parse(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(line)
-            if isinstance(value, dict):
+            if _is_whole(value):
                 yield value
 
 

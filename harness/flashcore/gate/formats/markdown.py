@@ -55,7 +55,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _cell(text: str) -> str:
     """The first line, with what Markdown or HTML would take for its own made plain."""
     line = clean(text).splitlines()[0] if text.strip() else ""
-    if line.startswith("`"):
+    if re.fullmatch("`[^`|]*`", line):
         return line
     line = line[:297] + "…" if len(line) > 300 else line
     return re.sub(r"([\\|*_<>\[\]])", r"\\\1", line)

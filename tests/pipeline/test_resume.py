@@ -1,0 +1,56 @@
+"""What a run remembers of its beginning: whole, or refused with what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.pipeline import resume
+from flashcore.pipeline.state import Settings
+
+CLOSURES = {"fast sm_80": "abc"}
+
+
+def begun(profiles: Path, run: str = "20260102T030405Z-0001") -> Path:
+    folder = profiles / f"{run}.partial"
+    folder.mkdir()
+    resume.remember(folder, Settings("suite", profiles=str(profiles), shapes=("small",)), CLOSURES)
+    return folder
+
+
+def test_it_is_there_and_back(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    settings = Settings("suite", profiles=str(tmp_path))
+    assert resume.unfinished(settings) == (folder, Settings("suite", profiles=str(tmp_path), shapes=("small",)))
+    resume.require_same(folder, CLOSURES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "[" * 50_000, "null", '{"settings": {}}', '{"closures": {}}', '{"settings": [], "closures": {}}',
+        '{"settings": {"suite": "suite"}, "closures": []}', '{"settings": {"suite": 7}, "closures": {}}',
+        '{"settings": {"suite": "suite", "tomorrow": 1}, "closures": {}}',
+        '{"settings": {"suite": "s"}, "closures": {"x": 1}}',
+    ],
+)  # fmt: skip
+def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None:  # item 18
+    folder = begun(tmp_path)
+    (folder / "settings.json").write_text(text)
+    settings = Settings("suite", profiles=str(tmp_path))
+    with pytest.raises(UsageError, match=r"settings\.json: expected what the run began with"):
+        resume.unfinished(settings)
+    with pytest.raises(UsageError, match="record a new run"):
+        resume.require_same(folder, CLOSURES)
+    older = begun(tmp_path, "20250102T030405Z-0001")
+    assert resume.unfinished(settings)[0] == older
+
+
+def test_other_sources_are_refused(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    assert json.loads((folder / "settings.json").read_text())["closures"] == CLOSURES
+    with pytest.raises(UsageError, match="expected the sources"):
+        resume.require_same(folder, {"fast sm_80": "other"})
