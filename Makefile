@@ -24,7 +24,7 @@ endif
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint imports clean bench-build bench-profile bench-gate bench-crosscheck bench-against bench-frames
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint imports clean bench-build bench-profile bench-gate bench-crosscheck bench-regimes bench-against bench-frames
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ bench-gate: $(READY) ## the gate: nothing changed, one kernel changed, ten thous
 
 bench-crosscheck: $(READY) ## the bench stage's stopwatch, against nvbench's (needs a GPU and cuda-bench)
 	$(PY) -m benchmarks.crosscheck --suite $(SUITE) $(ARGS)
+
+bench-regimes: $(READY) ## the timing regimes, against kernels of a known length (needs a GPU, sm_90 or newer)
+	$(PY) -m benchmarks.regimes $(ARGS)
 
 bench-against: $(READY) ## the timing gate: false alarms, planted slowdowns found (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)

@@ -1,9 +1,10 @@
 """The bench stage's stopwatch held against nvbench: ``python -m benchmarks.crosscheck`` (needs a GPU and cuda-bench).
 
-Both time the same calls cold: L2 is overwritten, then one call is timed by events. They take turns, each in
+Both time the same calls cold: L2 is overwritten, then one call is timed. They take turns, each in
 processes of its own; a round is one of each. What differs is all that is not the kernel: the bench stage
-replays a graph of the call after filling twice L2's size, nvbench launches it from Python behind a kernel
-that blocks the stream, after clearing L2's size, and decides by itself how many samples it wants.
+takes the difference between graphs that fill twice L2's size with and without the call, nvbench launches it
+from Python behind a kernel that blocks the stream, after clearing L2's size, between events, and decides by
+itself how many samples it wants.
 
 Exit code 0 if every case agrees within 2 %, 1 if one does not (or is too short for 2 % to mean anything),
 4 if there is no GPU or no cuda-bench.

@@ -18,6 +18,7 @@ import pytest
 
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.machine import ncu
+from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
 from flashcore.runs import store
 from flashcore.worker.kernel_call import Case
@@ -63,7 +64,7 @@ def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
         assert found[f"{variant}/tail", "check"].status == "ok"
         assert found[f"{variant}/small", "check"].status == "ok"
         subject = Subject(variant, shape="small")
-        for mode in ("isolated_p50", "cold_p50", "eager_p50"):
+        for mode in ("isolated_p50", "back_to_back_p50", "cold_p50", "eager_p50"):
             microseconds = record.facts.number(mode, subject)
             assert microseconds is not None and 0.1 < microseconds < 1e4, (variant, mode)
         error = record.facts.number("max_error", subject)
@@ -255,3 +256,12 @@ print(torch.allclose(f(x), 2 * x + 1))
 def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built, call: str, said: str) -> None:
     code = f"\ntry:\n    {call}\n    print('taken')\nexcept RuntimeError as error:\n    print(error)"
     assert said in child(toy, code)
+
+
+def test_the_regimes_read_what_they_say() -> None:
+    """Issue 10, item 10: spins give slope 1, a programmatic twin is not faster than its plain form, A/A is 1."""
+    if not (gpu := Gpu.find()) or gpu.capability < (9, 0):
+        pytest.skip("programmatic launches need sm_90")
+    command = [sys.executable, "-m", "benchmarks.regimes", "--samples", "100"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == Exit.OK, done.stdout + done.stderr

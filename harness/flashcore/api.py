@@ -1,7 +1,7 @@
 """What ``import flashcore as fc`` offers: runs as frames, for notebooks and scripts. The names are stable.
 
     run = fc.read_run("20261121T131258Z-4c52")
-    run.table("mission").sort_values("back_to_back_p50 [us]")
+    run.table("mission").sort_values("isolated_p50 [us]")
     fc.judge(run).exit_code
 
 Suites and records are frozen data, as everywhere in flashcore. :mod:`flashcore.frames` describes the frames, which need

@@ -523,3 +523,13 @@ def test_a_limit_that_is_waived_everywhere_is_called_a_goal() -> None:  # item 1
     result = judge(of([factory.budget("registers", maximum=64)], [waiver]))
     assert result.exit_code is Exit.OK
     assert any("registers_limit: all 8 of 8 are waived: that is a goal" in n for n in result.notes)
+
+
+def test_a_time_below_what_any_resource_allows_is_a_failed_measurement() -> None:
+    """Issue 10, "A wrong time": a launcher that ignores its stream ranked first with 3,226 TFLOP/s."""
+    assert not found(judge(of([])), "runs", "fail")
+    record = of([], facts=[factory.fact("isolated_p50", 0.3, "fast", shape="mission")])
+    (verdict,) = found(judge(record, require="counters"), "runs", "fail")
+    assert str(verdict.subject) == "fast/mission"
+    assert "void: isolated_p50 0.3 µs lies below its" in verdict.reason
+    assert judge(record).exit_code == Exit.FAILED

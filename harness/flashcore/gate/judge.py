@@ -18,6 +18,7 @@ from datetime import date
 from typing import Literal
 
 from flashcore.analysis.explain import advice
+from flashcore.analysis.roofline import case_bounds
 from flashcore.errors import Exit
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
@@ -152,6 +153,8 @@ def judge(
 
 
 _EVERY = "every variant"
+#: Roofs that were measured scatter by so much.
+_LEAST_OF_FLOOR = 0.95
 _LIMITS = {
     "builds": "compiles",
     CORRECT: "within its tolerance class",
@@ -272,13 +275,21 @@ class _Judge:
                     yield self._implicit(CORRECT, subject, "counters", became[status], reason)
 
     def _runs(self) -> Iterator[Verdict]:
-        """Of each case that was run at all after its check: whether a stage failed on it."""
+        """Of each case that was run at all after its check: whether a stage failed on it, or timed it below what
+        any resource allows."""
         went: dict[tuple[str, str], list[str]] = {}
         for o in self.record.outcomes:
             if o.stage != "check" and o.status in ("ok", "failed") and o.case not in self.record.stale:
                 went.setdefault((o.variant, o.shape), []).extend(
                     [f"{o.stage}: {o.reason or 'no reason given'}"] if o.status == "failed" else []
                 )
+        for bounds in case_bounds(self.record) if went else ():
+            case = (bounds.subject.variant, bounds.subject.shape or "")
+            for gap in bounds.gaps:
+                # Launches can overlap back to back: bench itself holds times against the empty launch.
+                if case in went and gap.floor.resource != "launch" and gap.ratio < _LEAST_OF_FLOOR:
+                    floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
+                    went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} lies below {floor}")
         for variant in self.promises.variants:
             for shape in self.record.suite.shapes:
                 if (failed := went.get((variant.name, shape))) is not None:

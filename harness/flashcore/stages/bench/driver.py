@@ -43,11 +43,16 @@ class Driver:
 
     def __init__(self) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1")
-        module, self._spin = ctypes.c_void_p(), ctypes.c_void_p()
-        self._ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(_SPIN))
-        self._ask("cuModuleGetFunction", ctypes.byref(self._spin), module, ctypes.c_char_p(b"spin"))
+        self._spin = self.kernel(_SPIN, b"spin")
 
-    def _ask(self, name: str, *arguments: Any) -> None:
+    def kernel(self, ptx: bytes, name: bytes) -> ctypes.c_void_p:
+        """A kernel of this PTX, compiled for this GPU."""
+        module, found = ctypes.c_void_p(), ctypes.c_void_p()
+        self.ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
+        self.ask("cuModuleGetFunction", ctypes.byref(found), module, ctypes.c_char_p(name))
+        return found
+
+    def ask(self, name: str, *arguments: Any) -> None:
         code = getattr(self._cuda, name)(*arguments)
         if code:
             found = f"{name}: expected that the CUDA driver does it, found its error {code}"
@@ -59,45 +64,45 @@ class Driver:
         value = ctypes.c_uint64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(value))
         sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)
-        self._ask("cuLaunchKernel", self._spin, *sizes, ctypes.c_void_p(stream), arguments, None)
+        self.ask("cuLaunchKernel", self._spin, *sizes, ctypes.c_void_p(stream), arguments, None)
 
     def event(self) -> ctypes.c_void_p:
         """An event that can be recorded within a graph and read after each replay."""
         event = ctypes.c_void_p()
-        self._ask("cuEventCreate", ctypes.byref(event), 0)
+        self.ask("cuEventCreate", ctypes.byref(event), 0)
         return event
 
     def record(self, event: ctypes.c_void_p, stream: int) -> None:
-        self._ask("cuEventRecordWithFlags", event, ctypes.c_void_p(stream), _EXTERNAL)
+        self.ask("cuEventRecordWithFlags", event, ctypes.c_void_p(stream), _EXTERNAL)
 
     def elapsed_us(self, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
         milliseconds = ctypes.c_float()
-        self._ask("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
+        self.ask("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
         return milliseconds.value * 1000.0
 
     def reset_persisting_l2(self) -> None:
         """Lines that were to stay in L2 no longer do."""
-        self._ask("cuCtxResetPersistingL2Cache")
+        self.ask("cuCtxResetPersistingL2Cache")
 
     def captured_kernels(self, stream: int) -> int:
         """Kernels in the graph that ``stream`` is capturing."""
         status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
         graph, after = ctypes.c_void_p(), ctypes.c_void_p()
         found = (status, identity, graph, after, count)
-        self._ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, found))
+        self.ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, found))
         return sum(self._kernels(graph)) if graph else 0
 
     def _kernels(self, graph: ctypes.c_void_p) -> Iterator[int]:
         count = ctypes.c_size_t()
-        self._ask("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        self.ask("cuGraphGetNodes", graph, None, ctypes.byref(count))
         nodes = (ctypes.c_void_p * count.value)()
         if count.value:
-            self._ask("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
+            self.ask("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
         for node in map(ctypes.c_void_p, nodes):
             kind, inner = ctypes.c_int(), ctypes.c_void_p()
-            self._ask("cuGraphNodeGetType", node, ctypes.byref(kind))
+            self.ask("cuGraphNodeGetType", node, ctypes.byref(kind))
             if kind.value == _KERNEL_NODE:
                 yield 1
             elif kind.value == _CHILD_GRAPH_NODE:
-                self._ask("cuGraphChildGraphNodeGetGraph", node, ctypes.byref(inner))
+                self.ask("cuGraphChildGraphNodeGetGraph", node, ctypes.byref(inner))
                 yield from self._kernels(inner)
