@@ -33,6 +33,7 @@ FAULTS = {
     "absent": "expected the operator flashcore_softmax::absent, found none",
 }
 PEER_FAULTS = {
+    "rough": "(2 × the emulation of fp16_out + 1 ulp), at [",
     "wrong": "is beyond the problem's fence",
     "misshapen": "expected shape [6, 37], found [222]",
     "none_such": "expected a function none_such, found None",
@@ -43,7 +44,7 @@ PEER_FAULTS = {
 def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
     """One stage with everything in it: the faults among the sound, so that each can do its worst."""
     cases = [case("right"), *(case(name) for name in FAULTS), case("also_right")]
-    cases += [case(name, peer=True) for name in ("library", "rough", *PEER_FAULTS)]
+    cases += [case(name, peer=True) for name in ("library", *PEER_FAULTS)]
     cases += [case(name, "wide", columns=300) for name in ("right", "hangs")]
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
@@ -61,7 +62,7 @@ def outcome(result: StageResult, name: str) -> CaseOutcome:
     return next(o for o in result.outcomes if o.case == name)
 
 
-@pytest.mark.parametrize("name", ["right/small", "also_right/small", "library/small", "rough/small", "right/wide"])
+@pytest.mark.parametrize("name", ["right/small", "also_right/small", "library/small", "right/wide"])
 def test_what_is_right_passes(result: tuple[StageResult, list[str]], name: str) -> None:
     found = outcome(result[0], name)
     assert (found.status, found.reason) == ("ok", "")

@@ -21,6 +21,9 @@ QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
 #: What a variant's error may be, over that of its class's emulation.
 FROBENIUS_LIMIT = 1.5
 MAX_LIMIT = 2.0
+#: What the answer as a whole may be too large or too small by, beside what its class is and what chance makes of
+#: rounding errors: they cancel over the elements, a wrong factor does not.
+GAIN_LIMIT = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,9 @@ class Errors:
     """How far an answer is from the reference.
 
     ``ulp`` is one unit in the last place of the output's dtype at the largest reference magnitude; ``norm``
-    the reference's Frobenius norm. ``at`` is where the largest error is, with what stood there.
+    the reference's Frobenius norm. ``at`` is where the largest error is, with what stood there. ``gain`` is the part
+    of the answer's error that lies along the reference (0.001: the whole is 0.1 % too large), ``rows`` how many rows
+    of elements rounded errors cancel over.
     """
 
     max: float
@@ -39,6 +44,8 @@ class Errors:
     at: tuple[int, ...]
     expected: float
     found: float
+    gain: float = 0.0
+    rows: int = 1
 
 
 def ulp(magnitude: float, dtype: Any) -> float:
@@ -74,7 +81,8 @@ def errors(found: Tensor, reference: Tensor) -> Errors:
     import torch
 
     finite = reference.isfinite()
-    difference = torch.where(finite, (found.double() - reference).abs(), 0.0)
+    signed = torch.where(finite, found.double() - reference, 0.0)
+    difference = signed.abs()
     count = max(1, int(finite.sum()))
     known = torch.where(finite, reference, 0.0)
     norm = float(known.norm())
@@ -90,6 +98,8 @@ def errors(found: Tensor, reference: Tensor) -> Errors:
         at=at,
         expected=float(reference[at]),
         found=float(found[at]),
+        gain=float((signed * known).sum()) / norm**2 if norm > 0 else 0.0,
+        rows=math.prod(reference.shape[:-1]),
     )
 
 
@@ -105,24 +115,29 @@ def over_class(own: Errors, entitled: Errors) -> tuple[float, float]:
     )
 
 
-def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float], *, peer: bool) -> list[str]:
+def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
     """Complaints about an answer's errors; empty if it keeps its class and the fence."""
     place = f"at {list(own.at)}: expected {own.expected:.6g}, found {own.found:.6g}"
     complaints = []
-    if not peer:
-        limit = MAX_LIMIT * entitled.max + entitled.ulp
-        if not own.max <= limit:
-            complaints.append(
-                f"max error {own.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
-                f"+ 1 ulp), {place}"
-            )
-        # One element off by one unit is conceded here as well.
-        limit = FROBENIUS_LIMIT * entitled.frobenius + entitled.ulp / entitled.norm
-        if not own.frobenius <= limit:
-            complaints.append(
-                f"relative Frobenius error {own.frobenius:.3g} exceeds {limit:.3g} "
-                f"({FROBENIUS_LIMIT:g} × the emulation of {tolerance} + 1 ulp in one element)"
-            )
+    limit = MAX_LIMIT * entitled.max + entitled.ulp
+    if not own.max <= limit:
+        complaints.append(
+            f"max error {own.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
+            f"+ 1 ulp), {place}"
+        )
+    # One element off by one unit is conceded here as well.
+    limit = FROBENIUS_LIMIT * entitled.frobenius + entitled.ulp / entitled.norm
+    if not own.frobenius <= limit:
+        complaints.append(
+            f"relative Frobenius error {own.frobenius:.3g} exceeds {limit:.3g} "
+            f"({FROBENIUS_LIMIT:g} × the emulation of {tolerance} + 1 ulp in one element)"
+        )
+    limit = FROBENIUS_LIMIT * abs(entitled.gain) + 6 * entitled.frobenius / math.sqrt(max(own.rows, 1)) + GAIN_LIMIT
+    if not abs(own.gain) <= limit + entitled.ulp / entitled.norm:
+        complaints.append(
+            f"the answer as a whole is {abs(own.gain):.3g} too {'large' if own.gain > 0 else 'small'}, relative; "
+            f"expected at most {limit:.3g}: {tolerance} rounds without a bias, a wrong factor has one"
+        )
     for name, value in (("max", own.max), ("mean", own.mean)):
         if not value <= fence[name]:
             complaints.append(f"{name} error {value:.3g} is beyond the problem's fence of {fence[name]:g}, {place}")

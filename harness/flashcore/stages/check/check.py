@@ -2,8 +2,8 @@
 
 A variant is held to an emulation of its own rounding points on the same inputs (its tolerance class):
 relative Frobenius error at most 1.5 times and largest error at most 2 times the emulation's, plus one unit
-in the last place; and never beyond the problem's fence. Outputs are poisoned and lie between guard bands,
-inputs lie between bands of NaN. Peers, whose rounding is their own, are held to the fence alone.
+in the last place, and an answer that is as a whole hardly too large or too small; never beyond the problem's fence.
+So is a peer. Outputs are poisoned and lie between guard bands, inputs lie between bands of NaN.
 
 This is the parent's side; :mod:`flashcore.stages.check.child` does the work.
 """

@@ -147,8 +147,7 @@ def _compare(
         for fact, value in zip(FACT_NAMES, values, strict=True):
             _keep_worst(worst, fact, value, where)
         if not complaints:
-            fence = caller.problem.FENCE
-            complaints += judge(own, entitled[name], case.tolerance, fence, peer=case.is_peer)
+            complaints += judge(own, entitled[name], case.tolerance, caller.problem.FENCE)
     return complaints
 
 
