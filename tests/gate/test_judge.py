@@ -461,11 +461,11 @@ def test_ten_thousand_cases_in_under_five_seconds() -> None:
     ]
     waivers = [factory.waiver("registers_limit", 200, variants=(f"v{i}",)) for i in range(100)]
     record = factory.large_record(10_000, budgets, waivers)
-    started = time.perf_counter()
+    started = time.process_time()
     result = judge(record, require="timing", today=TODAY)
     text_tables.judgement(result)
     # Not a benchmark: a quadratic scan would take minutes.
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert result.exit_code is Exit.OK
     assert len(result.verdicts) > 40_000
 
@@ -507,7 +507,7 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     assert "fsat_kernel; built are fast_kernel" in found(result, "as_planned", "fail")[0].reason
     crashed = replace(factory.plan("fast", "long", error="signal 11"), crashed=True)
     result = judge(replace(record, plans=(crashed,)))
-    assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason == "signal 11"
+    assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith("signal 11")
 
 
 def test_nothing_judged_is_nothing_passed() -> None:  # item 5

@@ -23,7 +23,8 @@ def run(tmp_path: Path) -> Path:
     """A recorded run of a few facts."""
     folder = tmp_path / RUN
     folder.mkdir()
-    store.write(factory.bare_record(facts=factory.static_facts("fast"), samples={"fast/mission/cold": (1.5,)}), folder)
+    store.write(factory.bare_record(facts=factory.static_facts("fast"), samples={"fast/mission/cold": (1.5,)},
+                                     outcomes=(factory.outcome("fast", "mission", "check"),)), folder)  # fmt: skip
     return folder
 
 
@@ -103,6 +104,8 @@ def renamed(table: str, name: str) -> Callable[[Any], None]:
         (lambda d: d["suite"].update(shapes={}), "expected shapes"),
         (lambda d: d["plans"][0].update(variant="nobody"), "plans, outcomes: expected variants of the suite"),
         (lambda d: d.update(suite=[]), "expected a run record"),
+        (lambda d: d["outcomes"].append({**d["outcomes"][0], "status": "failed"}), "outcomes: expected one of each"),
+        (lambda d: d.update(stale={"fast/mission": "hidden"}), "and none of what is stale"),
         (lambda d: d.update(schema_version=1, suite=[]), "expected a run record"),
         (lambda d: d["environment"].update(gpu_sm_clock_mhz=1e999), "is no measurement"),
     ],

@@ -162,6 +162,7 @@ _LIMITS = {
     AS_PLANNED: "launches what its plan says",
 }
 _PLANNED = Budget(AS_PLANNED, "plan_matches", "1", "counters", "limit", _EVERY, minimum=1)
+_IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _EVERY, maximum=0) for name in _LIMITS}
 
 
 @dataclass(slots=True)
@@ -261,7 +262,6 @@ class _Judge:
                 yield self._implicit("builds", Subject(variant.name, arch), "static", status, reason)
 
     def _correct(self) -> Iterator[Verdict]:
-        became: dict[str, Status] = {"ok": "pass", "skipped": "unmeasured"}
         for variant in self.promises.variants:
             for shape in self.promises.shapes(variant, ("*",), "check"):
                 subject = Subject(variant.name, shape=shape)
@@ -269,20 +269,19 @@ class _Judge:
                 if status == "unsupported":
                     self.promises.left_out.add((variant.name, shape))
                     continue
-                if status == "failed":
-                    yield self._missed(CORRECT, subject, 1, reason)
+                if status == "skipped":
+                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", reason)
                 else:
-                    yield self._implicit(CORRECT, subject, "counters", became[status], reason)
+                    yield self._missed(CORRECT, subject, int(status == "failed"), reason)
 
     def _runs(self) -> Iterator[Verdict]:
         """Of each case that was run at all after its check: whether a stage failed on it, or timed it below what
         any resource allows."""
         went: dict[tuple[str, str], list[str]] = {}
         for o in self.record.outcomes:
-            if o.stage != "check" and o.status in ("ok", "failed") and o.case not in self.record.stale:
-                went.setdefault((o.variant, o.shape), []).extend(
-                    [f"{o.stage}: {o.reason or 'no reason given'}"] if o.status == "failed" else []
-                )
+            if o.stage != "check" and o.status in ("ok", "failed"):
+                failed = [f"{o.stage}: {o.reason or 'no reason given'}"] if o.status == "failed" else []
+                went.setdefault((o.variant, o.shape), []).extend(failed)
         for bounds in case_bounds(self.record) if went else ():
             case = (bounds.subject.variant, bounds.subject.shape or "")
             for gap in bounds.gaps:
@@ -290,20 +289,20 @@ class _Judge:
                 if case in went and gap.floor.resource != "launch" and gap.ratio < _LEAST_OF_FLOOR:
                     floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
                     went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} lies below {floor}")
-        for variant in self.promises.variants:
-            for shape in self.record.suite.shapes:
-                if (failed := went.get((variant.name, shape))) is not None:
-                    yield self._missed(RUNS, Subject(variant.name, shape=shape), len(failed), "; ".join(failed))
+        names = {v.name for v in self.promises.variants}
+        for (variant, shape), failed in went.items():
+            if variant in names:
+                yield self._missed(RUNS, Subject(variant, shape=shape), len(failed), "; ".join(failed))
 
     def _plans(self) -> Iterator[Verdict]:
-        """Launch plans that crash, or that name a kernel which was not built: no fact would be asked of it."""
+        """Launch plans that crash, refuse a shape that the manifest promises, or name a kernel that was not built."""
         judged = {v.name for v in self.promises.variants}
         for plan in self.record.plans:
             subject = Subject(plan.variant, shape=plan.shape)
             if plan.variant not in judged:
                 continue
-            if plan.crashed:
-                yield self._missed(AS_PLANNED, subject, 1, plan.error)
+            if plan.error:
+                yield self._missed(AS_PLANNED, subject, 1, f"{plan.error} (shapes that it does not support: `where`)")
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
             for arch in self.record.suite.archs:
                 built = self.promises.kernels.get((plan.variant, arch))
@@ -313,13 +312,10 @@ class _Judge:
 
     def _missed(self, name: str, subject: Subject, times: int, reason: str) -> Verdict:
         """An implicit promise that failed so many times; a waiver may accept it."""
-        budget = replace(_PLANNED, name=name, fact=name, minimum=None, maximum=0)
-        status, waived = self._limit(budget, subject, times)
-        found = self._implicit(name, subject, "counters", status, "; ".join(filter(None, (waived, reason))))
-        return replace(found, value=times == 0)
+        status, waived = self._limit(_IMPLICIT[name], subject, times)
+        return self._implicit(name, subject, "counters", status, "; ".join(filter(None, (waived, reason))))
 
     def _implicit(self, name: str, subject: Subject, tier: Tier, status: Status, reason: str) -> Verdict:
-        limit = _LIMITS[name]
         return Verdict(
             budget=name,
             fact=name,
@@ -329,7 +325,7 @@ class _Judge:
             status=status,
             value=None if status == "unmeasured" else status == "pass",
             unit="",
-            limit=limit,
+            limit=_LIMITS[name],
             source=_EVERY,
             reason=reason,
             required=tier in self.required_tiers,

@@ -327,28 +327,20 @@ class Builder:
             **self._scope(key, form, globs, variants),
             device=form.device,
         )
-        if not any(self._limits(budget, v) for v in variants.values()):
+        own = [v for v in variants.values() if not v.is_peer and matches_any(v.name, budget.variants)]
+        if not any(self._is_about(budget, v) for v in own):
             expected = "a case that it is about: a variant that is no peer, on archs and shapes that it supports"
             self._wrong(key, expected, "none")
         return budget
 
-    def _limits(self, budget: Budget, variant: Variant) -> bool:
-        """Whether the budget is about anything of a variant; one that is about nothing promises nothing."""
+    def _is_about(self, budget: Budget, variant: Variant) -> bool:
         spec = FACTS[budget.fact]
-        static, formula = budget.tier == "static", spec.group == "formula"
+        formula, static = spec.group == "formula", budget.tier == "static"
+        if not formula and not any(matches_any(a, budget.archs) for a in variant.where.archs):
+            return False
         stage = "bench" if budget.tier == "timing" else OWN_STAGE.get(spec.group, "profile")
-        return (
-            not variant.is_peer
-            and matches_any(variant.name, budget.variants)
-            and (formula or any(matches_any(a, budget.archs) for a in variant.where.archs))
-            and (
-                (static and not formula and budget.shapes == ("*",))
-                or any(
-                    matches_any(s.name, budget.shapes) and variant.runs_on(s) and (static or stage in s.stages)
-                    for s in self._shapes.values()
-                )
-            )
-        )
+        shapes = [s for s in self._shapes.values() if matches_any(s.name, budget.shapes) and variant.runs_on(s)]
+        return (static and budget.shapes == ("*",)) or any(static or stage in s.stages for s in shapes)
 
     def _rule(self, index: int, form: GateRuleForm, variants: Mapping[str, Variant]) -> GateRule:
         key = f"gate.rule[{index}]"

@@ -42,6 +42,9 @@ def mistakes(record: Record) -> Iterator[str]:
     named = {*(a.variant for a in record.artifacts), *(p.variant for p in record.plans)}
     for name in sorted({*named, *(o.variant for o in record.outcomes)} - set(suite.variants)):
         yield f"artifacts, plans, outcomes: expected variants of the suite, found {_short(name)}"
+    ran = [(o.case, o.stage) for o in record.outcomes if o.status in ("ok", "failed")]
+    if len(set(ran)) < len(ran) or {case for case, _ in ran} & set(record.stale):
+        yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
     for key, series in record.samples.items():
         if any(complaint(x, "us") or x is None for x in series):
             yield f"samples of {_short(key)}: expected times in us, found others"

@@ -261,28 +261,16 @@ def describe(error: BaseException) -> str:
 # --- reading
 
 #: What a line of each event has to say, and what each of these is.
-_NEEDED = {
-    "start": ["pid"],
-    "begin": ["name"],
-    "step": ["name", "step"],
-    "result": ["name"],
-    "fail": ["name", "reason"],
-}
-_IS: dict[str, Any] = {
-    "pid": int,
-    "name": str,
-    "step": str,
-    "reason": str,
-    "seconds": (int, float),
-    "data": (dict, type(None)),
-}
+_SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name reason"}
+_SAID["fail"] = _SAID["skip"]
+_IS = {"pid": int, "name": str, "step": str, "reason": str, "seconds": int | float, "data": dict | None}
 
 
 def _is_whole(line: Any) -> bool:
-    needed = _NEEDED.get(str(line.get("event"))) if isinstance(line, dict) else None
+    needed = _SAID.get(str(line.get("event"))) if isinstance(line, dict) else None
     return (
         needed is not None
-        and all(key in line for key in needed)
+        and set(needed.split()) <= line.keys()
         and all(isinstance(line[key], kind) for key, kind in _IS.items() if key in line)
         and -1e15 < line.get("seconds", 0) < 1e15
     )
