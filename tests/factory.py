@@ -483,7 +483,7 @@ def large_record(count: int = 10_000, budgets: Iterable[Budget] = (), waivers: I
         for s in shapes:
             found += formula_facts(v.name, s)
             found += facts_of(FEW_COUNTERS, v.name, shape=s.name)
-            found += facts_of({"isolated_p50": 10.0, "max_error": 2e-4}, v.name, shape=s.name)
+            found += facts_of({"isolated_p50": 1e4, "max_error": 2e-4}, v.name, shape=s.name)
             outcomes += [outcome(v.name, s.name, stage) for stage in STAGES]
     return bare_record(made, found, outcomes=tuple(outcomes))
 
