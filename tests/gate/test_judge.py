@@ -293,9 +293,9 @@ def test_the_inner_loop_judges_only_what_it_built() -> None:
     ],
 )
 def test_goals_show_progress_and_never_fail(limits: dict[str, Any], value: float, status: str, progress: float) -> None:
-    budget = factory.goal("isolated_p50", variants=("fast",), shapes=("mission",), stretch=5.0, **limits)
-    result = judge(of([budget], facts=[factory.fact("isolated_p50", value, "fast", shape="mission")]), require="timing")
-    (verdict,) = found(result, "isolated_p50_goal")
+    budget = factory.goal("eager_p50", variants=("fast",), shapes=("mission",), stretch=5.0, **limits)
+    result = judge(of([budget], facts=[factory.fact("eager_p50", value, "fast", shape="mission")]), require="timing")
+    (verdict,) = found(result, "eager_p50_goal")
     assert verdict.status == status
     assert verdict.progress == pytest.approx(progress)
     assert result.exit_code is (Exit.FAILED if value < 0 else Exit.OK)  # no time is below its floor

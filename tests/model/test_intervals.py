@@ -77,7 +77,8 @@ def test_the_published_run_recorded_these_very_intervals() -> None:
     found = 0
     for fact in record.facts.named("speedup_vs_baseline_low"):
         shape = fact.subject.shape
-        sides = (record.samples.get(f"{v}/{shape}/isolated") for v in (record.suite.baseline, fact.subject.variant))
+        rank = record.suite.shapes[shape or ""].rank_by
+        sides = (record.samples.get(f"{v}/{shape}/{rank}") for v in (record.suite.baseline, fact.subject.variant))
         baseline, own = sides
         if baseline and own and fact.number is not None:
             assert ratio(baseline, own).low == pytest.approx(fact.number, rel=1e-12)

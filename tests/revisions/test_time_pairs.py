@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ PROCESSES = 3
 
 def contest(before: str, after: str, shape: str = "small", columns: int = 37) -> Contest:
     """Two operators of the softmax suite as if they were two builds of one."""
-    old = case(before, shape, columns=columns)
-    return Contest(f"{before}_{after}/{shape}", old, case(after, shape, columns=columns), old)
+    old, new = (replace(case(v, shape, columns=columns), rank_by="back_to_back") for v in (before, after))
+    return Contest(f"{before}_{after}/{shape}", old, new, old)
 
 
 @pytest.fixture(scope="module")

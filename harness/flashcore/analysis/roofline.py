@@ -373,6 +373,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
     device = devices.find(record.gpu)
     l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
+    by_clock: dict[float | None, tuple[Roof, ...]] = {}
     found = []
     for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
         variant = record.suite.variants.get(subject.variant)
@@ -385,7 +386,10 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         formulas = {n: number(f"formula_{n}") for n in WORK}
         work = {n: v for n, v in formulas.items() if v is not None}
         launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
-        ceilings = roofs(device, number("bench_sm_clock"), record.roofs)
+        clock = number("bench_sm_clock")
+        if clock not in by_clock:
+            by_clock[clock] = roofs(device, clock, record.roofs)
+        ceilings = by_clock[clock]
         own = bounds(work, variant.roof, ceilings, launches=launches)
         size = work.get("bytes")
         resident = l2 is not None and size is not None and size <= l2
