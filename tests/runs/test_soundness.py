@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import time
@@ -16,6 +17,8 @@ from flashcore.runs import soundness, store
 from tests import factory
 
 RUN = "20260102T030405Z-0001"
+BUDGET = dataclasses.asdict(factory.budget("registers", maximum=9))
+WAIVER = dataclasses.asdict(factory.waiver("registers_limit", 200))
 
 
 @pytest.fixture
@@ -104,6 +107,11 @@ def renamed(table: str, name: str) -> Callable[[Any], None]:
         (lambda d: d["suite"].update(shapes={}), "expected shapes"),
         (lambda d: d["plans"][0].update(variant="nobody"), "plans, outcomes: expected variants of the suite"),
         (lambda d: d.update(suite=[]), "expected a run record"),
+        (
+            lambda d: d["suite"].update(budgets=[{**BUDGET, "fact": "registres"}]),
+            "facts in the catalogue, found 'regis",
+        ),
+        (lambda d: d["suite"].update(waivers=[{**WAIVER, "expires": "2026-02-30"}]), "expected a day such as"),
         (lambda d: d["outcomes"].append({**d["outcomes"][0], "status": "failed"}), "outcomes: expected one of each"),
         (lambda d: d.update(stale={"fast/mission": "hidden"}), "and none of what is stale"),
         (lambda d: d.update(schema_version=1, suite=[]), "expected a run record"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date
 
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Subject, Value
@@ -39,6 +40,14 @@ def mistakes(record: Record) -> Iterator[str]:
     for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
         if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
             yield f"suite: expected {what}s under their names, such as `fast_2`, found {_short(list(table))}"
+    facts = {*(b.fact for b in suite.budgets), *(p.fact for v in suite.variants.values() for p in v.predictions)}
+    for name in sorted(f for f in facts if f not in FACTS):
+        yield f"suite: expected budgets and predictions of facts in the catalogue, found {_short(name)}"
+    for day in filter(None, {*(w.expires for w in suite.waivers), *(r.expires for r in suite.gate.rules)}):
+        try:
+            date.fromisoformat(day)
+        except ValueError:
+            yield f"suite: expected a day such as 2027-01-31, found {_short(day)}"
     named = {*(a.variant for a in record.artifacts), *(p.variant for p in record.plans)}
     for name in sorted({*named, *(o.variant for o in record.outcomes)} - set(suite.variants)):
         yield f"artifacts, plans, outcomes: expected variants of the suite, found {_short(name)}"
