@@ -401,7 +401,7 @@ def case_key(variant: Variant, shape: Shape, *, code: str = "code", nvcc: str = 
     if variant.is_peer:
         return CaseKey("", "", "", peer=True)
     name = f"{variant.name}-{shape.name}"
-    return CaseKey(f"{code}-{name}", f"closure-{name}", nvcc)
+    return CaseKey(f"{code}-{name}", f"closure-{name}", nvcc, host=f"host-{name}", cxx="g++")
 
 
 def bare_record(suite: Suite | None = None, facts: Iterable[Fact] = (), **changes: Any) -> Record:

@@ -113,13 +113,70 @@ def test_a_changed_header_rebuilds_only_what_includes_it(first: Built, copy: Cop
     assert first.of("two_steps").closure == second.of("two_steps").closure
 
 
-def test_a_comment_changes_the_closure_but_not_the_code(first: Built, copy: Copy, tmp_path: Path) -> None:
+def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Copy, tmp_path: Path) -> None:
+    """Issue 10, item 1: nor does another build folder."""
+    root, old = copy(), first.of("two_steps")
+    edit(root / "two_steps.cu", "extern", "// One more line,\n/* and\n another */ extern")
+    new = compile_one(root, tmp_path / "elsewhere" / "build", "two_steps").of("two_steps")
+    assert not compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cached
+    assert (old.closure, old.host, old.cxx) == (new.closure, new.host, new.cxx)
+    assert facts.facts(old)[1] == facts.facts(new)[1] != ""
+    assert old.host and "GCC" in old.cxx
+
+
+def test_what_the_host_does_is_part_of_the_key(first: Built, copy: Copy, tmp_path: Path) -> None:
+    """Issue 10, item 1: a doubled factor changes no kernel."""
+    root, old = copy(), first.of("two_steps")
+    edit(root / "two_steps.cu", "static_cast<float>(a.factor)", "static_cast<float>(2 * a.factor)")
+    new = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
+    assert facts.facts(old)[1] == facts.facts(new)[1]
+    assert old.host != new.host and old.closure != new.closure
+
+
+def test_a_header_that_only_a_macro_names_is_read_again(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
     root = copy()
-    edit(root / "two_steps.cu", "extern", "// One more line,\n// and another.\nextern")
-    second = compile_one(root, tmp_path / "build", "two_steps")
-    assert not second.of("two_steps").cached
-    assert first.of("two_steps").closure != second.of("two_steps").closure
-    assert code_of(first, "two_steps") == code_of(second, "two_steps") != ""
+    edit(root / "scale.cu", '#include "scale.cuh"', "#define NAME <scale.cuh>\n#include /* why */ NAME")
+    assert not compile_one(root, tmp_path / "build", "plain").of("plain").cached
+    assert compile_one(root, tmp_path / "build", "plain").of("plain").cached
+    edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
+    assert not compile_one(root, tmp_path / "build", "plain").of("plain").cached
+
+
+@pytest.mark.parametrize("damaged", ["variant.cubin", "plan.so"])
+def test_a_damaged_file_is_made_again(toy: Built, tmp_path: Path, damaged: str) -> None:
+    folder = shutil.copytree(toy.folder, tmp_path / "build")
+    whole = toy.of("two_steps").cubin
+    assert whole is not None
+    path = folder / Path(whole).relative_to(toy.folder).with_name(damaged)
+    size = path.stat().st_size
+    os.truncate(path, 0 if damaged == "variant.cubin" else size // 2)
+    variants = [toy.suite.variants["two_steps"]]
+    again = build.build(toy.suite, folder, build.Options(), variants=variants)
+    artifact = next(a for a in again if a.arch == "sm_90a")
+    assert artifact.status == "ok" and not artifact.cached and path.stat().st_size == size
+    assert all(a.cached for a in build.build(toy.suite, folder, build.Options(), variants=variants) if a.cubin)
+
+
+def test_what_a_shell_would_read_never_gets_there(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    planted = 'ELEMENTS = "4\\nbuild x: y\\n  command = touch planted"'
+    edit(root / "suite.toml", "ELEMENTS = 4", planted)
+    with pytest.raises(FlashcoreError, match="line breaks"):
+        compile_one(root, tmp_path / "build", "wide")
+    edit(root / "suite.toml", planted, 'ELEMENTS = "$(touch planted)"')
+    with pytest.raises(FlashcoreError, match=r"found '\$' in it"):
+        compile_one(root, tmp_path / "build", "wide")
+    for name in ("a $x", "a\nb"):
+        with pytest.raises(UsageError, match="expected a path"):
+            compile_one(root.rename(tmp_path / name), tmp_path / "build", "wide")
+        root = tmp_path / name
+    assert not list(tmp_path.rglob("planted"))
+
+
+def test_a_suite_and_a_build_folder_of_odd_names(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy().rename(tmp_path / "it's a #1; (odd) & ü: suite")
+    assert compile_one(root, tmp_path / "a: (b) & build", "two_steps").of("two_steps").status == "ok"
+    assert compile_one(root, tmp_path / "a: (b) & build", "two_steps").of("two_steps").cached
 
 
 def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: Path) -> None:
@@ -211,7 +268,7 @@ def test_two_builds_at_once_do_not_harm_each_other(toy: Built, tmp_path: Path) -
 def test_a_killed_build_is_built_again(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     first = spawn(tmp_path / "build")
     deadline = time.monotonic() + 30
-    while not list(tmp_path.glob("build/toy/*/keep.*/*")):  # nvcc is at work
+    while not list(tmp_path.glob("build/toy/.building-*/*/keep.*/*")):  # nvcc is at work
         assert time.monotonic() < deadline and first.poll() is None
         time.sleep(0.02)
     os.killpg(first.pid, signal.SIGKILL)
@@ -221,18 +278,22 @@ def test_a_killed_build_is_built_again(compiler: toolchain.Nvcc, tmp_path: Path)
     plans = launch_plan.plans(built.suite, built.artifacts, list(built.suite.shapes.values()))
     assert not any(p.error for p in plans)
     assert all(facts.facts(a)[1] for a in built.artifacts)
+    assert not list(tmp_path.rglob("*.ninja"))
+    time.sleep(1)  # one that is a second old is thought to be about to begin
+    compile_one(TOY, tmp_path / "build", "plain", "sm_80")
+    assert not list(tmp_path.glob("build/toy/.building-*"))
 
 
 def test_an_interrupted_build_ends_its_compilers(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     first = spawn(tmp_path / "build")
     deadline = time.monotonic() + 20
-    while not list(tmp_path.glob("build/toy/*.ninja")):
+    while not list(tmp_path.glob("build/toy/.building-*/*")):
         assert time.monotonic() < deadline and first.poll() is None
         time.sleep(0.02)
     os.kill(first.pid, signal.SIGINT)
     _, said = first.communicate(timeout=20)  # would wait for a compiler that still holds the pipe
     assert "KeyboardInterrupt" in said
-    assert not list(tmp_path.glob("build/toy/*.ninja"))
+    assert not list(tmp_path.glob("build/toy/.building-*"))
 
 
 def test_a_file_in_the_way_of_the_build_folder(compiler: toolchain.Nvcc, tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_interrupted_builds_leave_no_broken_state(compiler: toolchain.Nvcc, tmp_
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 30
-    while not list(tmp_path.glob("build/toy/two_steps*/keep.*/*")):
+    while not list(tmp_path.glob("build/toy/.building-*/two_steps*/keep.*/*")):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does

@@ -15,28 +15,47 @@ from flashcore.runs import freshness
 from tests import factory
 from tests.conftest import TOY
 
-KEY = CaseKey("code", "closure", "13.0.88")
+KEY = CaseKey("code", "closure", "13.0.88", host="host", cxx="GCC: (Debian) 12.2.0")
 PEER = CaseKey("", "", "", peer=True)
+OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
 
 
 @pytest.mark.parametrize(
-    ("recorded", "reason"),
+    ("changes", "reason"),
     [
-        (KEY, ""),
-        (None, "never measured"),
-        (CaseKey("code", "another", "13.0.88"), ""),  # a comment: other text, same code
-        (CaseKey("another", "closure", "13.0.88"), "the code, the plan or the problem changed"),
-        (CaseKey("another", "closure", "12.9.41"), ""),  # another compiler, but the same text
+        ({}, ""),
+        ({"closure": "another"}, ""),  # other text, same code
+        ({"code": "another"}, "stale: the device code, the plan or the problem changed"),
+        ({"host": "another"}, "stale: the host code, the plan or the problem changed"),
+        ({"code": "another", "nvcc": "12.9.41"}, ""),  # another compiler, but the same text
+        ({"host": "another", "cxx": OTHER_CXX}, ""),
+        ({"code": "another", "cxx": OTHER_CXX}, "stale: the device code"),  # that compiler is the same
+        ({"host": "another", "nvcc": "12.9.41"}, "stale: the host code"),
         (
-            CaseKey("code", "another", "12.9.41"),
-            "compiled by nvcc 12.9.41, now 13.0.88, and the sources or flags changed",
+            {"closure": "another", "nvcc": "12.9.41"},
+            "stale: device code compiled by 12.9.41, now 13.0.88, and the sources, the flags",
         ),
-        (PEER, "stale"),
+        (
+            {"closure": "another", "cxx": OTHER_CXX},
+            "stale: host code compiled by (Ubuntu) 13.3.0, now (Debian) 12.2.0, and the sources",
+        ),
+        ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it anew"),  # schema 1
+        ({"peer": True, "code": "", "host": ""}, "stale"),
     ],
 )
-def test_freshness(recorded: CaseKey | None, reason: str) -> None:
+def test_freshness(changes: dict[str, object], reason: str) -> None:
+    recorded = dataclasses.replace(KEY, **changes)  # type: ignore[arg-type]
     found = freshness.freshness(KEY, recorded)
     assert found == reason if not reason else reason in found
+
+
+def test_what_was_never_measured_is_not_fresh() -> None:
+    assert freshness.freshness(KEY, None) == "never measured"
+
+
+def test_two_keys_without_host_code_are_not_the_same() -> None:
+    key = dataclasses.replace(KEY, host="", cxx="")
+    assert "without a hash of the host code" in freshness.freshness(key, key)
 
 
 def test_peers_are_never_stale() -> None:
@@ -48,11 +67,21 @@ def test_peers_are_never_stale() -> None:
 
 
 def keys(
-    loaded: Suite, *, code: str = "c", closure: str = "x", smem: int = 0, nvcc: str = "13.0.88", status: str = "ok"
+    loaded: Suite,
+    *,
+    code: str = "c",
+    closure: str = "x",
+    nvcc: str = "13.0.88",
+    status: str = "ok",
+    host: str = "h",
+    **launched: object,
 ) -> dict[str, CaseKey]:
-    """Keys of the toy suite's `plain` and peer on sm_90a."""
-    artifacts = [Artifact("plain", "sm_90a", status, code=code, closure=closure)]  # type: ignore[arg-type]
-    launch = Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), smem)
+    """Keys of the toy suite's `plain` and peer on sm_90a; its host code was compiled with that for sm_80."""
+    artifacts = [
+        Artifact("plain", "sm_80", "ok", host=host, cxx="g++"),
+        Artifact("plain", "sm_90a", status, code=code, closure=closure),  # type: ignore[arg-type]
+    ]
+    launch = dataclasses.replace(Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
     plans = [Plan("plain", name, (launch,), 0) for name in loaded.shapes]
     cases = [(loaded.variants[v], s) for v in ("plain", "torch_mul") for s in loaded.shapes.values()]
     return freshness.case_keys(loaded, cases, artifacts, plans, "sm_90a", nvcc)
@@ -70,7 +99,12 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     assert keys(loaded, code="d")[case].closure == first[case].closure
     assert keys(loaded, closure="y")[case].closure != first[case].closure
     assert keys(loaded, closure="y")[case].code == first[case].code
-    assert keys(loaded, smem=1024)[case].code != first[case].code
+    assert keys(loaded, host="i")[case].host != first[case].host != ""
+    assert keys(loaded, host="i")[case].code == first[case].code
+    assert first[case].cxx == "g++"
+    for launched in ({"dynamic_smem": 1024}, {"programmatic": True}, {"cooperative": True}, {"cluster": (2, 1, 1)}):
+        other_launch = keys(loaded, **launched)[case]
+        assert other_launch.code != first[case].code and other_launch.closure != first[case].closure
     wider = dataclasses.replace(loaded.shapes["small"], params={"N": 8192})
     other = keys(dataclasses.replace(loaded, shapes={**loaded.shapes, "small": wider}))
     assert other[case].code != first[case].code and other[case].closure != first[case].closure
@@ -92,7 +126,7 @@ def recorded() -> tuple[Record, dict[str, CaseKey]]:
     """A complete recorded run and its keys."""
     made = factory.record()
     names = [f"{v.name}/{s.name}" for v, s in factory.cases(made.suite)]
-    found = {n: PEER if n.startswith("cudnn") else CaseKey(n, n, "13.0.88") for n in names}
+    found = {n: PEER if n.startswith("cudnn") else CaseKey(n, n, "13.0.88", host=n, cxx="g++") for n in names}
     return dataclasses.replace(made, keys=found), dict(found)
 
 
@@ -108,6 +142,15 @@ def test_everything_fresh_is_taken_over() -> None:
     assert samples == record.samples
     assert origin is not None
     assert (origin.run, origin.machine, origin.arch) == (record.id, "NVIDIA H200", "sm_90a")
+
+
+def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
+    record, present = recorded()
+    here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
+    found = freshness.join(record, here, set())
+    assert not found.stale and found.origin is not None
+    said = "as the sources' text is the same: host code compiled by g++, now (Ubuntu) 13.3.0"
+    assert found.origin.what.endswith(said)
 
 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
@@ -141,7 +184,7 @@ def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
 
 def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
-    changed = {n: CaseKey("changed", "changed", "13.0.88") for n in present}
+    changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
     found = freshness.join(record, changed, set())
     facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not facts and not outcomes and not samples and origin is None

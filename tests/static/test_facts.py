@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from flashcore.machine import toolchain
 from flashcore.model.record import Artifact, Facts, Launch, Plan, Subject
+from flashcore.static import cubin
 from flashcore.static import facts as facts_module
 from tests.conftest import TESTS
 
@@ -66,6 +69,60 @@ def test_a_log_that_names_no_kernel_leaves_spills_unmeasured(artifact: Artifact)
         "spill_store_bytes", Subject("kernels", "sm_90a", kernel="spills")
     )
     assert fact is not None and fact.value is None and "ptxas log" in fact.note
+
+
+CALLS = """ptxas info    : 16404 bytes gmem
+ptxas info    : Compiling entry function 'calls' for 'sm_90a'
+ptxas info    : Function properties for calls
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 64 registers, used 0 barriers
+ptxas info    : Compile time = 232.928 ms
+ptxas info    : Function properties for _Z3midPKfi
+    24 bytes stack frame, 24 bytes spill stores, 20 bytes spill loads
+ptxas info    : Function properties for _Z5heavyPKfi
+    856 bytes stack frame, 1344 bytes spill stores, 1364 bytes spill loads
+ptxas info    : Compiling entry function 'none' for 'sm_90a'
+ptxas info    : Function properties for none
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers, used 0 barriers
+"""
+
+
+def test_what_a_called_function_spills_its_kernel_does() -> None:
+    assert facts_module.ptxas_spills(CALLS) == {"calls": (1368, 1384), "none": (0, 0)}
+
+
+@pytest.mark.parametrize(("spilled", "expected"), [(52, None), (0, 0)])
+def test_functions_that_are_compiled_apart(
+    artifact: Artifact, monkeypatch: pytest.MonkeyPatch, spilled: int, expected: int | None
+) -> None:
+    assert artifact.log is not None
+    log = re.sub(r"\d+ bytes spill", f"{spilled} bytes spill", text("static_sm_90a.log"))
+    Path(artifact.log).write_text(log, encoding="utf-8")
+    read = cubin.read
+    monkeypatch.setattr(cubin, "read", lambda *a: dataclasses.replace(read(*a), apart=("_Z5heavyPKfi",)))
+    fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
+    assert fact is not None and fact.value == expected
+    assert expected is not None or fact.note == "_Z5heavyPKfi is compiled apart, and who calls it is not known"
+
+
+def test_a_log_of_one_endless_line() -> None:
+    began = time.monotonic()
+    for endless in (
+        "7" * 3_000_000,
+        " " * 3_000_000,
+        "1 bytes stack frame, " * 150_000,
+        "Compiling entry function '" * 99_999,
+    ):
+        assert facts_module.ptxas_spills(f"{CALLS}{endless}\n")["none"] == (0, 0)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("kept", ['{"format": 6}', '{"format": 5, "code": "x"}', "[6]", "6", "{", '{"format": "6"}'])
+def test_static_facts_kept_in_another_form_are_read_again(artifact: Artifact, kept: str) -> None:
+    assert artifact.cubin is not None
+    Path(artifact.cubin).with_name("static.json").write_text(kept, encoding="utf-8")
+    assert of(Facts(facts_module.facts(artifact)[0]), "spills", "spill_store_bytes") == 52
 
 
 def test_performance_warnings_are_counted_and_named(artifact: Artifact) -> None:

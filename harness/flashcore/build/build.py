@@ -1,41 +1,53 @@
 """Compiles every variant of a suite: cubins for each arch, a torch operator for the host's.
 
-One ``build.ninja`` holds all variants (:mod:`flashcore.build.ninja_graph` says what is made of each); ``ninja -k 0``
+One ninja graph holds all variants (:mod:`flashcore.build.ninja_graph` says what is made of each); ``ninja -k 0``
 lets one that does not compile fail alone. What is compiled lies in a folder whose name carries a hash of
-everything that went in (sources, headers, flags, config, compiler), so a second build finds it there and
-starts no process at all.
+everything that went in (:mod:`flashcore.build.dependencies`), so a second build finds it there and starts no
+process at all. It is made in a folder of this build alone and moved there when it is whole.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
 import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from flashcore.build import binding
-from flashcore.build.ninja_graph import CUBIN, HARNESS_INCLUDE, LOG, OPERATOR, PLAN, Unit, graph
-from flashcore.errors import UsageError
+from flashcore.build import binding, dependencies
+from flashcore.build.ninja_graph import (
+    CUBIN,
+    HARNESS_INCLUDE,
+    LOG,
+    OBJECT,
+    OPERATOR,
+    PLAN,
+    RULE,
+    Unit,
+    graph,
+    has_content,
+)
+from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Problem, Suite, Variant
+from flashcore.static import host_code
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
-#: The headers that are written for each problem.
-GENERATED = ("flashcore/problem.h", "flashcore/arguments.h")
 #: What ptxas -v says of every kernel, spread over several lines; not why a compilation failed.
 _CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
 _COUNT = re.compile(r"\[(\d+)/(\d+) ")
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+_MADE = "unit.json"  # of a folder that is whole: what is in it
+_MOST = 20_000  # characters of a compiler's words that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +108,41 @@ def build(
     """
     nvcc = toolchain.find_nvcc(folder)
     torch_root = toolchain.torch_root() if with_operator else None
+    dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
     root = folder / suite.name
-    closures = _Closures(suite, nvcc, torch_root)
-    units, artifacts = _units(suite, root, options, variants, gpu_arch, closures)
-    missing = [u for u in units if not u.done]
-    started = time.monotonic()
-    said = ""
+    inputs = _inputs(suite, root, nvcc, torch_root)
+    units, artifacts = _units(suite, root, options, variants, gpu_arch, inputs, torch_root is not None)
+    missing = []
+    for unit in units:
+        found = ((name, _made(name, unit.wanted)) for name in _names(unit, root, inputs))
+        if known := next(((name, made) for name, made in found if made), None):
+            artifacts.append(_artifact(unit, *known))
+        else:
+            missing.append(unit)
     if missing:
-        said = _compile(suite, root, missing, nvcc, torch_root, options, closures.tools, say)
-    seconds = time.monotonic() - started
-    fresh = {u.folder for u in missing}
-    artifacts += [_artifact(u, u.folder not in fresh, seconds, said) for u in units]
+        artifacts += _compile(suite, root, missing, nvcc, torch_root, options, inputs, say)
     order = {name: i for i, name in enumerate(suite.variants)}
     return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
-    """Where the suite's variants are built, or would be, as they are now: for every arch, for a debugger or not.
+    """Where the suite's variants are built as they are now: for every arch, for a debugger or not.
 
     Raises:
-        CapabilityError: no nvcc or g++, which a build is also named by.
+        CapabilityError: no nvcc, which a build is also named by.
     """
-    closures = _Closures(suite, toolchain.find_nvcc(folder), toolchain.torch_root())
     root = folder / suite.name
-    both = (Options(), Options(debug=True))
-    found = {u.folder for o in both for u in _units(suite, root, o, suite.variants.values(), None, closures)[0]}
-    tools = f"{closures.tools} {toolchain.find_cxx()}"
-    return found | {_problem_files(suite, root, p, tools)[0] for p in suite.problems.values()}
+    inputs = _inputs(suite, root, toolchain.find_nvcc(folder), toolchain.torch_root())
+    found = {_problem_files(suite, root, p, inputs.tools)[0] for p in suite.problems.values()}
+    for options in (Options(), Options(debug=True)):
+        units, _ = _units(suite, root, options, suite.variants.values(), None, inputs, True)
+        found |= {name for unit in units for name in _names(unit, root, inputs)}
+    return found
+
+
+def _names(unit: Unit, root: Path, inputs: dependencies.Inputs) -> list[Path]:
+    """The folders that may hold what is made of a unit's present sources."""
+    return [root / f"{unit.name}-{key[:16]}" for key in inputs.keys(unit.name, unit.question)]
 
 
 def _units(
@@ -131,11 +151,13 @@ def _units(
     options: Options,
     variants: Iterable[Variant],
     gpu_arch: str | None,
-    closures: _Closures,
+    inputs: dependencies.Inputs,
+    with_operator: bool,
 ) -> tuple[list[Unit], list[Artifact]]:
     """What there is to build, and what is not supported."""
     artifacts: list[Artifact] = []
     units: list[Unit] = []
+    generated = {name: _problem_files(suite, root, p, "")[1] for name, p in suite.problems.items()}
     for variant in variants:
         if variant.is_peer:
             continue
@@ -147,13 +169,20 @@ def _units(
                 artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
                 continue
             flags = compile_flags(suite, variant, arch, options.debug)
-            closure = closures.closure(variant, flags)
+            dependencies.refuse_unsafe((*flags, str(variant.source)))
             wanted: tuple[str, ...] = (CUBIN,)
             if arch == host:
-                wanted = (CUBIN, PLAN, OPERATOR) if closures.torch_root else (CUBIN, PLAN)
-            unit_folder = root / f"{variant.name}-{arch}-{closures.key(variant, closure)[:16]}"
-            units.append(Unit(variant, arch, unit_folder, closure, flags, wanted))
+                wanted = (CUBIN, PLAN, OPERATOR) if with_operator else (CUBIN, PLAN)
+            question = inputs.question(str(variant.source), flags, generated[variant.problem])
+            units.append(Unit(variant, arch, root, question, flags, wanted))
     return units, artifacts
+
+
+def _inputs(suite: Suite, root: Path, nvcc: toolchain.Nvcc, torch_root: Path | None) -> dependencies.Inputs:
+    torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
+    release = f"nvcc {nvcc.version} torch {torch_root} {torch_version}"
+    include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
+    return dependencies.Inputs(suite.root, root, toolchain.compilers(nvcc), nvcc.root, include, release)
 
 
 def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
@@ -175,74 +204,6 @@ def _macro(value: int | float | str | bool) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-class _Closures:
-    """Hashes of everything that goes into an object, each file read once."""
-
-    def __init__(self, suite: Suite, nvcc: toolchain.Nvcc, torch_root: Path | None) -> None:
-        self.suite = suite
-        self.nvcc = nvcc
-        self.torch_root = torch_root
-        torch_version = _read(torch_root / "version.py").decode() if torch_root else None
-        self.tools = f"nvcc {nvcc.path} {nvcc.version} torch {torch_root} {torch_version}"
-        self.generated = {
-            p.name: {
-                "flashcore/problem.h": binding.problem_header(p).encode(),
-                "flashcore/arguments.h": binding.arguments_header(p).encode(),
-                "binding.cpp": binding.binding_source(suite.name, p).encode(),
-            }
-            for p in suite.problems.values()
-        }
-        self.roots = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
-        self.file = functools.cache(self._file)
-
-    def key(self, variant: Variant, closure: str) -> str:
-        """What names a build's folder: the closure, the tools, and the binding it is linked with."""
-        digest = hashlib.sha256(f"{closure} {self.tools}".encode())
-        digest.update(self.generated[variant.problem]["binding.cpp"])
-        return digest.hexdigest()
-
-    def closure(self, variant: Variant, flags: Sequence[str]) -> str:
-        """Of a superset of what is compiled: includes are followed even under an ``#if``. No tool's
-        version is in it, so it compares across compilers."""
-        digest = hashlib.sha256(json.dumps([flags, variant.name]).encode())
-        generated = self.generated[variant.problem]
-        assert variant.source is not None
-        pending = [Path(self.suite.root) / variant.source]
-        seen: set[Path] = set()
-        while pending:
-            path = pending.pop()
-            if path in seen:
-                continue
-            seen.add(path)
-            text, includes = self.file(path)
-            digest.update(text)
-            for include in includes:
-                if isinstance(include, Path):
-                    pending.append(include)
-                else:
-                    digest.update(generated[include])
-        return digest.hexdigest()
-
-    def _file(self, path: Path) -> tuple[bytes, list[Path | str]]:
-        """A file, and what it includes: the names of those that are generated, the paths of the others.
-        What lies nowhere here is the toolkit's."""
-        text = _read(path)
-        includes: list[Path | str] = []
-        for name in _INCLUDE.findall(text):
-            include = name.decode(errors="replace")
-            if include in GENERATED:
-                includes.append(include)
-                continue
-            places = (r / include for r in (path.parent, *self.roots))
-            if (found := next((p for p in places if os.path.isfile(p)), None)) is not None:
-                includes.append(found)
-        return text, includes
-
-
-def _read(path: Path) -> bytes:
-    return path.read_bytes()
-
-
 def _compile(
     suite: Suite,
     root: Path,
@@ -250,55 +211,107 @@ def _compile(
     nvcc: toolchain.Nvcc,
     torch_root: Path | None,
     options: Options,
-    tools: str,
+    inputs: dependencies.Inputs,
     say: Callable[[str], None],
-) -> str:
-    """Compiles the units; gives the end of what ninja and its commands said, progress left out."""
+) -> list[Artifact]:
+    """Compiles the units, each in a folder of this build alone, and names those that are whole."""
+    started, since = time.monotonic(), time.time_ns()
+    with _workplace(root) as workplace:
+        units = [replace(u, folder=workplace / u.name) for u in units]
+        with writing(root):
+            for unit in units:
+                unit.folder.mkdir()
+        bindings = {
+            name: _write_problem(suite, root, problem, inputs.tools)
+            for name, problem in suite.problems.items()
+            if any(u.variant.problem == name for u in units)
+        }
+        cxx = toolchain.find_cxx()
+        said = _ninja(graph(suite, units, bindings, nvcc, cxx, torch_root), nvcc, options, say)
+        seconds = round(time.monotonic() - started, 3)
+        artifacts = []
+        for unit in units:
+            if lacking := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
+                artifacts.append(_failed(unit, _why(unit, lacking, said), seconds))
+                continue
+            try:
+                final, made = _named(unit, root, inputs, bindings[unit.variant.problem], since)
+            except FlashcoreError as error:
+                artifacts.append(_failed(unit, str(error), seconds))
+            else:
+                artifacts.append(_artifact(unit, final, made, seconds))
+    return artifacts
+
+
+@contextlib.contextmanager
+def _workplace(root: Path) -> Iterator[Path]:
+    """A folder for this build alone. It goes when the build ends; that of one that was killed, when the next begins."""
+    import fcntl
+    import shutil
+    import tempfile
+
+    with writing(root):
+        root.mkdir(parents=True, exist_ok=True)
+        own = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
+        hold = os.open(own, os.O_RDONLY)
+        fcntl.flock(hold, fcntl.LOCK_EX)
+    try:
+        for other in root.glob(".building-*"):
+            with contextlib.suppress(OSError):
+                handle = os.open(other, os.O_RDONLY)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while its build lives
+                    if time.time() - other.stat().st_mtime > 1:  # else it may be about to take hold
+                        shutil.rmtree(other, ignore_errors=True)
+                finally:
+                    os.close(handle)
+        yield own
+    finally:
+        os.close(hold)
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str], None]) -> str:
+    """Runs the graph; gives the end of what ninja and its commands said, progress left out."""
     import subprocess  # takes as long as all else that a build with nothing to do imports
 
-    ninja = toolchain.find_ninja()
-    cxx = toolchain.find_cxx()
-    with writing(root):
-        for unit in units:
-            unit.folder.mkdir(parents=True, exist_ok=True)
-    bindings = {
-        name: _write_problem(suite, root, problem, f"{tools} {cxx}")
-        for name, problem in suite.problems.items()
-        if any(u.variant.problem == name for u in units)
-    }
-    # Two builds at once do not harm each other: each has its own graph and its own temporary files
-    # (named by the shell's process id), and moves what it made into place; either may be first.
-    path = root / f"build-{os.getpid()}.ninja"
-    text = graph(suite, units, bindings, nvcc, cxx, torch_root)
-    write_atomically(path, text.encode())
-    command = [str(ninja), "-f", str(path), "-k", "0"]
+    # The graph goes in by a pipe: no file of it is left, whatever ends this process.
+    command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
     if options.verbose:
         command.append("-v")
     jobs = os.environ.get("MAX_JOBS")
     if jobs:
         command += ["-j", jobs]
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}  # as _COUNT reads it
+    for name in dependencies.STRAY:
+        environment.pop(name, None)
     # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
-    try:
-        said: deque[str] = deque(maxlen=40)
-        with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        ) as process:
-            assert process.stdout is not None
-            try:
-                for line in process.stdout:
-                    if count := _COUNT.match(line):
-                        say(Step(line.rstrip(), int(count[1]), int(count[2])))
-                    elif options.verbose:
-                        say(line.rstrip())
-                    if not line.startswith("["):
-                        said.append(line)
-            except BaseException:
-                process.terminate()  # ninja ends its compilers
-                raise
-    finally:
-        path.unlink(missing_ok=True)
+    said: deque[str] = deque(maxlen=40)
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it says what it does not like
+                process.stdin.write(text)
+                process.stdin.close()
+            for line in process.stdout:
+                if count := _COUNT.match(line):
+                    say(Step(line.rstrip(), int(count[1]), int(count[2])))
+                elif options.verbose:
+                    say(line.rstrip())
+                if not line.startswith("["):
+                    said.append(line[:_MOST])
+        except BaseException:
+            process.terminate()  # ninja ends its compilers
+            raise
     return "".join(said)
 
 
@@ -319,37 +332,83 @@ def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Pa
     with writing(folder):
         (folder / "flashcore").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        # Rewriting an unchanged file would make ninja compile the binding again.
-        if not (folder / name).is_file():
+        if not has_content(folder / name):
             write_atomically(folder / name, text.encode())
     return folder
 
 
-def _artifact(unit: Unit, cached: bool, seconds: float, said: str) -> Artifact:
-    def made(name: str) -> str | None:
-        path = f"{unit.folder}{os.sep}{name}"
-        return path if os.path.isfile(path) else None
+def _named(
+    unit: Unit, root: Path, inputs: dependencies.Inputs, problem: Path, since: int
+) -> tuple[Path, dict[str, Any]]:
+    """Gives a unit that is whole the name by which the next build finds it.
 
-    message = ""
-    done = cached or unit.done  # what counts as cached was looked for a moment ago
-    if not done:
-        missing = next(n for n in unit.wanted if not (unit.folder / n).is_file())
-        log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
-        words = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-        message = "\n".join(line for line in words.splitlines() if not _CHATTER.match(line)).strip()
-        if missing != CUBIN or not message:
-            message = f"{missing}: not made\n{message or said.strip() or 'nobody said why (VERBOSE=1 shows more)'}"
+    Raises:
+        FlashcoreError: a source changed while it was compiled; the folder cannot be written.
+    """
+    rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
+    key, files = inputs.learn(unit.name, unit.question, rule, problem, since)
+    headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
+    closure = inputs.closure([unit.variant.name, unit.flags], files, headers)
+    host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
+    sizes = {p.name: p.stat().st_size for p in unit.folder.iterdir() if p.is_file()}
+    made = {"closure": closure, "host": host, "cxx": cxx, "files": sizes}
+    write_atomically(unit.folder / _MADE, json.dumps(made).encode())
+    final = root / f"{unit.name}-{key[:16]}"
+    with writing(final):
+        if final.is_dir() and not _made(final, unit.wanted):  # damaged, or without what is wanted now
+            final.rename(unit.folder.with_name(f"{final.name}.old"))
+        try:
+            unit.folder.rename(final)
+        except OSError:
+            if not _made(final, unit.wanted):  # else another build was first; this one's goes with the workplace
+                raise
+    return final, made
+
+
+def _made(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
+    """What is in a folder, if all that was made is there as it was made."""
+    try:
+        made: dict[str, Any] = json.loads(Path(folder, _MADE).read_bytes())
+        sizes = made["files"]
+        whole = all(os.stat(f"{folder}{os.sep}{name}").st_size == size for name, size in sizes.items())
+        return made if whole and all(sizes.get(name) for name in wanted) else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _why(unit: Unit, missing: str, said: str) -> str:
+    """Why a file was not made, in the tools' words."""
+    log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
+    words = ""
+    if log.is_file():
+        with log.open(encoding="utf-8", errors="replace") as stream:
+            words = "".join(line for line in iter(lambda: stream.readline(_MOST), "") if not _CHATTER.match(line))
+    message = words[:_MOST].strip()
+    if missing != CUBIN or not message:
+        message = f"{missing}: not made\n{message or said.strip()[-_MOST:] or 'nobody said why (VERBOSE=1 shows more)'}"
+    return message
+
+
+def _failed(unit: Unit, message: str, seconds: float) -> Artifact:
+    return Artifact(unit.variant.name, unit.arch, "failed", message, flags=unit.flags, seconds=seconds)
+
+
+def _artifact(unit: Unit, folder: Path, made: Mapping[str, Any], seconds: float | None = None) -> Artifact:
+    def path(name: str) -> str | None:
+        return f"{folder}{os.sep}{name}" if name in made["files"] else None
+
     return Artifact(
         variant=unit.variant.name,
         arch=unit.arch,
-        status="ok" if done else "failed",
-        message=message,
-        closure=unit.closure,
+        status="ok",
+        closure=made["closure"],
+        host=made["host"],
+        cxx=made["cxx"],
         flags=unit.flags,
-        cubin=made(CUBIN),
-        log=made(LOG),
-        library=made(OPERATOR),
-        plan_library=made(PLAN),
-        seconds=None if cached else round(seconds, 3),
-        cached=cached,
+        cubin=path(CUBIN),
+        log=path(LOG),
+        library=path(OPERATOR),
+        plan_library=path(PLAN),
+        seconds=seconds,
+        cached=seconds is None,
     )

@@ -34,6 +34,8 @@ class _Record(ctypes.Structure):
         ("block", ctypes.c_uint32 * 3),
         ("cluster", ctypes.c_uint32 * 3),
         ("dynamic_smem", ctypes.c_uint32),
+        ("programmatic", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
     )
 
 
@@ -134,7 +136,10 @@ def _child(questions: list[Any]) -> tuple[str, str]:
 
 def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
     launches = tuple(
-        Launch(r["kernel"], _three(r["grid"]), _three(r["block"]), _three(r["cluster"]), r["dynamic_smem"])
+        Launch(
+            *(r["kernel"], _three(r["grid"]), _three(r["block"]), _three(r["cluster"])),
+            *(r["dynamic_smem"], r["programmatic"], r["cooperative"]),
+        )
         for r in answer["launches"]
     )
     return Plan(variant, shape, launches, answer["workspace"], answer["error"], answer["crashed"])
@@ -167,6 +172,8 @@ def main() -> None:
                     "block": list(r.block),
                     "cluster": list(r.cluster),
                     "dynamic_smem": r.dynamic_smem,
+                    "programmatic": bool(r.programmatic),
+                    "cooperative": bool(r.cooperative),
                 }
                 for r in records[: max(count, 0)]
             ],

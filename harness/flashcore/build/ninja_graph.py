@@ -12,7 +12,6 @@ For each variant and arch:
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -29,26 +28,28 @@ CUBIN = "variant.cubin"
 SASS = "variant.sass"
 PLAN = "plan.so"
 OPERATOR = "operator.so"
+OBJECT = "variant.o"
+RULE = "variant.d"  # what the compiler read, as make would have it
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One (variant, arch) to compile."""
+    """One (variant, arch) to compile, in a folder of its own that is given its name when all is done."""
 
     variant: Variant
     arch: str
     folder: Path
-    closure: str
+    question: str
     flags: tuple[str, ...]
     wanted: tuple[str, ...]  # names of the files that it is to make
 
     @property
-    def is_host(self) -> bool:
-        return PLAN in self.wanted
+    def name(self) -> str:
+        return f"{self.variant.name}-{self.arch}"
 
     @property
-    def done(self) -> bool:
-        return all(os.path.isfile(f"{self.folder}{os.sep}{name}") for name in self.wanted)
+    def is_host(self) -> bool:
+        return PLAN in self.wanted
 
 
 def graph(
@@ -66,7 +67,7 @@ def graph(
     otherwise = "else cat $log; exit 1; fi"
     lines = [
         "ninja_required_version = 1.5",
-        f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, not where the user stands
+        f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
         "rule cubin",
         f"  command = cd {q(suite.root)} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$; }} {logged} "
         f"mv $out.$$$$ $out; {otherwise}",
@@ -96,7 +97,7 @@ def graph(
         lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
     defaults: list[str] = []
     for name, folder in bindings.items():
-        if torch_root is None:
+        if torch_root is None or has_content(folder / "binding.o"):
             continue
         includes = [
             f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}",
@@ -114,7 +115,8 @@ def graph(
         folder = unit.folder.resolve()
         source = (Path(suite.root) / str(unit.variant.source)).resolve()
         problem = bindings[unit.variant.problem].resolve()
-        flags = " ".join([*map(q, unit.flags), f"-I{q(str(problem))}", f"-I{q(str(HARNESS_INCLUDE))}"])
+        places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
+        flags = " ".join(map(q, (*unit.flags, *places)))
         common = [
             f"  flags = {_escape(flags)}",
             f"  in_abs = {_escape(q(str(source)))}",
@@ -153,6 +155,14 @@ def graph(
             defaults.append(_path(folder / "operator.so"))
     lines.append(f"default {' '.join(defaults)}")
     return "\n".join(lines) + "\n"
+
+
+def has_content(path: Path) -> bool:
+    """Whether a file is there and not empty, as one is after a power cut."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _escape(text: str) -> str:

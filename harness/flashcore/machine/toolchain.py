@@ -178,6 +178,16 @@ def find_cxx() -> Path:
     return find_tool(os.environ.get("CXX", "g++"), "g++")
 
 
+def compilers(nvcc: Nvcc) -> list[Path]:
+    """All that a compilation runs: wrappers, nvcc's own programs and their settings, the host compilers."""
+    named = os.environ.get("NVCC_CCBIN") or "g++"
+    hosts = (f"{named}/g++" if os.path.isdir(named) else named, os.environ.get("CXX", "g++"))
+    nvvm = ("../nvvm/bin/cicc", "../nvvm/libdevice/libdevice.10.bc")
+    more = ("nvcc", "nvcc.profile", "cudafe++", "ptxas", "fatbinary", *nvvm)
+    found = [nvcc.path, _program(nvcc.path), *(nvcc.root / "bin" / name for name in more), *map(optional_tool, hosts)]
+    return [path for path in dict.fromkeys(found) if path is not None and path.is_file()]
+
+
 def version_said(program: Path | str) -> str | None:
     """The version of one of NVIDIA's tools as ``2025.3.1.0``, ``None`` if it does not say."""
     import subprocess

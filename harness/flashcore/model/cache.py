@@ -31,19 +31,25 @@ def recall(folder: Path, name: str, key: str) -> Any:
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
     """Keeps ``value``: JSON's own types, tuples and the dataclasses of :mod:`flashcore.model.suite`."""
     text = json.dumps([key, _packed(value)], ensure_ascii=False, separators=(",", ":"))
+    write(folder / f"{name}.json", text.encode())
+
+
+def write(path: Path, data: bytes) -> None:
+    """Writes a file that can be found out again; what cannot be written is."""
     with contextlib.suppress(OSError, WriteError):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f"{name}.json", text.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
 
 
 def stamp(paths: Sequence[Path]) -> str:
-    """Says of files whether they are the same as before: name, size, time of the last change.
+    """Says of files whether they are the same as before: name, size, which file it is, time of the last change (also
+    of one that left the time of writing as it was).
 
     Raises:
         OSError: one is not there.
     """
     found = [(str(p), p.stat()) for p in paths]
-    return " ".join(f"{name}:{s.st_size}:{s.st_mtime_ns}" for name, s in found)
+    return " ".join(f"{name}:{s.st_size}:{s.st_ino}:{s.st_mtime_ns}:{s.st_ctime_ns}" for name, s in found)
 
 
 def _packed(value: Any) -> Any:

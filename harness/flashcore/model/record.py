@@ -137,13 +137,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch of a plan: dimensions in blocks, threads, blocks per cluster, bytes."""
+    """One kernel launch of a plan: dimensions in blocks, threads, blocks per cluster, bytes; whether it may start
+    before its predecessor ends, and whether all its blocks run at once."""
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
     dynamic_smem: int
+    programmatic: bool = False
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +170,9 @@ class Artifact:
     """What the build made of one (variant, arch).
 
     ``status`` is ``ok``, ``failed`` (``message`` holds the compiler's words) or ``unsupported``
-    (``message`` holds the reason). ``closure`` hashes every file that went in, the flags and the
-    config; ``code`` hashes the kernels' code sections alone and decides freshness.
+    (``message`` holds the reason). ``closure`` hashes the text of the user's files without comments, the flags and
+    the config; ``code`` hashes the kernels' code sections, ``host`` the host's, made by ``cxx``: they decide
+    freshness. Only what is built for the host's arch has a ``host``.
     """
 
     variant: str
@@ -184,6 +188,8 @@ class Artifact:
     plan_library: str | None = None
     seconds: float | None = None
     cached: bool = False
+    host: str = ""
+    cxx: str = ""
 
 
 CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
@@ -235,16 +241,19 @@ class Environment:
 class CaseKey:
     """What decides whether a case's recorded facts are still about the present code.
 
-    ``code`` hashes the kernels' code sections, the launch plan, the problem file and the shape: it
-    does not move with a comment. It compares only within one ``nvcc`` release; across releases
-    ``closure`` (sources, headers, flags instead of code) does. Peers have ``peer`` set, carry library
-    versions in their run's environment, and are never stale.
+    ``code`` hashes the kernels' code sections, ``host`` the host code that launches them; both also the launch plan
+    with its attributes, the problem file, the shape and the tolerance. They do not move with a comment. ``code``
+    compares only within one ``nvcc`` release and ``host`` within one ``cxx``; across them ``closure`` does (the
+    sources' text without comments, and the flags). Peers have ``peer`` set, carry library versions in their run's
+    environment, and are never stale.
     """
 
     code: str
     closure: str
     nvcc: str
     peer: bool = False
+    host: str = ""
+    cxx: str = ""
 
 
 @dataclass(frozen=True, slots=True)

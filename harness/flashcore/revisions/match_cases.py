@@ -116,7 +116,8 @@ def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Sha
     if old.is_peer or new.is_peer:
         return old.callable == new.callable and python_of(before.job) == python_of(after.job)
     codes = [
-        {a.arch: a.code for a in side.built.artifacts if a.variant == new.name and a.code} for side in (before, after)
+        {a.arch: (a.code, a.host, a.cxx) for a in side.built.artifacts if a.variant == new.name and a.code}
+        for side in (before, after)
     ]
     plans = [before.built.plan(old.name, shape.name), after.built.plan(new.name, shape.name)]
     launches = [None if p is None else (p.launches, p.workspace_bytes) for p in plans]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Origin, Plan, Record, Source
@@ -17,6 +17,8 @@ from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 
 #: What only a GPU can tell.
 MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
+
+_COMPILED = (("device", "nvcc", "code"), ("host", "cxx", "host"))
 
 
 def case_keys(
@@ -29,6 +31,7 @@ def case_keys(
 ) -> dict[str, CaseKey]:
     """The freshness key of each case on ``arch``; cases that were not built have none."""
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
+    hosts = {a.variant: a for a in artifacts if a.host}  # the same for every arch
     planned = {(p.variant, p.shape): p for p in plans}
     problems = {
         name: hashlib.sha256((Path(suite.root) / p.file).read_bytes()).hexdigest() for name, p in suite.problems.items()
@@ -44,14 +47,15 @@ def case_keys(
         if artifact is None:
             continue
         plan = planned.get((variant.name, shape.name))
-        launches = (
-            [] if plan is None else [[x.kernel, x.grid, x.block, x.cluster, x.dynamic_smem] for x in plan.launches]
-        )
-        rest = [problems[variant.problem], params, variant.tolerance]
+        launches = [] if plan is None else [astuple(x) for x in plan.launches]
+        host = hosts.get(variant.name, artifact)
+        rest = [launches, problems[variant.problem], params, variant.tolerance]
         keys[name] = CaseKey(
-            code=_hash([artifact.code, launches, *rest]),
+            code=_hash([artifact.code, *rest]),
             closure=_hash([artifact.closure, *rest]),
             nvcc=nvcc,
+            host=_hash([host.host, *rest]) if host.host else "",
+            cxx=host.cxx,
         )
     return keys
 
@@ -66,11 +70,25 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
         return "never measured"
     if present.peer and recorded.peer:
         return ""
-    if present.nvcc == recorded.nvcc:
-        return "" if present.code == recorded.code else "stale: the code, the plan or the problem changed"
-    if present.closure == recorded.closure:
-        return ""
-    return f"stale: compiled by nvcc {recorded.nvcc}, now {present.nvcc}, and the sources or flags changed"
+    if not (present.host and recorded.host):
+        who = "recorded" if present.host else "built"
+        return f"stale: {who} without a hash of the host code: record it anew"
+    for what, compiler, code in _COMPILED:
+        same = getattr(present, compiler) == getattr(recorded, compiler)
+        if same and getattr(present, code) != getattr(recorded, code):
+            return f"stale: the {what} code, the plan or the problem changed"
+    other = _other_compilers(present, recorded)
+    if other and present.closure != recorded.closure:
+        return f"stale: {', '.join(other)}, and the sources, the flags, the plan or the problem changed"
+    return ""
+
+
+def _other_compilers(present: CaseKey, recorded: CaseKey) -> list[str]:
+    return [
+        f"{what} code compiled by {then.removeprefix('GCC: ')}, now {now.removeprefix('GCC: ')}"
+        for what, compiler, _ in _COMPILED
+        if (then := getattr(recorded, compiler)) != (now := getattr(present, compiler))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +144,8 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
     if facts:
         gpu = recorded.gpu or "unknown GPU"
         cases = len({f.subject.case for f in facts})
-        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", f"{len(facts)} facts of {cases} cases")
+        what = f"{len(facts)} facts of {cases} cases"
+        if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
+            what += f", as the sources' text is the same: {', '.join(sorted(others))}"
+        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     return Joined(facts, outcomes, samples, stale, origin)

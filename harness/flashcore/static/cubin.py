@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
 
@@ -37,19 +38,25 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """A cubin's kernels, and the hash of everything that runs: no debug data, no paths, no names."""
+    """A cubin's kernels, and the hash of everything that runs: no debug data, no paths, no names.
+
+    ``apart`` names functions that are in no kernel's code (separate compilation)."""
 
     kernels: tuple[Kernel, ...]
     code: str
+    apart: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class Section(NamedTuple):
+    """A section of an ELF file."""
+
     name: str
     kind: int
     offset: int
     size: int
     link: int
+    flags: int
+    info: int
 
 
 def read(path: Path, arch: str) -> Cubin:
@@ -68,9 +75,7 @@ def read(path: Path, arch: str) -> Cubin:
 
 
 def _read(data: bytes, arch: str) -> Cubin:
-    if data[:5] != b"\x7fELF\x02":
-        raise ValueError("no ELF header")
-    sections = _sections(data)
+    sections = sections_of(data)
     by_name = {s.name: s for s in sections}
     symbols = _symbol_names(data, sections)
     registers: dict[str, int] = {}
@@ -97,36 +102,41 @@ def _read(data: bytes, arch: str) -> Cubin:
                 max_threads=struct.unpack_from("<I", threads)[0] if threads else None,
             )
         )
-    return Cubin(tuple(kernels), _code_hash(data, sections))
+    apart = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
+    return Cubin(tuple(kernels), _code_hash(data, sections), tuple(sorted(apart)))
 
 
 def _u8(payload: bytes | None) -> int:
     return payload[0] if payload else 0
 
 
-def _sections(data: bytes) -> list[_Section]:
+def sections_of(data: bytes) -> list[Section]:
+    """The sections of a 64-bit ELF file."""
+    if data[:5] != b"\x7fELF\x02":
+        raise ValueError("no ELF header")
     offset = struct.unpack_from("<Q", data, 0x28)[0]
     size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
     raw = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
     names_at = raw[names_index][4]
-    return [_Section(_text(data, names_at + r[0]), r[1], r[4], r[5], r[6]) for r in raw]
+    return [Section(text_at(data, names_at + r[0]), r[1], r[4], r[5], r[6], r[2], r[7]) for r in raw]
 
 
-def _text(data: bytes, at: int) -> str:
+def text_at(data: bytes, at: int) -> str:
+    """A name in a table of names."""
     return data[at : data.index(b"\0", at)].decode()
 
 
-def _symbol_names(data: bytes, sections: list[_Section]) -> list[str]:
+def _symbol_names(data: bytes, sections: list[Section]) -> list[str]:
     table = next((s for s in sections if s.kind == 2), None)
     if table is None:
         return []
     strings = sections[table.link].offset
     return [
-        _text(data, strings + struct.unpack_from("<I", data, table.offset + at)[0]) for at in range(0, table.size, 24)
+        text_at(data, strings + struct.unpack_from("<I", data, table.offset + at)[0]) for at in range(0, table.size, 24)
     ]
 
 
-def _attributes(data: bytes, section: _Section | None) -> Iterator[tuple[int, bytes]]:
+def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, bytes]]:
     """(number, payload) of each attribute; a payload's length depends on the format byte."""
     if section is None:
         return
@@ -141,7 +151,7 @@ def _attributes(data: bytes, section: _Section | None) -> Iterator[tuple[int, by
             at += 4
 
 
-def _code_hash(data: bytes, sections: list[_Section]) -> str:
+def _code_hash(data: bytes, sections: list[Section]) -> str:
     """Of the code, the attributes and the constants. Names are left out and the parts are sorted, so
     that renaming a kernel or moving it within its file does not look like other code."""
     parts = sorted(

@@ -49,10 +49,11 @@ OPCODES = {
     "REDG": "sass_atom",
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
-_FORMAT = 5  # of static.json; raise it when what is read changes
+_FORMAT = 6  # of static.json; raise it when what is read changes
+_KEPT = {"code", "warnings", "spills_unknown", "kernels", "sass", "local"}
 
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'|Function properties for (\S+)")
-_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_SPILLS = re.compile(r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _WARNING = re.compile(r"\((C75\d\d)\)[^\n]*")
 _SECTION = re.compile(r"^\.text\.(\S+?):?$|^\t?\.section\t\.text\.([^,\s]+)")
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_.]*)")
@@ -85,19 +86,24 @@ def _cached(path: Path) -> dict[str, Any] | None:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) and data.get("format") == _FORMAT else None
+    known = isinstance(data, dict) and data.get("format") == _FORMAT and data.keys() >= _KEPT
+    return data if known else None
 
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
     text = log.read_text(encoding="utf-8", errors="replace") if log else ""
     spilled = ptxas_spills(text)
+    why = "the ptxas log does not name this kernel"
+    if content.apart and any(map(any, spilled.values())):
+        why, spilled = f"{content.apart[0]} is compiled apart, and who calls it is not known", {}
     warnings = _WARNING.findall(text)
     code = listing(path, disassembler)
     return {
         "format": _FORMAT,
         "code": content.code,
         "warnings": warnings,
+        "spills_unknown": why,
         "kernels": {
             k.name: {
                 "registers": k.registers,
@@ -115,14 +121,17 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
 
 
 def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
-    """Function → (spill store bytes, spill load bytes) from ``ptxas -v``'s words."""
+    """Kernel → (spill store bytes, spill load bytes) from ``ptxas -v``'s words: its own and those of every function
+    that it calls. ptxas compiles such a function once for each kernel that may reach it (recursion and pointers to
+    functions too), and names it after that kernel."""
     found: dict[str, tuple[int, int]] = {}
-    function = None
+    kernel = ""
     for line in log.splitlines():
         if entry := _ENTRY.search(line):
-            function = entry[1] or entry[2]
-        elif function and (spill := _SPILLS.search(line)):
-            found[function] = (int(spill[2]), int(spill[3]))
+            kernel = entry[1]
+        elif spill := _SPILLS.match(line):
+            stores, loads = found.get(kernel, (0, 0))
+            found[kernel] = (stores + int(spill[1]), loads + int(spill[2]))
     return found
 
 
@@ -181,7 +190,7 @@ def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
         spilled = values["spills"]
         for index, name in enumerate(("spill_store_bytes", "spill_load_bytes")):
             if spilled is None:
-                yield Fact(subject, name, None, "B", Source.PTXAS, "the ptxas log does not name this kernel")
+                yield Fact(subject, name, None, "B", Source.PTXAS, data["spills_unknown"])
             else:
                 yield Fact(subject, name, spilled[index], "B", Source.PTXAS)
         warnings = data["warnings"]

@@ -21,7 +21,8 @@
 namespace flashcore {
 
 // One kernel launch. `cluster` is in blocks; {1,1,1} launches without a cluster attribute.
-// `programmatic` lets the kernel start before its predecessor ends (programmatic dependent launch).
+// `programmatic` lets the kernel start before its predecessor ends (programmatic dependent launch);
+// `cooperative` has all blocks run at once, so that they may wait for each other.
 struct Launch {
   const char* kernel = nullptr;
   dim3 grid{1, 1, 1};
@@ -29,6 +30,7 @@ struct Launch {
   dim3 cluster{1, 1, 1};
   unsigned dynamic_smem = 0;  // bytes
   bool programmatic = false;
+  bool cooperative = false;
 };
 
 // What a variant launches for one shape. Set `error` to say why a shape cannot be run.
@@ -65,7 +67,7 @@ cudaError_t run(const Launch& l, void (*kernel)(Params...), cudaStream_t stream,
                                              static_cast<int>(l.dynamic_smem));
     if (error != cudaSuccess) return error;
   }
-  cudaLaunchAttribute attributes[2];
+  cudaLaunchAttribute attributes[3];
   cudaLaunchConfig_t config = {};
   config.gridDim = l.grid;
   config.blockDim = l.block;
@@ -84,6 +86,11 @@ cudaError_t run(const Launch& l, void (*kernel)(Params...), cudaStream_t stream,
     attributes[config.numAttrs].val.programmaticStreamSerializationAllowed = 1;
     ++config.numAttrs;
   }
+  if (l.cooperative) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+    attributes[config.numAttrs].val.cooperative = 1;
+    ++config.numAttrs;
+  }
   return cudaLaunchKernelEx(&config, kernel, static_cast<Params>(given)...);
 }
 
@@ -94,7 +101,7 @@ extern "C" {
 struct flashcore_launch_record {
   const char* kernel;
   std::uint32_t grid[3], block[3], cluster[3];
-  std::uint32_t dynamic_smem;
+  std::uint32_t dynamic_smem, programmatic, cooperative;
 };
 }
 
@@ -123,7 +130,9 @@ struct flashcore_launch_record {
                 {l.grid.x, l.grid.y, l.grid.z},                                                    \
                 {l.block.x, l.block.y, l.block.z},                                                 \
                 {l.cluster.x, l.cluster.y, l.cluster.z},                                           \
-                l.dynamic_smem};                                                                   \
+                l.dynamic_smem,                                                                    \
+                l.programmatic,                                                                    \
+                l.cooperative};                                                                    \
     }                                                                                              \
     return p.count;                                                                                \
   }                                                                                                \
