@@ -18,6 +18,8 @@ Params = dict[str, Any]
 Inputs = dict[str, Any]
 
 KINDS = ("normal", "scaled_logits", "one_hot_values", "identical_keys")
+#: At the edges of what the kernels promise, for them alone: torch promises nothing of a scale that is not positive.
+EDGE_KINDS = ("negative_scale", "zero_scale", "large_values", "ascending_maxima")
 
 TOLERANCES = {
     "fp32_p": "scores, weights and sums in fp32; only the output is rounded, to fp16",
@@ -52,6 +54,9 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
     ``normal``: standard normal values. ``scaled_logits``: queries times 4, which makes weights peaked.
     ``one_hot_values``: row j of V is the unit vector j mod D, so the output is sums of weights themselves.
     ``identical_keys``: all keys of a head alike, so every weight is 1/S and the output is the mean of V.
+    ``negative_scale`` and ``zero_scale``: as they say. ``large_values``: V times 16 (an output in fp16 has units of
+    1/32 there, and the fence is absolute). ``ascending_maxima``: later keys fit better, by 10 over all of them, so
+    that an online maximum moves again and again.
     Values come from the CPU's generator: the same on every device.
 
     Raises:
@@ -59,8 +64,8 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
     """
     import torch
 
-    if kind not in KINDS:
-        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, found {kind!r}")
+    if kind not in (*KINDS, *EDGE_KINDS):
+        raise ValueError(f"kind: expected one of {', '.join((*KINDS, *EDGE_KINDS))}, found {kind!r}")
     size = [int(params[d]) for d in ("B", "H", "S", "D")]
     seq, depth = size[2], size[3]
     generator = torch.Generator().manual_seed(seed)
@@ -71,8 +76,14 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
         v = torch.eye(depth)[torch.arange(seq) % depth].expand(size).contiguous()
     elif kind == "identical_keys":
         k = k[:, :, :1].expand(size).contiguous()
+    elif kind == "large_values":
+        v = v * 16
+    elif kind == "ascending_maxima":
+        q[..., 0] = 4
+        k[..., 0] = torch.arange(seq) * (10 * math.sqrt(depth) / 4 / seq)
     inputs: Inputs = {name: x.to(torch.float16).to(device) for name, x in (("q", q), ("k", k), ("v", v))}
-    return {**inputs, "scale": 1 / math.sqrt(depth)}
+    sign = {"negative_scale": -1, "zero_scale": 0}.get(kind, 1)
+    return {**inputs, "scale": sign / math.sqrt(depth)}
 
 
 def reference(inputs: Inputs, params: Params) -> dict[str, Tensor]:

@@ -164,7 +164,7 @@ class Builder:
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 found = "nothing" if size is None else repr(size)
                 self._wrong(f"{key}.params.{dim}", "a whole number of at least 1", found)
-        return Shape(name, problem, form.params, tuple(form.stages), form.rank_by or self.m.rank_by)
+        return Shape(name, problem, form.params, tuple(form.stages), form.rank_by or self.m.rank_by, form.repeats)
 
     def _expand(self, template: str, form: VariantForm, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
         sizes = map(len, form.sweep.values()) if isinstance(form.sweep, dict) else [len(form.sweep or [{}])]

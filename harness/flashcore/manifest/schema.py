@@ -54,6 +54,7 @@ class ShapeForm(Form):
     # sanitize is slow and wants small shapes: it is asked for, never taken for granted
     stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
     rank_by: Regime | None = None  # the suite's unless given
+    repeats: int = Field(default=0, ge=0, le=100_000)  # calls that are to agree bit by bit, at least
 
 
 class PredictionForm(Form):

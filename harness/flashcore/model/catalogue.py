@@ -385,6 +385,8 @@ _add("timing", None, Kind.NONE, "throttle", "text", "reasons NVML gave for a low
 for _name, _why in (
     ("max_error", "largest absolute error against fp64"),
     ("mean_error", "mean absolute error against fp64"),
+    ("normal_max_error", "largest absolute error against fp64 on typical inputs: the problem's first kind"),
+    ("normal_mean_error", "mean absolute error against fp64 on typical inputs: the problem's first kind"),
     ("frobenius_error", "relative Frobenius error against fp64"),
     ("max_error_over_class", "largest error over that of the tolerance class's emulation"),
     ("frobenius_over_class", "Frobenius error over that of the tolerance class's emulation"),

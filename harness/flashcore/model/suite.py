@@ -25,13 +25,14 @@ Severity = Literal["limit", "goal"]
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Named parameters of a problem, and the stages that use it. ``rank_by`` is the regime that variants are
-    ranked and compared by here."""
+    ranked and compared by here, ``repeats`` how many calls of a variant's are to agree bit by bit, at least."""
 
     name: str
     problem: str
     params: Mapping[str, int | float | str | bool]
     stages: tuple[Stage, ...]
     rank_by: Regime = "isolated"
+    repeats: int = 0
 
     @property
     def time(self) -> str:

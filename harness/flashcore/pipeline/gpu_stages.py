@@ -137,6 +137,7 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
             seeds=job.suite.problems[v.problem].seeds,
             roof=v.roof,
             rank_by=shape.rank_by,
+            repeats=0 if v.is_peer else shape.repeats,
             launches=planned.get((v.name, shape.name), 0),
         )
         for v, shape in pairs

@@ -67,6 +67,7 @@ class Case:
     build: str = ""
     rank_by: Regime = "isolated"
     launches: int = 0
+    repeats: int = 0
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("normal", "large")
+EDGE_KINDS = ("shifted",)
 TOLERANCES = {"fp16_out": "the output is rounded to fp16"}
 FENCE = {"max": 0.06, "mean": 0.02}
 
@@ -28,7 +29,8 @@ def make_inputs(params: dict[str, Any], seed: int, device: str, kind: str = "nor
 
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(params["R"], params["C"], generator=generator)
-    return {"x": (x * 20 if kind == "large" else x).to(device), "scale": 1.0}
+    shown = {"large": x * 20, "shifted": x + 100}.get(kind, x)
+    return {"x": shown.to(device), "scale": 1.0}
 
 
 def reference(inputs: dict[str, Any], params: dict[str, Any]) -> dict[str, Tensor]:
@@ -66,6 +68,9 @@ def _register() -> None:
 
     def wrong_scale(x: Tensor, out: Tensor, scale: float) -> None:
         out.copy_(x.softmax(-1) * 1.02)
+
+    def no_maximum(x: Tensor, out: Tensor, scale: float) -> None:
+        out.copy_(x.exp() / x.exp().sum(-1, keepdim=True))
 
     def far_off(x: Tensor, out: Tensor, scale: float) -> None:
         out.fill_(1.0)

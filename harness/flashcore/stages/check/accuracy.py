@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Errors that are kept of each case, the worst over seeds and kinds; the latter of classes that quantise alone.
 FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
+#: Of these, on the problem's first kind alone, which is that of typical values.
+NORMAL = ("normal_max_error", "normal_mean_error")
 QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
 #: What a variant's error may be, over that of its class's emulation.
 FROBENIUS_LIMIT = 1.5
@@ -132,15 +134,15 @@ def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, flo
             f"relative Frobenius error {own.frobenius:.3g} exceeds {limit:.3g} "
             f"({FROBENIUS_LIMIT:g} × the emulation of {tolerance} + 1 ulp in one element)"
         )
+    for name, value in (("max", own.max), ("mean", own.mean)):
+        if not value <= fence[name]:
+            complaints.append(f"{name} error {value:.3g} is beyond the problem's fence of {fence[name]:g}, {place}")
     limit = FROBENIUS_LIMIT * abs(entitled.gain) + 6 * entitled.frobenius / math.sqrt(max(own.rows, 1)) + GAIN_LIMIT
     if not abs(own.gain) <= limit + entitled.ulp / entitled.norm:
         complaints.append(
             f"the answer as a whole is {abs(own.gain):.3g} too {'large' if own.gain > 0 else 'small'}, relative; "
             f"expected at most {limit:.3g}: {tolerance} rounds without a bias, a wrong factor has one"
         )
-    for name, value in (("max", own.max), ("mean", own.mean)):
-        if not value <= fence[name]:
-            complaints.append(f"{name} error {value:.3g} is beyond the problem's fence of {fence[name]:g}, {place}")
     return complaints
 
 

@@ -17,7 +17,7 @@ from flashcore.machine import python_process
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
 from flashcore.stages import settings
-from flashcore.stages.check.accuracy import FACT_NAMES, QUANTIZATION
+from flashcore.stages.check.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.worker import supervisor
 from flashcore.worker.kernel_call import Case
 
@@ -42,7 +42,8 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
             "case": case.to_json(),
             "device": chosen.device,
             "kinds": None if chosen.kinds is None else list(chosen.kinds),
-            "repeats": chosen.repeats,
+            # Fewer than usual are asked for on purpose, by the inner loop: there a shape does not ask for more.
+            "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
             "opcheck": chosen.opcheck and not case.is_peer and first[case.variant] == case.name,
         }
         tasks.append(supervisor.Task(case.name, payload))
@@ -81,6 +82,6 @@ def _complaints(result: supervisor.Result) -> list[str]:
 def _facts(case: Case, result: supervisor.Result) -> Iterator[Fact]:
     """What was measured; each worst over seeds and kinds, and unmeasured where nothing finite was."""
     worst = (result.data or {}).get("worst", {})
-    for name in (*FACT_NAMES, *(n for n in QUANTIZATION if n in worst)):
+    for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):
         value, where = worst.get(name, (None, "not compared: " + (result.reason or "no answer to compare")))
         yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, where)
