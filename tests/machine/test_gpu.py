@@ -31,7 +31,9 @@ class _Library:
         def answer(*arguments: object) -> int:
             if name in self.failing:
                 return 3  # not supported
-            if value is not None:
+            if name == "nvmlDeviceGetComputeRunningProcesses_v3":
+                arguments[-1]._obj.value = 2  # type: ignore[attr-defined]
+            elif value is not None:
                 arguments[-1]._obj.value = value  # type: ignore[attr-defined]
             return 0
 
@@ -44,8 +46,13 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
         return gpu.Nvml("0-1-2").state()
 
     assert look(_Library()) == gpu.State(1980, 41, ("power_cap",))
+    assert gpu.Nvml("0-1-2").processes() == 2
+    assert gpu.Nvml("0-1-2").state().throttle == ("power_cap",)
     old = _Library(missing=["nvmlDeviceGetCurrentClocksEventReasons"])
     assert look(old).throttle == ("hardware_slowdown",)
     assert look(_Library(failing=["nvmlDeviceGetClockInfo"])).sm_clock is None
+    none = _Library(missing=["nvmlDeviceGetComputeRunningProcesses_v3"])
+    monkeypatch.setattr("ctypes.CDLL", lambda _: none)
+    assert gpu.Nvml("0-1-2").processes() is None
     with pytest.raises(OSError, match="nvmlInit_v2: NVML error 3"):
         look(_Library(failing=["nvmlInit_v2"]))

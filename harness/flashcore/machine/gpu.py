@@ -147,6 +147,17 @@ class Nvml:
             throttle=None if mask is None else throttle_names(mask),
         )
 
+    def processes(self) -> int | None:
+        """How many processes compute on this GPU, this one among them; numbers of processes mean nothing in a
+        container. ``None`` where the driver does not tell, or does not even know of this one."""
+        count = ctypes.c_uint(64)
+        rows = (ctypes.c_ulonglong * (3 * count.value))()  # nvmlProcessInfo_t: 24 bytes
+        try:
+            self._check("nvmlDeviceGetComputeRunningProcesses_v3", self._device, rows, ctypes.byref(count))
+        except OSError:
+            return None
+        return count.value or None
+
     def _read(self, function: str, kind: type[ctypes.c_uint | ctypes.c_ulonglong], *given: ctypes.c_int) -> int | None:
         value = kind()
         try:

@@ -379,6 +379,8 @@ for _name, _unit, _why, _better in (
 ):
     _add("timing", "timing", Kind.NONE, _name, _unit, _why, better=_better)
 _add("timing", None, Kind.NONE, "throttle", "text", "reasons NVML gave for a lowered clock, or none")
+_why = "other processes on the GPU while timed, as NVML lists them: they spoil a timing"
+_add("timing", None, Kind.NONE, "bench_other_processes", "1", _why, better="lower")
 
 # --- check --------------------------------------------------------------------------------------
 

@@ -20,11 +20,12 @@ from typing import Any
 from flashcore.machine import python_process
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import ratio
-from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
 from flashcore.stages import settings
 from flashcore.stages.bench.statistics import StopRule, percentiles, summarize
 from flashcore.worker import supervisor
+from flashcore.worker.journal import SKIPPED
 from flashcore.worker.kernel_call import Case, load_problem, work_of
 
 #: The module that the child runs.
@@ -181,7 +182,8 @@ def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str,
     if case.name in measured:
         return CaseOutcome(case.variant, case.shape, "bench", "ok", "", measured[case.name].seconds)
     lost = failed[case.name]
-    return CaseOutcome(case.variant, case.shape, "bench", "failed", lost.reason, lost.seconds)
+    status: CaseStatus = "skipped" if lost.reason.startswith(SKIPPED) else "failed"
+    return CaseOutcome(case.variant, case.shape, "bench", status, lost.reason, lost.seconds)
 
 
 # --- facts --------------------------------------------------------------------------------------
@@ -268,6 +270,7 @@ def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
     for name, value in (
         ("bench_sm_clock", statistics.median(clocks) if clocks else None),
         ("bench_temperature", max(degrees) if degrees else None),
+        ("bench_other_processes", state.get("others")),
         ("throttle", None if reasons is None else ", ".join(reasons) or "none"),
     ):
         yield _fact(case, name, value, lacking if value is None else note, Source.NVML)

@@ -11,7 +11,7 @@ from typing import Any
 from flashcore.stages.bench.interleave import Watch, distributions, input_sets, release, sample, serve
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, timer_for
-from flashcore.worker.journal import Journal, Task, describe
+from flashcore.worker.journal import Journal, Task, answers, describe, hung
 from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, synchronize
 
 #: Nanoseconds; the chip's own clock ticks too coarsely to time less.
@@ -32,7 +32,11 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     ready: dict[str, Timed] = {}
     failed: dict[str, str] = {}
     callers: dict[str, Caller] = {}
+    stuck = hung(answers(log.path.parent).values())  # on a shape before: one time limit is enough
     for case in cases:
+        if case.variant in stuck:
+            failed[case.variant] = stuck[case.variant]
+            continue
         log.step(task.name, f"{case.variant} made ready")
         try:
             caller = Caller(case, problem, device)

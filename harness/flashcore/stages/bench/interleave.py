@@ -50,6 +50,8 @@ class Watch:
         self._next = now + _LOOK_EVERY
         state = self._nvml.state()
         self.seen["looks"] = self.seen.get("looks", 0) + 1
+        if (processes := self._nvml.processes()) is not None:
+            self.seen["others"] = max(self.seen.get("others", 0), processes - 1)
         if state.sm_clock is not None:
             self.seen.setdefault("sm_clock", []).append(state.sm_clock)
         if state.temperature is not None:
