@@ -31,6 +31,7 @@ def full() -> Record:
         made,
         keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
         stale={"slow/mission": "stale: the code changed"},
+        outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
     )
 
