@@ -1,6 +1,6 @@
 """What ``import flashcore as fc`` offers: runs as frames, for notebooks and scripts. The names are stable.
 
-    run = fc.read_run("20261121T131258Z-4c52")
+    run = fc.read_run("20261121T223146Z-a5f5")
     run.table("mission").sort_values("isolated_p50 [us]")
     fc.judge(run).exit_code
 
