@@ -115,7 +115,15 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
 
 def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageResult, list[str]]) -> None:
     """Issue 10, item 10."""
-    own: dict[str, Any] = {"kernels": 1, "launches": 1, "eager_calls": 1, "own_clock": {}, "calls": {}, "seconds": 1.0}
+    own: dict[str, Any] = {
+        "kernels": 1,
+        "copies": 0,
+        "launches": 1,
+        "eager_calls": 1,
+        "own_clock": {},
+        "calls": {},
+        "seconds": 1.0,
+    }
     times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
     times["slow"]["back_to_back"] = [3.0] * 9
     ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
@@ -129,22 +137,24 @@ def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageR
 
 
 @pytest.mark.parametrize(
-    ("kernels", "planned", "isolated", "reason"),
+    ("kernels", "copies", "planned", "isolated", "reason"),
     [
-        (0, 2, 9.0, "holds 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
-        (1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),
-        (0, 0, 9.0, "expected at least one"),  # a peer
-        (2, 2, 0.004, "isolated 0.004 us is less than an empty kernel takes, 0.640 us"),
-        (2, 2, 0.62, ""),  # noise
-        (None, 2, 0.004, ""),  # nothing is captured on the CPU
+        (0, 0, 2, 9.0, "holds 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
+        (1, 1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
+        (0, 0, 0, 9.0, "expected at least one"),  # a peer
+        (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
+        (2, 0, 2, 0.004, "isolated 0.004 us is less than an empty kernel takes, 0.640 us"),
+        (2, 0, 2, 0.62, ""),  # noise
+        (None, 0, 2, 0.004, ""),  # nothing is captured on the CPU
     ],
 )
 def test_a_void_measurement_is_a_failure_and_never_a_rank(
-    kernels: int | None, planned: int, isolated: float, reason: str
+    kernels: int | None, copies: int, planned: int, isolated: float, reason: str
 ) -> None:
     """Issue 10, "A wrong time"."""
     own: dict[str, Any] = {
         "kernels": kernels,
+        "copies": copies,
         "launches": 1,
         "eager_calls": 1,
         "own_clock": {},
@@ -154,7 +164,7 @@ def test_a_void_measurement_is_a_failure_and_never_a_rank(
     one = {**own, "samples": {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}}
     data = {"variants": {"right": one}, "failed": {}, "empty": {"isolated": [0.64] * 5}, "clock": "", "state": {}}
     result = supervisor.Result("small", "ok", data=data)
-    (found,) = bench._settle(result, [replace(case("right"), launches=planned)])
+    (found,) = bench._settle(result, [replace(case("right", peer=not planned), launches=planned)])
     assert isinstance(found, bench._Failed) == bool(reason)
     assert reason in str(found) and str(found).startswith("void: " if reason else "isolated ")
 

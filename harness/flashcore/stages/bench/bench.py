@@ -149,7 +149,10 @@ def _settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[_Measu
         if own is None:
             yield _Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
-            mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], own["kernels"])
+            kernels = own["kernels"]
+            if case.is_peer and kernels is not None:
+                kernels += own["copies"]  # `copy_` of torch is no kernel; a launcher's plan names kernels alone
+            mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], kernels)
             empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
             one = _Measured(case, own["samples"], *mine, data["clock"], empty, data["state"], own["seconds"])
             yield _Failed(case, reason, own["seconds"]) if (reason := void(one)) else one

@@ -73,6 +73,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                 "samples": _rounded(samples[v]),
                 "calls": _rounded(calls[v]),
                 "kernels": t.kernels,
+                "copies": t.copies,
                 "launches": t.launches,
                 "eager_calls": t.eager_calls,
                 "seconds": round(spent[v], 3),

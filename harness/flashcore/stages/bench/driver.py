@@ -31,7 +31,7 @@ again:
 }
 """
 _EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the record becomes a node of the graph
-_KERNEL_NODE, _CHILD_GRAPH_NODE = 0, 4  # CUgraphNodeType
+_KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE = 0, 1, 4  # CUgraphNodeType
 
 
 class Driver:
@@ -84,15 +84,16 @@ class Driver:
         """Lines that were to stay in L2 no longer do."""
         self.ask("cuCtxResetPersistingL2Cache")
 
-    def captured_kernels(self, stream: int) -> int:
-        """Kernels in the graph that ``stream`` is capturing."""
+    def captured(self, stream: int) -> tuple[int, int]:
+        """Kernels, and copies of the driver's own, in the graph that ``stream`` is capturing."""
         status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
         graph, after = ctypes.c_void_p(), ctypes.c_void_p()
         found = (status, identity, graph, after, count)
         self.ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, found))
-        return sum(self._kernels(graph)) if graph else 0
+        kinds = list(self._kinds(graph)) if graph else []
+        return kinds.count(_KERNEL_NODE), kinds.count(_COPY_NODE)
 
-    def _kernels(self, graph: ctypes.c_void_p) -> Iterator[int]:
+    def _kinds(self, graph: ctypes.c_void_p) -> Iterator[int]:
         count = ctypes.c_size_t()
         self.ask("cuGraphGetNodes", graph, None, ctypes.byref(count))
         nodes = (ctypes.c_void_p * count.value)()
@@ -101,8 +102,8 @@ class Driver:
         for node in map(ctypes.c_void_p, nodes):
             kind, inner = ctypes.c_int(), ctypes.c_void_p()
             self.ask("cuGraphNodeGetType", node, ctypes.byref(kind))
-            if kind.value == _KERNEL_NODE:
-                yield 1
-            elif kind.value == _CHILD_GRAPH_NODE:
+            if kind.value == _CHILD_GRAPH_NODE:
                 self.ask("cuGraphChildGraphNodeGetGraph", node, ctypes.byref(inner))
-                yield from self._kernels(inner)
+                yield from self._kinds(inner)
+            else:
+                yield kind.value

@@ -48,6 +48,7 @@ class Timed(Protocol):
     launches: int  # calls in one back-to-back sample
     eager_calls: int  # calls in one eager sample
     kernels: int | None  # in the captured graph of one call; None where nothing is captured
+    copies: int  # beside them: copies of the driver's own, no kernels
 
     def back_to_back(self) -> float: ...
 
@@ -122,17 +123,17 @@ class CudaTimer:
     def spin(self, cycles: int, blocks: int = 1) -> None:
         self.driver.spin(self.stream.cuda_stream, cycles, blocks)
 
-    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, int]:
-        """A graph of ``count`` times what ``enqueue`` does, already replayed once, and its number of kernels."""
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+        """A graph of ``count`` times what ``enqueue`` does, already replayed once; its kernels and copies."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.stream):
             for i in range(count):
                 enqueue(i)
-            kernels = self.driver.captured_kernels(self.stream.cuda_stream)
+            held = self.driver.captured(self.stream.cuda_stream)
         graph.replay()  # the first replay uploads the graph
-        return graph, kernels
+        return graph, held
 
     def spaced(self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False) -> Any:
         """A graph of ``count`` spacers, each with a call behind it; without a call it is made once for all."""
@@ -171,7 +172,7 @@ class _CudaTimed:
             self._call(i)
         torch.cuda.synchronize()
         self.kernels: int | None
-        single, self.kernels = timer.capture(self._call, 1)
+        single, (self.kernels, self.copies) = timer.capture(self._call, 1)
         self._each_set = single if len(calls) == 1 else timer.capture(self._call, len(calls))[0]
         self._call_us = min(self._between(single.replay, cover=_COVER_CLOCKS) for _ in range(3))
         self.launches = launches or calls_for(self._call_us)
@@ -267,6 +268,7 @@ class HostTimer:
 
 class _HostTimed:
     kernels: int | None = None
+    copies: int = 0
 
     def __init__(self, calls: Calls, launches: int | None) -> None:
         self._calls = calls
