@@ -127,8 +127,10 @@ def test_what_is_installed_has_no_torch() -> None:
     installed = [*project["dependencies"], *extras["cuda"], *extras["disassembler"]]
     names = {re.split(r"[<>=]", line)[0] for line in installed}
     assert {"ninja", "pydantic", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"} <= names
-    assert not names & {"torch", "numpy", "plotly", "jinja2"}
-    assert {"torch", "numpy", "plotly", "jinja2", "nvtx"} == {re.split(r"[<>=]", line)[0] for line in extras["run"]}
+    assert not names & {"torch", "numpy", "pandas", "plotly", "jinja2", "rich"}
+    assert {"torch", "numpy", "pandas", "plotly", "jinja2", "nvtx", "rich"} == {
+        re.split(r"[<>=]", line)[0] for line in extras["run"]
+    }
 
 
 def test_steps_of_others_are_pinned_and_take_only_what_there_is() -> None:

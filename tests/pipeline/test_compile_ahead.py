@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,19 @@ def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path
     assert {(f.subject, f.name, f.value) for f in ahead.facts} == {(f.subject, f.name, f.value) for f in whole.facts}
     assert [n.stage for n in ahead.notes] == ["build"]
     assert any("sm_90a in " in text and "the others meanwhile" in text for text in said)
+
+
+def test_a_folder_that_another_gpu_built_in_gives_each_plan_once(
+    built: Path, monkeypatch: pytest.MonkeyPatch, compiler: toolchain.Nvcc
+) -> None:
+    """Without a GPU the plan is made for another arch than with one; both may lie in one folder."""
+    monkeypatch.setattr(Gpu, "find", lambda: None)
+    compile_all(job(built), quiet)
+    monkeypatch.setattr(Gpu, "find", lambda: replace(H200, capability=(8, 0)))
+    compile_all(job(built), quiet)
+    monkeypatch.setattr(Gpu, "find", lambda: H200)
+    plans = compile_all(job(built), quiet).plans
+    assert len({(p.variant, p.shape) for p in plans}) == len(plans)
 
 
 def test_without_a_gpu_all_is_built_at_once(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,7 +395,9 @@ def _failed(unit: Unit, message: str, seconds: float) -> Artifact:
 
 def _artifact(unit: Unit, folder: Path, made: Mapping[str, Any], seconds: float | None = None) -> Artifact:
     def path(name: str) -> str | None:
-        return f"{folder}{os.sep}{name}" if name in made["files"] else None
+        # Another build, for another GPU, may have wanted a plan and an operator of this arch too.
+        wanted = name in unit.wanted or name not in (PLAN, OPERATOR)
+        return f"{folder}{os.sep}{name}" if wanted and name in made["files"] else None
 
     return Artifact(
         variant=unit.variant.name,
