@@ -2,7 +2,7 @@
 
 It fails closed. A budget is expanded over everything it promises (variants, archs, shapes, kernels)
 before any fact is looked at, so that a fact which is missing, stale or not a number is *unmeasured*
-and seen, never passed over. Two promises stand without being written: every variant builds for every
+and seen, never passed over. Four promises stand without being written: every variant builds for every
 arch that it names, its answers are right, no stage fails on it, and it launches what its plan says.
 
 A limit that is missed fails unless a waiver accepts the value. A goal never fails.
@@ -36,7 +36,7 @@ WaiverState = Literal["holds", "exceeded", "not needed", "expired", "idle"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one budget on one subject.
+    """The outcome of one budget on one subject.
 
     Args:
         budget: its name; ``builds``, ``correct``, ``runs`` and ``as_planned`` need no budget.

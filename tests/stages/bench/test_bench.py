@@ -136,6 +136,22 @@ def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageR
         assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
 
 
+def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
+    """Percentiles are by events, the median by difference: two clocks."""
+    own: dict[str, Any] = {"kernels": 1, "copies": 0, "launches": 1, "eager_calls": 1, "own_clock": {}, "seconds": 1.0}
+    for call, wanted in ((9.0, 9.0), (7.0, None)):
+        one = {**own, "samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
+        data = {"variants": {"fast": one}, "failed": {}, "empty": {}, "clock": "", "state": {}}
+        given = case("fast")
+        (made,) = bench._settle(supervisor.Result("small", "ok", data=data), [given])
+        assert isinstance(made, bench._Measured)
+        facts = Facts(bench._group_facts([given], {given.name: made}, "slow"))
+        for name in ("isolated_p90", "isolated_p99"):
+            fact = facts.get(name, Subject("fast", shape="small"))
+            assert fact is not None and fact.value == wanted
+            assert ("below the p50" in fact.note) == (wanted is None)
+
+
 @pytest.mark.parametrize(
     ("kernels", "copies", "planned", "isolated", "reason"),
     [

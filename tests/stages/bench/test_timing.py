@@ -1,10 +1,15 @@
-"""How calls are put into samples."""
+"""How calls are put into samples, and that no captured graph may lack their kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flashcore.stages.bench import timing
 from flashcore.stages.bench.timing import SAMPLE_US, calls_for, rotated
 
 
@@ -19,3 +24,61 @@ def test_rotation_keeps_everyone(items: list[str], turn: int) -> None:
     found = rotated(items, turn)
     assert sorted(found) == sorted(items)
     assert not items or found[0] == items[turn % len(items)]
+
+
+class Stream:
+    """Stands in for the stream of a GPU: counts the kernels and copies that are enqueued while it captures."""
+
+    def __init__(self) -> None:
+        self.held = [0, 0]
+
+    def timer(self) -> timing.CudaTimer:
+        """A timer without a device, whose graphs hold what was enqueued while they were captured."""
+        made = timing.CudaTimer.__new__(timing.CudaTimer)
+        made._graphs = {}
+        made.spin = lambda cycles, blocks=1: self.launch()  # type: ignore[method-assign]
+        made._sms = 132
+        made._flush = type("Buffer", (), {"fill_": lambda _, value: self.launch()})()
+        made.capture = self.capture  # type: ignore[method-assign]
+        return made
+
+    def launch(self, kernels: int = 1, copies: int = 0) -> None:
+        self.held = [self.held[0] + kernels, self.held[1] + copies]
+
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+        self.held = [0, 0]
+        for i in range(count):
+            enqueue(i)
+        return type("Graph", (), {"replay": lambda _: None})(), (self.held[0], self.held[1])
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing._CudaTimed, "_between", lambda *_, **__: 8.0)  # us: 50 calls in a sample
+    return Stream()
+
+
+def test_each_call_of_every_graph_holds_its_kernels(stream: Stream) -> None:
+    timed = stream.timer().prepare([lambda: stream.launch(2), lambda: stream.launch(2)])
+    for regime in ("isolated", "cold"):
+        getattr(timed, "_pair")(regime, events=False)  # noqa: B009
+    assert (timed.launches, timed.kernels, timed.copies) == (50, 2, 0)
+
+
+def test_a_peer_that_only_copies_holds_copies(stream: Stream) -> None:
+    timed = stream.timer().prepare([lambda: stream.launch(0, 1)])
+    assert (timed.kernels, timed.copies) == (0, 1)
+
+
+@pytest.mark.parametrize("stops_after", [4, 10, 60, 97])
+def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_after: int) -> None:
+    """It launches while it is looked at and saves itself the rest: in the back-to-back graph or behind the spacers."""
+    calls = iter(range(10_000))
+    timed = stream.timer().prepare([lambda: stream.launch(int(next(calls) < stops_after))])
+    for regime in ("isolated", "cold"):
+        getattr(timed, "_pair")(regime, events=False)  # noqa: B009
+    assert timed.kernels == 0

@@ -235,8 +235,12 @@ def _mode_facts(case: Case, own: _Measured, mode: str, values: Sequence[float]) 
     if mode in own.calls:
         calls = own.calls[mode]
         for name, value in zip(("p90", "p99"), percentiles(calls), strict=True):
-            note = f"events around each of {len(calls)} calls, less the median of empty pairs; reads above the p50"
-            yield _fact(case, f"{mode}_{name}", value, note + ("" if value is not None else ": too few"))
+            note = f"events around each of {len(calls)} calls, less the median of empty pairs"
+            if value is None:
+                note += ": too few"
+            elif value < found.p50:  # two clocks that contradict each other: neither is a percentile of the other's
+                value, note = None, f"{note}: {value:.3f} us, which is below the p50 by difference"
+            yield _fact(case, f"{mode}_{name}", value, note)
     if mode in REGIMES:
         floor = own.empty.get(mode)
         yield _fact(case, f"{mode}_launch_floor", floor, "an empty kernel, timed in turn with these; not subtracted")

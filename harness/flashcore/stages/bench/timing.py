@@ -47,7 +47,7 @@ class Timed(Protocol):
 
     launches: int  # calls in one back-to-back sample
     eager_calls: int  # calls in one eager sample
-    kernels: int | None  # in the captured graph of one call; None where nothing is captured
+    kernels: int | None  # of a call, the fewest in any captured graph; None where nothing is captured
     copies: int  # beside them: copies of the driver's own, no kernels
 
     def back_to_back(self) -> float: ...
@@ -108,7 +108,7 @@ class CudaTimer:
         self.driver = Driver()
         self.spin(0)  # loads it, which cannot be done while capturing
         self._flush.fill_(1)
-        self._graphs: dict[tuple[Regime, int, bool], Any] = {}
+        self._graphs: dict[tuple[Regime, int, bool], tuple[Any, tuple[int, int]]] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(max(_SPACED.values()))]
 
     def sets(self, size: int) -> int:
@@ -135,8 +135,11 @@ class CudaTimer:
         graph.replay()  # the first replay uploads the graph
         return graph, held
 
-    def spaced(self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False) -> Any:
-        """A graph of ``count`` spacers, each with a call behind it; without a call it is made once for all."""
+    def spaced(
+        self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False
+    ) -> tuple[Any, tuple[int, int]]:
+        """A graph of ``count`` spacers, each with a call behind it, and its kernels and copies; without a call it is
+        made once for all."""
         key = (regime, count, events)
         if call is None and key in self._graphs:
             return self._graphs[key]
@@ -153,10 +156,10 @@ class CudaTimer:
             if events:
                 self.driver.record(self.events[i][1], self.stream.cuda_stream)
 
-        graph, _ = self.capture(enqueue, count)
+        made = self.capture(enqueue, count)
         if call is None:
-            self._graphs[key] = graph
-        return graph
+            self._graphs[key] = made
+        return made
 
 
 class _CudaTimed:
@@ -171,12 +174,15 @@ class _CudaTimed:
         for i in range(max(_WARM_UPS, len(calls))):
             self._call(i)
         torch.cuda.synchronize()
-        self.kernels: int | None
-        single, (self.kernels, self.copies) = timer.capture(self._call, 1)
+        single, (kernels, self.copies) = timer.capture(self._call, 1)
+        self.kernels: int | None = kernels
         self._each_set = single if len(calls) == 1 else timer.capture(self._call, len(calls))[0]
         self._call_us = min(self._between(single.replay, cover=_COVER_CLOCKS) for _ in range(3))
         self.launches = launches or calls_for(self._call_us)
-        self._many = single if self.launches == 1 else timer.capture(self._call, self.launches)[0]
+        self._many = single
+        if self.launches > 1:
+            self._many, held = timer.capture(self._call, self.launches)
+            self._hold(held, self.launches)
         self._spaced: dict[tuple[Regime, bool], Any] = {}
         self.eager_calls = 1
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)))
@@ -184,6 +190,11 @@ class _CudaTimed:
 
     def _call(self, i: int) -> None:
         self._calls[i % len(self._calls)]()
+
+    def _hold(self, held: tuple[int, int], calls: int, beside: tuple[int, int] = (0, 0)) -> None:
+        """A launcher that stops after some calls leaves them out of a later graph: each graph counts."""
+        kernels, copies = ((h - b) // calls for h, b in zip(held, beside, strict=True))
+        self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
 
     def back_to_back(self) -> float:
         self._warm()
@@ -223,9 +234,11 @@ class _CudaTimed:
     def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
         """The graph of spacers with calls, and the one without."""
         key, count = (regime, events), self._count(regime)
+        alone, beside = self._timer.spaced(regime, count, None, events=events)
         if key not in self._spaced:
-            self._spaced[key] = self._timer.spaced(regime, count, self._call, events=events)
-        return self._spaced[key], self._timer.spaced(regime, count, None, events=events)
+            self._spaced[key], held = self._timer.spaced(regime, count, self._call, events=events)
+            self._hold(held, count, beside)
+        return self._spaced[key], alone
 
     def _ready(self, regime: Regime) -> None:
         if regime == "cold":
