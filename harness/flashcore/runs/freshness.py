@@ -6,6 +6,7 @@ freshness key of a case does not change. What is not fresh is *stale* and counts
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -33,9 +34,7 @@ def case_keys(
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
     hosts = {a.variant: a for a in artifacts if a.host}  # the same for every arch
     planned = {(p.variant, p.shape): p for p in plans}
-    problems = {
-        name: hashlib.sha256((Path(suite.root) / p.file).read_bytes()).hexdigest() for name, p in suite.problems.items()
-    }
+    problems = {name: _problem(Path(suite.root) / p.file) for name, p in suite.problems.items()}
     keys: dict[str, CaseKey] = {}
     for variant, shape in cases:
         name = f"{variant.name}/{shape.name}"
@@ -58,6 +57,30 @@ def case_keys(
             cxx=host.cxx,
         )
     return keys
+
+
+def _problem(file: Path) -> str:
+    """The hash of a problem's file, with the modules beside it that it imports, through however many."""
+    found: dict[Path, bytes] = {}
+    todo = [file]
+    while todo:
+        path = todo.pop()
+        found[path] = path.read_bytes()
+        beside = (file.parent / f"{name}{end}" for name in _imported(found[path]) for end in (".py", "/__init__.py"))
+        todo += [p for p in beside if p not in found and p.is_file()]
+    own = hashlib.sha256(found.pop(file)).hexdigest()
+    return _hash([own, *((p.name, hashlib.sha256(t).hexdigest()) for p, t in sorted(found.items()))]) if found else own
+
+
+def _imported(text: bytes) -> set[str]:
+    """The first names of what a module imports, anywhere in it; of text that is no Python, nothing."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return set()
+    names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    names += [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level]
+    return {name.partition(".")[0] for name in names}
 
 
 def _hash(value: object) -> str:
