@@ -19,7 +19,8 @@ from flashcore.errors import Exit, FlashcoreError
 from flashcore.machine.gpu import Gpu
 from flashcore.manifest.load import load
 from flashcore.model.files import write_atomically
-from flashcore.worker.kernel_call import load_problem, operator, require_device, synchronize
+from flashcore.worker.kernel_call import operator, require_device, synchronize
+from flashcore.worker.problem_file import load_problem
 
 HERE = Path(__file__).resolve().parent
 VARIANT, SHAPE = "fragment_introspect", "fragment"
