@@ -57,7 +57,7 @@ class CapabilityError(FlashcoreError):
 
     Args:
         what: what is missing.
-        mend: the way to mend it, in one line.
+        mend: the way to fix it, in one line.
     """
 
     exit_code = Exit.INCAPABLE
@@ -65,4 +65,4 @@ class CapabilityError(FlashcoreError):
     def __init__(self, what: str, mend: str) -> None:
         self.what = what
         self.mend = mend
-        super().__init__(f"{what}\n  to mend: {mend}")
+        super().__init__(f"{what}\n  hint: {mend}")

@@ -78,7 +78,7 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
     for device in found.values():
         for name in {_plain(n) for n in (*device.names, device.title, device.key)}:
             if owners.setdefault(name, device.key) != device.key:
-                mistakes.append(f"device.{device.key}: expected names of its own, found {name!r} twice")
+                mistakes.append(f"device.{device.key}: expected names that no other device has, found {name!r} twice")
     if mistakes:
         raise ManifestError(str(path), mistakes)
     return found

@@ -110,7 +110,7 @@ def occupancy(
         return Occupancy(0, 0, 0.0, (), {}, reason)
     warps = _up(threads, WARP) // WARP
     by_resource: dict[Resource, int] = {
-        "registers": _by_registers(warps, registers),
+        "registers": blocks_by_registers(warps, registers),
         "shared memory": _by_smem(limit, static_smem + dynamic_smem),
         "warps": limit.warps // warps,
         "blocks": limit.blocks,
@@ -124,8 +124,8 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _by_registers(warps: int, registers: int) -> int:
-    """Blocks by registers: each partition holds whole warps."""
+def blocks_by_registers(warps: int, registers: int) -> int:
+    """Blocks of so many warps that fit by their registers a thread alone: each partition holds whole warps."""
     a_warp = _up(max(registers, 1) * WARP, REGISTER_UNIT)
     return REGISTERS_PER_SM // PARTITIONS // a_warp * PARTITIONS // warps
 
@@ -179,7 +179,7 @@ class WhatIf:
         """The same in words, one line each."""
         found = []
         if self.target is not None:
-            cuts = [f"{self.fewer_registers} registers fewer"] if self.fewer_registers else []
+            cuts = [f"{_registers(self.fewer_registers)} fewer"] if self.fewer_registers else []
             cuts += [f"{self.fewer_smem:,} bytes of shared memory fewer"] if self.fewer_smem else []
             verb = "give" if cuts[1:] or self.fewer_registers != 1 else "gives"
             count = f"{self.target} block{'s' if self.target != 1 else ''}"
@@ -187,10 +187,14 @@ class WhatIf:
         elif self.obstacle:
             found.append(self.obstacle)
         if self.free_registers:
-            found.append(f"{self.free_registers} registers are free")
+            found.append(f"{_registers(self.free_registers)} {'is' if self.free_registers == 1 else 'are'} free")
         if self.free_smem:
             found.append(f"{self.free_smem:,} bytes of shared memory are free")
         return found
+
+
+def _registers(count: int) -> str:
+    return f"{count} register{'' if count == 1 else 's'}"
 
 
 @functools.lru_cache(maxsize=1024)  # each kernel's verdicts ask it, one for each shape

@@ -1,4 +1,4 @@
-"""What a machine may lack: the one place that says it, with the way to mend it.
+"""What a machine may lack: the one place that says it, with the way to fix it.
 
 :func:`lacking` makes the error of whoever looked for something and did not find it, :func:`said_in` finds in the
 output of a child or a profiler what it complains of.
@@ -25,6 +25,7 @@ _LACKS = {
     "g++": ("no g++ found", "install g++ (Debian: apt-get install g++)"),
     "ninja": ("no ninja found", "pip install ninja"),
     "nvdisasm": ("no nvdisasm found", "pip install nvidia-cuda-nvdisasm==13.2.51"),
+    "triton": ("no Triton on this machine", "pip install 'flashcore-harness[triton]' (triton==3.6.0)"),
     "gpu": (
         "no CUDA GPU that this process can use",
         "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch (see: flashcore doctor)",

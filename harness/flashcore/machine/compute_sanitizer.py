@@ -37,7 +37,7 @@ def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[
     return [
         str(sanitizer), "--tool", tool, "--log-file", str(log).replace("%", "%%"),
         "--launch-timeout", "0",  # torch takes its time to come to its first CUDA call
-        "--check-exit-code", "no",  # what became of the target stands in its journal
+        "--check-exit-code", "no",  # the outcome of the target stands in its journal
         *own, *target,
     ]  # fmt: skip
 

@@ -22,7 +22,7 @@ def of_this_machine(
     cuda = toolchain.version_of("nvidia-cuda-runtime")
     libraries = {
         name: found
-        for name in ("nvtx", "plotly", "numpy", "triton", "nvidia-cudnn-cu13")
+        for name in ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")
         if (found := toolchain.version_of(name))
     }
     return Environment(

@@ -44,15 +44,20 @@ class Gpu:
         return max(older)[1] if older else None
 
     @staticmethod
-    @functools.cache
     def find() -> Gpu | None:
         """The first visible CUDA device, asked of the driver itself; ``None`` where there is none."""
+        return Gpu.numbered(0)
+
+    @staticmethod
+    @functools.cache
+    def numbered(number: int) -> Gpu | None:
+        """The CUDA device of that number in the driver's order; ``None`` where there is none."""
         try:
             driver = ctypes.CDLL("libcuda.so.1")
         except OSError:
             return None
         device = ctypes.c_int()
-        if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), 0) != 0:
+        if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), number) != 0:
             return None
 
         def attribute(number: int) -> int:

@@ -48,24 +48,29 @@ def _installed(root: Path) -> list[Path]:
     return sorted(root.glob("*/ncu"), key=release, reverse=True)
 
 
+#: Only the target itself is profiled: the compilers that a peer may start are none of our business, and loading ncu
+#: into them costs seconds.
+OUR_RANGES = ("--target-processes", "application-only", "--nvtx", "--nvtx-include", "regex:flashcore@.*/")
+
+
 def command_line(
     ncu: Path | str,
     report: Path,
     metrics: Sequence[str],
     target: Sequence[str],
     *,
+    launches: Sequence[str] = OUR_RANGES,
     clock_control: ClockControl = "none",
     cache_control: CacheControl = "all",
 ) -> list[str]:
-    """The argv that profiles the ranges of ``target`` into ``report`` (``….ncu-rep``).
+    """The argv that profiles ``target`` into ``report`` (``….ncu-rep``).
 
-    Only the target itself is profiled: the compilers that a peer may start are none of our business, and
-    loading ncu into them costs seconds.
+    Args:
+        launches: ncu's options that say in which processes it looks, and at which launches.
     """
     return [
         str(ncu),
-        "--target-processes", "application-only",
-        "--nvtx", "--nvtx-include", "regex:flashcore@.*/",
+        *launches,
         "--clock-control", clock_control,
         "--cache-control", cache_control,
         "--metrics", ",".join(metrics),
@@ -75,14 +80,17 @@ def command_line(
     ]  # fmt: skip
 
 
-def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0) -> str:
+def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
     """The raw page of a report as CSV, in base units.
+
+    Args:
+        names: what kernels are called: ``demangled``, which ncu spells anew in each run, or ``mangled``.
 
     Raises:
         FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
     """
     argv = [str(ncu), "--import", str(report), "--csv", "--page", "raw", "--print-units", "base",
-            "--print-metric-instances", "details"]  # fmt: skip
+            "--print-metric-instances", "details", "--print-kernel-base", names]  # fmt: skip
     env = os.environ | {"LC_ALL": "C"}  # a decimal point, whatever the user's language
     try:
         done = subprocess.run(

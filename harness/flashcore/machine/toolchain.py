@@ -162,6 +162,8 @@ def optional_tool(name: str) -> Path | None:
     for site in site_packages():
         for found in sorted(site.glob(f"nvidia/cu*/bin/{name}"), reverse=True):
             return found
+        if (carried := site / "triton/backends/nvidia/bin" / name).is_file() and name == "nvdisasm":
+            return carried
     if on_path := shutil.which(name):
         return Path(on_path)
     default = Path("/usr/local/cuda/bin") / name

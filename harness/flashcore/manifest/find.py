@@ -31,7 +31,7 @@ def near(folder: Path) -> Path:
         return manifests[0].parent
     found = ", ".join(str(p.parent) for p in manifests) or "none"
     mend = "name one with --suite" if manifests else "name one with --suite, or make one with: flashcore init DIR"
-    raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {found}\n  to mend: {mend}")
+    raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {found}\n  hint: {mend}")
 
 
 def suite_folder(given: str | None) -> str:

@@ -41,7 +41,7 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
     if not path.is_file():
         raise UsageError(
             f"{path}: expected a suite's manifest, found no such file\n"
-            f"  to mend: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
+            f"  hint: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
         )
     text = path.read_bytes()
     if known is None:
@@ -63,7 +63,7 @@ def _files(suite: Suite) -> Iterator[Path]:
     root = Path(suite.root)
     yield from (root / i for i in suite.include)
     yield from (root / p.file for p in suite.problems.values())
-    yield from (root / (v.source or (v.callable or "").split(":")[0]) for v in suite.variants.values())
+    yield from (root / v.file for v in suite.variants.values())
 
 
 def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:

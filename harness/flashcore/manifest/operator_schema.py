@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from flashcore.model.suite import Argument
 
@@ -19,6 +20,9 @@ SCALAR_TYPES = {
     "int16": "Short",
     "int32": "Int",
     "int64": "Long",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
     "bool": "Bool",
 }
 #: Names of arguments and dimensions become members of C++ structs.
@@ -31,11 +35,27 @@ CPP_WORDS = frozenset({
     "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
     "volatile", "while", "xor",
 })  # fmt: skip
-_ARGUMENT = re.compile(r"(?P<type>Tensor|int|float)(?P<alias>\((?P<letter>[a-z])!\))? (?P<name>[a-z][a-z0-9_]*)")
+_ARGUMENT = re.compile(
+    r"(?P<type>Tensor|int|float|bool)(?P<alias>\([a-z]!\))?(?P<optional>\?)? (?P<name>[a-z][a-z0-9_]*)"
+    r"(=(?P<default>\S+))?"
+)
 
 
-def parse_schema(schema: str) -> list[Argument]:
+def _default(kind: str, text: str) -> int | float | bool:
+    """Raises:
+    ValueError: the text is no value of that kind.
+    """
+    known = {"bool": r"True|False", "int": r"-?[0-9]+", "float": r"-?[0-9]+(\.[0-9]*)?(e-?[0-9]+)?"}
+    if not re.fullmatch(known.get(kind, "(?!)"), text):
+        raise ValueError(f"no default of a tensor, and of {kind} one such as 1, 0.5 or True, not {text!r}")
+    return text == "True" if kind == "bool" else int(text) if kind == "int" else float(text)
+
+
+def parse_schema(schema: str, inout: Collection[str] = ()) -> list[Argument]:
     """Arguments of an operator schema such as ``(Tensor q, Tensor(a!) out, float scale) -> ()``.
+
+    Args:
+        inout: names of outputs that are inputs too, which torch writes alike.
 
     Raises:
         ValueError: says what was expected.
@@ -43,20 +63,33 @@ def parse_schema(schema: str) -> list[Argument]:
     form = re.fullmatch(r"\((?P<arguments>.*)\) -> \(\)", schema.strip())
     if form is None:
         raise ValueError("the form (Tensor q, …, Tensor(a!) out) -> (), outputs as Tensor(a!)")
-    arguments = []
+    arguments: list[Argument] = []
+    given: list[bool] = []
     for part in form["arguments"].split(","):
         match = _ARGUMENT.fullmatch(part.strip())
-        if match is None or (match["alias"] and match["type"] != "Tensor"):
-            raise ValueError(f"'Tensor', 'Tensor(a!)', 'int' or 'float' and a name in {part.strip()!r}")
-        kind = {"Tensor": "tensor", "int": "int", "float": "float"}[match["type"]]
-        arguments.append(Argument(match["name"], kind, bool(match["alias"])))  # type: ignore[arg-type]
+        if match is None or ((match["alias"] or match["optional"]) and match["type"] != "Tensor"):
+            known = "'Tensor', 'Tensor?', 'Tensor(a!)', 'int', 'float' or 'bool'"
+            raise ValueError(f"{known} and a name in {part.strip()!r}")
+        name, optional = match["name"], bool(match["optional"])
+        if optional and match["alias"]:
+            raise ValueError(f"outputs that are always there, not {part.strip()!r}: only an input may be optional")
+        none = optional and match["default"] == "None"
+        default = _default(match["type"], match["default"]) if match["default"] and not none else None
+        given.append(match["default"] is not None)
+        kind, mutable = match["type"].lower(), bool(match["alias"])
+        arguments.append(
+            Argument(name, kind, mutable, default=default, inout=mutable and name in inout, optional=optional)  # type: ignore[arg-type]
+        )
+    if given != sorted(given):
+        raise ValueError("arguments with a default after those without")
     letters = re.findall(r"\(([a-z])!\)", schema)
     if len(set(letters)) != len(letters):
         raise ValueError("another letter for each output")
     if not any(a.mutable for a in arguments):
         raise ValueError("at least one output, written Tensor(a!)")
-    if arguments[0].kind != "tensor" or arguments[0].mutable:
-        raise ValueError("an input tensor as first argument")
+    first = arguments[0]
+    if first.kind != "tensor" or (first.mutable and not first.inout) or first.optional:
+        raise ValueError("an input tensor as first argument, one that is always given")
     names = [a.name for a in arguments]
     if len(set(names)) != len(names):
         raise ValueError("each argument's name once")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "suite.toml"
-TABLES = ("problem", "shape", "variant")
+TABLES = ("problem", "shape", "variant", "space")
 LISTS = ("budget", "waiver", "gate.rule")
 _HOLDS = ", ".join([*(f"[{key}.…]" for key in TABLES), *(f"[[{key}]]" for key in LISTS)])
 
@@ -90,7 +90,7 @@ class Whole:
         for name, place, entry in _entries(given):
             if name in taken:
                 other = self._places.get(key + taken[name], (MANIFEST,))[0]
-                expected = "expected a name of its own"
+                expected = "expected a name that is used once"
                 self.mistakes.append(f"{key} {name}: {expected}, found it in {other} and in {file}")
                 continue
             self._places[f"{key}[{len(into)}]" if isinstance(into, list) else key + place] = (file, key + place)

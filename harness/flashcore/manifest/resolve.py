@@ -11,11 +11,13 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from flashcore.hardware import devices
+from flashcore.hardware.occupancy import LIMITS, limits
 from flashcore.manifest.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
 from flashcore.manifest.schema import (
     MOST_LETTERS,
@@ -26,13 +28,15 @@ from flashcore.manifest.schema import (
     ProblemForm,
     ScopeForm,
     ShapeForm,
+    SpaceForm,
     VariantForm,
     WaiverForm,
 )
-from flashcore.model import gate_policy
+from flashcore.model import conditions, gate_policy
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import (
+    DIMENSION,
     Argument,
     Budget,
     GatePolicy,
@@ -40,6 +44,7 @@ from flashcore.model.suite import (
     Prediction,
     Problem,
     Shape,
+    Space,
     Suite,
     Variant,
     Waiver,
@@ -48,7 +53,7 @@ from flashcore.model.suite import (
 from flashcore.model.text import matches_any
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-MOST_POINTS, MOST_ANCESTORS = 10_000, 100
+MOST_POINTS, MOST_ANCESTORS, MOST_OF_SPACE = 10_000, 100, 100_000
 #: What a roof may be of: the suite of roofs measures these, besides the datasheets' rates.
 ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
@@ -61,6 +66,10 @@ class Builder:
         self.root = root
         self.placed = placed  # puts the file before a key that does not stand in suite.toml
         self.mistakes: list[str] = []
+        # `archs` is what a variant is built for unless it says otherwise; it may name more.
+        self.archs = tuple(
+            dict.fromkeys([*manifest.archs, *(a for v in manifest.variant.values() for a in v.where.archs or ())])
+        )
 
     def build(self) -> Suite:
         m = self.m
@@ -75,7 +84,7 @@ class Builder:
             for name, variant in self._expand(template, form, problems):
                 if name in variants:
                     other = "" if keys[name] == f"variant.{template}" else f", first by {self.placed(keys[name])}"
-                    self._wrong(f"variant.{template}", "a name of its own", f"{name!r} twice{other}")
+                    self._wrong(f"variant.{template}", "a name that is used once", f"{name!r} twice{other}")
                 variants[name], keys[name] = variant, f"variant.{template}"
         for name, variant in variants.items():
             if variant.parent is not None and variant.parent not in variants:
@@ -86,6 +95,9 @@ class Builder:
                     self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", repr(pattern))
         if m.baseline not in variants:
             self._wrong("baseline", "a variant", _meant(m.baseline, variants))
+        kinds = {"nvcc" if v.source else "triton" for v in variants.values() if v.source or v.cubins == "triton"}
+        for compiler in sorted(k for k in kinds if getattr(m, k) is None):
+            self._wrong(compiler, 'the release that the static budgets are set with, as "13.0"', "nothing")
         for file in m.include:
             if not (self.root / file).is_dir():
                 self._wrong("include", "a folder of the suite", repr(file))
@@ -94,12 +106,14 @@ class Builder:
         for name in sorted({n for n in names if names.count(n) > 1}):
             self._wrong("budget", "each name once", f"{name!r} {names.count(name)} times")
         waivers = tuple(self._waiver(i, w, names, variants) for i, w in enumerate(m.waiver))
+        spaces = {n: self._space(n, f, variants, {b.name: b for b in budgets}) for n, f in m.space.items()}
         return Suite(
             name=m.name,
             title=m.title,
             root=str(self.root),
-            nvcc=m.nvcc,
-            archs=tuple(m.archs),
+            nvcc=m.nvcc or "",
+            triton=m.triton or "",
+            archs=self.archs,
             baseline=m.baseline,
             problems=problems,
             shapes=shapes,
@@ -109,6 +123,7 @@ class Builder:
             notes=tuple(m.notes),
             include=tuple(m.include),
             gate=GatePolicy(m.gate.baseline, tuple(self._rule(i, r, variants) for i, r in enumerate(m.gate.rule))),
+            spaces=spaces,
         )
 
     def _wrong(self, key: str, expected: str, found: str) -> None:
@@ -120,7 +135,7 @@ class Builder:
             self._wrong(f"{key}.file", "a file of the suite", f"no {form.file}")
         arguments: list[Argument] = []
         try:
-            parsed = parse_schema(form.op_schema)
+            parsed = parse_schema(form.op_schema, form.inout)
         except ValueError as error:
             self._wrong(f"{key}.schema", str(error), repr(form.op_schema))
             parsed = []
@@ -135,15 +150,27 @@ class Builder:
             if dtype not in SCALAR_TYPES:
                 expected = f"one of {', '.join(SCALAR_TYPES)}"
                 self._wrong(f"{key}.dtypes.{a.name}", expected, repr(dtype) if dtype else "nothing")
-            own = tuple(form.dims.get(a.name, []))
+            own = tuple(map(str, form.dims.get(a.name, [])))
             for dim in own:
                 if dim in CPP_WORDS:
                     self._wrong(f"{key}.dims.{a.name}", "a name that C++ has no use for", repr(dim))
-            dims.update(dict.fromkeys(own))
-            arguments.append(Argument(a.name, "tensor", a.mutable, own, dtype))
+            if not a.optional:  # an absent tensor tells no dimension
+                dims.update(dict.fromkeys(d for d in own if d.isidentifier()))
+            arguments.append(replace(a, dims=own, dtype=dtype, strides=form.strided.get(a.name, "")))
+        for a in arguments:
+            if lost := [d for d in a.dims if (m := DIMENSION.fullmatch(d)) and m["name"] and m["name"] not in dims]:
+                self._wrong(f"{key}.dims.{a.name}", "dimensions that a tensor has as they are", ", ".join(lost))
         tensors = {a.name for a in parsed if a.kind == "tensor"}
-        for table, given in (("dims", form.dims), ("dtypes", form.dtypes)):
-            for unknown in sorted(set(given) - tensors - {"*"}):
+        if lost := [n for n in form.inout if parsed and n not in {a.name for a in parsed if a.mutable}]:
+            self._wrong(f"{key}.inout", "outputs of the schema, written Tensor(a!)", ", ".join(lost))
+        for a in arguments:
+            if a.strides and not a.dims:
+                self._wrong(f"{key}.strided.{a.name}", "a tensor that has dimensions", "none")
+            if a.strides and any(other.name == f"{a.name}_strides" for other in parsed):
+                found = f"an argument {a.name}_strides"
+                self._wrong(f"{key}.strided.{a.name}", "that name free for its strides", found)
+        for table, given in (("dims", form.dims), ("dtypes", form.dtypes), ("strided", form.strided)):
+            for unknown in sorted(set(given) - tensors - ({"*"} if table == "dtypes" else set())):
                 self._wrong(f"{key}.{table}.{unknown}", "a tensor of the schema", "no such tensor")
         return Problem(name, form.file, form.op_schema, tuple(arguments), tuple(dims), tuple(form.seeds))
 
@@ -164,6 +191,19 @@ class Builder:
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 found = "nothing" if size is None else repr(size)
                 self._wrong(f"{key}.params.{dim}", "a whole number of at least 1", found)
+                return Shape(
+                    name, problem, form.params, tuple(form.stages), form.rank_by or self.m.rank_by, form.repeats
+                )
+        for argument in problems[problem].arguments:
+            if argument.optional and not isinstance(given := form.params.get(argument.name, True), bool):
+                self._wrong(f"{key}.params.{argument.name}", "true or false: whether it is given", repr(given))
+            try:
+                if argument.kind == "tensor" and min(argument.sizes(form.params), default=1) < 1:
+                    self._wrong(f"{key}.params", f"{argument.name} not to be empty", f"{argument.sizes(form.params)}")
+            except KeyError:  # said of the problem
+                continue
+            except ValueError as error:
+                self._wrong(f"{key}.params", f"whole sizes of {argument.name}", str(error))
         return Shape(name, problem, form.params, tuple(form.stages), form.rank_by or self.m.rank_by, form.repeats)
 
     def _expand(self, template: str, form: VariantForm, problems: Mapping[str, Problem]) -> list[tuple[str, Variant]]:
@@ -210,8 +250,15 @@ class Builder:
         if not (self.root / file).is_file():
             which = "source" if form.source else "callable"
             self._wrong(f"{key}.{which}", "a file of the suite", f"no {file}")
-        if form.callable and form.config:
-            self._wrong(f"{key}.config", "no config for a callable", repr(form.config))
+        if form.callable and form.config and not form.cubins:
+            self._wrong(f"{key}.config", "no config for a callable without `cubins`, a peer", repr(form.config))
+        if form.cubins and not form.callable:
+            self._wrong(f"{key}.cubins", "a callable that launches them", "none")
+        if form.cubins and form.cubins != "triton":
+            for arch in form.where.archs or self.m.archs:
+                folder = self.root / form.cubins / arch
+                if not list(folder.glob("*.cubin")) and arch not in form.where.unsupported:
+                    self._wrong(f"{key}.cubins", f"triton, or a folder with {arch}/*.cubin", repr(form.cubins))
         if form.document and form.document not in self.m.documents:
             known = ", ".join(self.m.documents) or "none"
             self._wrong(f"{key}.document", f"one of documents ({known})", repr(form.document))
@@ -225,7 +272,11 @@ class Builder:
         if (classes := self._tolerances[problem]) and form.tolerance not in classes:
             self._wrong(f"{key}.tolerance", f"one of {', '.join(classes)}", _meant(form.tolerance, classes))
         archs = tuple(form.where.archs or self.m.archs)
-        for arch in [*archs, *form.where.unsupported]:
+        for arch in archs:
+            if arch not in self.m.archs and not limits(arch):
+                known = ", ".join(dict.fromkeys([*self.m.archs, *LIMITS]))
+                self._wrong(f"{key}.where", f"archs that are known ({known})", repr(arch))
+        for arch in form.where.unsupported:
             if arch not in self.m.archs:
                 self._wrong(f"{key}.where", f"archs among {', '.join(self.m.archs)}", repr(arch))
         return name, Variant(
@@ -243,10 +294,53 @@ class Builder:
             source=form.source,
             config=config,
             callable=form.callable,
+            plan=form.plan,
             parent=fill(form.parent) if form.parent else None,
             document=form.document,
             predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
             also=form.also or "",
+            cubins=form.cubins,
+        )
+
+    def _space(
+        self, name: str, form: SpaceForm, variants: Mapping[str, Variant], budgets: Mapping[str, Budget]
+    ) -> Space:
+        key = f"space.{name}"
+        base = variants.get(form.variant)
+        if base is None or not (base.source or base.cubins == "triton"):  # recorded cubins have no config
+            own = [n for n, v in variants.items() if v.source or v.cubins == "triton"]
+            self._wrong(
+                f"{key}.variant", 'a variant with a source, or with cubins = "triton"', _meant(form.variant, own)
+            )
+        for axis, values in form.axes.items():
+            if len(set(values)) < len(values):
+                self._wrong(f"{key}.axes.{axis}", "each value once", repr(values))
+        if (size := math.prod(map(len, form.axes.values()))) > MOST_OF_SPACE:
+            self._wrong(f"{key}.axes", f"at most {MOST_OF_SPACE:,} points", f"{size:,}")
+        for i, condition in enumerate(form.conditions):
+            try:
+                conditions.parse(condition, [*form.axes, *(base.config if base else ())])
+            except ValueError as error:
+                self._wrong(f"{key}.conditions[{i}]", str(error), repr(condition))
+        for shape in form.shapes:
+            if (own_shape := self._shapes.get(shape)) is None or (base is not None and not base.runs_on(own_shape)):
+                self._wrong(f"{key}.shapes", f"shapes that {form.variant} runs on", _meant(shape, self._shapes))
+        for budget in form.hard:
+            if budget not in budgets or budgets[budget].tier != "static":
+                static = [n for n, b in budgets.items() if b.tier == "static"]
+                self._wrong(f"{key}.hard", "the name of a static budget", _meant(budget, static))
+        rival = variants.get(form.against or form.variant)
+        if rival is None or rival.is_peer or (base is not None and rival.problem != base.problem):
+            self._wrong(f"{key}.against", "a variant of the same problem", _meant(str(form.against), variants))
+        return Space(
+            name=name,
+            variant=form.variant,
+            axes={axis: tuple(values) for axis, values in form.axes.items()},
+            conditions=tuple(form.conditions),
+            shapes=tuple(form.shapes),
+            objectives=tuple(form.objectives),
+            hard=tuple(form.hard),
+            against=form.against or "",
         )
 
     def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:
@@ -284,7 +378,7 @@ class Builder:
     def _scope(self, key: str, form: ScopeForm, globs: list[str], variants: Mapping[str, Variant]) -> dict[str, Any]:
         return {
             "variants": self._globs(f"{key}.variants", globs, variants, "variant"),
-            "archs": self._globs(f"{key}.archs", form.archs, self.m.archs, "suite's arch"),
+            "archs": self._globs(f"{key}.archs", form.archs, self.archs, "suite's arch"),
             "shapes": self._globs(f"{key}.shapes", form.shapes, self.m.shape, "shape"),
             "kernels": tuple(form.kernels),
         }

@@ -9,7 +9,7 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
@@ -19,8 +19,9 @@ from flashcore.model.suite import Regime, Stage
 MOST_LETTERS = 100  # of a name: variant and shape stand together in names of files
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
+Release = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
 Text = Annotated[str, Field(min_length=1)]
-Dimension = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+Dimension = Annotated[str, Field(pattern=r"^([A-Za-z][A-Za-z0-9_]*([-+*/][1-9][0-9]*)?)$")]
 Scalar = int | float | str | bool
 MOST_NESTED = 20
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -41,8 +42,10 @@ class ProblemForm(Form):
 
     file: Text
     op_schema: Text = Field(alias="schema")
-    dims: dict[str, list[Dimension]]
+    dims: dict[str, list[Dimension | Annotated[int, Field(ge=1)]]]
     dtypes: dict[str, str]
+    inout: list[str] = []  # outputs that are inputs too
+    strided: dict[str, Literal["rows", "any"]] = {}  # tensors that need not be contiguous
     seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
 
 
@@ -69,7 +72,7 @@ class PredictionForm(Form):
 
 
 class WhereForm(Form):
-    """A variant's ``where``."""
+    """A variant's ``where``: its ``archs`` are those of the suite unless named here, and may be more than those."""
 
     archs: list[Arch] | None = Field(default=None, min_length=1)
     shapes: _Globs = ["*"]
@@ -101,11 +104,27 @@ class VariantForm(Form):
     source: Text | None = None
     config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
     callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
+    cubins: Text | None = None  # "triton", or a folder of recorded ones
+    plan: Literal["declared", "recorded"] = "declared"  # recorded: of a launcher that is used as it is
     parent: Text | None = None
     document: Text | None = None
     where: WhereForm = WhereForm()
     predictions: list[PredictionForm] = []
     sweep: _Sweep | None = None
+
+
+class SpaceForm(Form):
+    """``[space.<name>]``"""
+
+    variant: Text
+    axes: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Annotated[list[int | str], Field(min_length=1)]] = (
+        Field(min_length=1)
+    )
+    conditions: list[Text] = []
+    shapes: list[Name] = Field(min_length=1)
+    objectives: list[Literal["time", "error", "smem"]] = Field(default=["time"], min_length=1)
+    hard: list[Name] = []
+    against: Text | None = None
 
 
 class ScopeForm(Form):
@@ -162,7 +181,8 @@ class Manifest(Form):
 
     name: Name
     title: Text
-    nvcc: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
+    nvcc: Release | None = None
+    triton: Release | None = None
     archs: list[Arch] = Field(min_length=1)
     baseline: Name
     rank_by: Regime = "isolated"
@@ -173,6 +193,7 @@ class Manifest(Form):
     problem: dict[Name, ProblemForm] = Field(min_length=1)
     shape: dict[Name, ShapeForm] = Field(min_length=1)
     variant: dict[Text, VariantForm] = Field(min_length=1)
+    space: dict[Name, SpaceForm] = {}
     budget: list[BudgetForm] = []
     waiver: list[WaiverForm] = []
     gate: GateForm = GateForm()
@@ -209,7 +230,7 @@ def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
     try:
         return Manifest.model_validate(data)
     except ValidationError as error:
-        return _mistakes(error.errors(), data)
+        return mistakes(error.errors(), data)
 
 
 def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
@@ -229,8 +250,8 @@ def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
         yield f"{key}: expected text, found the control character {odd[0]!r}"
 
 
-def _mistakes(errors: Iterable[Any], data: Any) -> list[str]:
-    """pydantic's errors as lines: key, what was expected, what was found.
+def mistakes(errors: Iterable[Any], data: Any, form: type[Form] = Manifest) -> list[str]:
+    """pydantic's errors about ``data`` in that form as lines: key, what was expected, what was found.
 
     The members of a union each complain about the same value; they become one line.
     """
@@ -238,7 +259,7 @@ def _mistakes(errors: Iterable[Any], data: Any) -> list[str]:
     for error in errors:
         found = "nothing" if error["type"] == "missing" else _short(error["input"])
         said = expected.setdefault((_key(error, data), found), [])
-        said += [text for text in [_expectation(error)] if text not in said]
+        said += [text for text in [_expectation(error, form)] if text not in said]
     return [f"{key}: expected {_either(said)}, found {found}" for (key, found), said in expected.items()]
 
 
@@ -271,7 +292,7 @@ def _either(said: Sequence[str]) -> str:
 
 _EXPECTED = {
     "missing": "a value",
-    "extra_forbidden": "no such key (is it misspelt?)",
+    "extra_forbidden": "no such key",
     "string_type": "text",
     "string_too_short": "text that is not empty",
     "int_type": "a whole number",
@@ -285,8 +306,21 @@ _EXPECTED = {
 }
 
 
-def _expectation(error: Any) -> str:
+def _keys(place: Iterable[str | int], form: Any) -> list[str]:
+    """The keys that the table at ``place`` may have; none where it is no form's."""
+    for part in place:
+        fields = getattr(form, "model_fields", {})
+        if fields:
+            form = next((f.annotation for name, f in fields.items() if part in (name, f.alias)), None)
+        elif get_origin(form) in (dict, list):
+            form = get_args(form)[-1]
+    return [f.alias or name for name, f in getattr(form, "model_fields", {}).items()]
+
+
+def _expectation(error: Any, form: type[Form]) -> str:
     kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
+        return f"{_EXPECTED[kind]} (is it misspelt? there are {', '.join(keys)})"
     if kind in _EXPECTED:
         return _EXPECTED[kind]
     if kind == "string_pattern_mismatch":

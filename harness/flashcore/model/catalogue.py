@@ -40,7 +40,7 @@ class FactSpec:
         ncu: ncu's metric name; ``chips`` overrides it per chip (``None``: the chip has none).
         weight: for a ratio, the ncu metric of its denominator.
         opcode: the SASS opcodes whose executed count it is, read from the per-opcode instances.
-        dear: it takes ncu so many passes that runs of many cases measure it on a variant's first shape alone.
+        many_passes: it takes ncu so many passes that runs of many cases measure it on a variant's first shape alone.
     """
 
     name: str
@@ -54,7 +54,7 @@ class FactSpec:
     weight: str | None = None
     opcodes: tuple[str, ...] = ()
     group: str = ""
-    dear: bool = False
+    many_passes: bool = False
 
     def ncu_name(self, chip: str) -> str | None:
         """ncu's name on ``chip`` (as ``gh100``), ``None`` if the chip has no such metric."""
@@ -95,6 +95,21 @@ _PHASE_SHARE = re.compile(rf"{PHASE_SHARE}[a-z][a-z0-9_]*")
 _CATALOGUE = _Catalogue()
 FACTS: Mapping[str, FactSpec] = _CATALOGUE
 
+#: Names that ncu gives: ``unit__counter.rollup``, those of its counters by instruction (``inst_executed``) and others.
+_NCU_NAME = re.compile(r"(?=.*[_.])[A-Za-z][\w.:-]{0,299}", re.ASCII)
+#: What the name of a finding by one of ncu's rules begins with.
+RULE = "rule__"
+
+
+def spec_of(name: str) -> FactSpec | None:
+    """What a fact's name means: the catalogue's, else of one that is kept under ncu's own name (imported reports);
+    ``None`` if it is neither. The unit of ncu's own is whatever ncu gave, here empty."""
+    if (spec := FACTS.get(name)) is not None:
+        return spec
+    if isinstance(name, str) and _NCU_NAME.fullmatch(name):
+        return FactSpec(name, "", "counters", Kind.NONE, "as ncu names it", ncu=name, group="ncu")
+    return None
+
 
 def _add(
     group: str,
@@ -109,10 +124,10 @@ def _add(
     chips: Mapping[str, str | None] | None = None,
     weight: str | None = None,
     opcodes: tuple[str, ...] = (),
-    dear: bool = False,
+    many_passes: bool = False,
 ) -> None:
     _CATALOGUE.written[name] = FactSpec(
-        name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group, dear
+        name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group, many_passes
     )
 
 
@@ -181,7 +196,7 @@ def _ncu(
     chips: Mapping[str, str | None] | None = None,
     weight: str | None = None,
     opcodes: tuple[str, ...] = (),
-    dear: bool = False,
+    many_passes: bool = False,
 ) -> None:
     _add(
         group,
@@ -195,7 +210,7 @@ def _ncu(
         chips=chips,
         weight=weight,
         opcodes=opcodes,
-        dear=dear,
+        many_passes=many_passes,
     )
 
 
@@ -270,7 +285,7 @@ MEMORY_STALLS = ("long_scoreboard", "lg_throttle", "mio_throttle")
 for _reason in STALL_REASONS:
     _ncu("stalls", R, f"stall_{_reason}", "1",
          f"smsp__average_warps_issue_stalled_{_reason}_per_issue_active.ratio",
-         "warps held by this reason, per issued instruction", better="lower",
+         "warps stalled for this reason, per issued instruction", better="lower",
          weight="smsp__inst_issued.sum",
          chips=_NOT_THERE.get(_reason))  # fmt: skip
     if _reason != "selected":  # a warp that issues is not held
@@ -325,7 +340,7 @@ _ncu("bytes", C, "dram_write_bytes", "B", "dram__bytes_write.sum", "bytes writte
 _add("bytes", "counters", C, "dram_bytes", "B", "bytes read from and written to DRAM", better="lower")
 # On GH100 it alone takes 7 of 25 passes: it is the largest of many metrics, most of which nothing else needs.
 _ncu("throughput", P, "sm_throughput", "pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-     "the busiest part of the SM, over the kernel's time", dear=True)  # fmt: skip
+     "the busiest part of the SM, over the kernel's time", many_passes=True)  # fmt: skip
 _ncu("throughput", P, "dram_throughput", "pct", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
      "DRAM's busy share")  # fmt: skip
 _ncu("throughput", P, "l2_throughput", "pct", "lts__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -347,6 +362,9 @@ for _name, _unit, _why in (
     ("plan_matches", "1", "1 if ncu saw the launches of the plan, else 0"),
 ):
     _add("derived", "counters", Kind.COUNTER, _name, _unit, _why)
+
+_add("imported", None, Kind.NONE, "profiled_launches", "1",
+     "launches of this kernel and configuration in an imported report")  # fmt: skip
 
 # --- timing: CUDA events and graph replay -------------------------------------------------------
 
@@ -439,3 +457,10 @@ CHIPS = {
     (10, 0): "gb100",
     (12, 0): "gb202",
 }
+
+
+def chip_of(capability: tuple[int, int]) -> str | None:
+    """The chip of a compute capability; of an unknown minor its family's nearest older one, ``None`` of an unknown
+    family."""
+    family = [known for known in CHIPS if known[0] == capability[0] and known <= capability]
+    return CHIPS[max(family)] if family else None

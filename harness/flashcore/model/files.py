@@ -21,10 +21,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kept = "; what was measured is kept: go on with --resume" if PARTIAL in str(path) else ""
+        kept = "; what was measured is kept: continue with --resume" if PARTIAL in str(path) else ""
         raise WriteError(
             f"{path}: cannot write: {error.strerror or error}\n"
-            f"  to mend: free space, or name a folder that can be written{kept}"
+            f"  hint: free space, or name a folder that can be written{kept}"
         ) from error
 
 

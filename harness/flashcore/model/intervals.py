@@ -6,6 +6,7 @@ Pure functions of their arguments; numpy is imported where it is used.
 from __future__ import annotations
 
 import functools
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,23 +43,33 @@ def ratio(other: Sequence[float], own: Sequence[float], *, paired: bool = True) 
     Raises:
         ValueError: no samples, or times that are not positive.
     """
+    (found,) = ratios(other, [own], paired=paired)
+    return found
+
+
+def ratios(other: Sequence[float], owns: Sequence[Sequence[float]], *, paired: bool = True) -> list[Ratio]:
+    """:func:`ratio` of each of ``owns`` against the same ``other``, quicker than one by one."""
     import numpy as np
 
-    rounds = min(len(other), len(own))
-    if rounds == 0:
-        raise ValueError("expected samples on both sides, found none")
-    a, b = (tuple(other[:rounds]), tuple(own[:rounds])) if paired else (tuple(other), tuple(own))
-    if min(a) <= 0 or min(b) <= 0:
-        raise ValueError("expected positive times")
-    drawn = _resampled_medians(a, _SEED) / _resampled_medians(b, _SEED if paired else _SEED + 1)
-    value = float(np.median(a) / np.median(b))
+    values, drawn = [], []
+    for own in owns:
+        rounds = min(len(other), len(own))
+        if rounds == 0:
+            raise ValueError("expected samples on both sides, found none")
+        a, b = (tuple(other[:rounds]), tuple(own[:rounds])) if paired else (tuple(other), tuple(own))
+        if min(a) <= 0 or min(b) <= 0:
+            raise ValueError("expected positive times")
+        drawn.append(_resampled_medians(a, _SEED) / _resampled_medians(b, _SEED if paired else _SEED + 1))
+        values.append(statistics.median(a) / statistics.median(b))
+    if not owns:
+        return []
     tail = 50 * (1 - CONFIDENCE)
-    low, high = (float(q) for q in np.percentile(drawn, (tail, 100 - tail)))
+    lows, highs = np.percentile(np.stack(drawn), (tail, 100 - tail), axis=1)
     # With few rounds the draws may all miss the value itself by a rounding error.
-    return Ratio(value, min(low, value), max(high, value))
+    return [Ratio(v, min(float(x), v), max(float(y), v)) for v, x, y in zip(values, lows, highs, strict=True)]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def _resampled_medians(samples: tuple[float, ...], seed: int) -> NDArray[np.float64]:
     """Medians of the resamples; with one seed the same draw of rounds for every series of one length."""
     import numpy as np

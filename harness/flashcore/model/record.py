@@ -6,9 +6,10 @@ Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from flashcore.model.suite import Stage, Suite
@@ -96,17 +97,22 @@ class Facts:
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self._all: list[Fact] = []
-        self._index: dict[tuple[str, Subject], Fact] = {}
+        self._index: dict[Subject, dict[str, Fact]] = {}
         self._by_name: dict[str, list[Fact]] = {}
         self._by_variant: dict[str, list[Fact]] = {}
         self.extend(facts)
 
     def extend(self, facts: Iterable[Fact]) -> None:
+        last, named, of = None, {}, []  # a subject's facts follow each other: it is looked up once
         for fact in facts:
+            if fact.subject is not last:
+                last = fact.subject
+                named = self._index.setdefault(last, {})
+                of = self._by_variant.setdefault(last.variant, [])
             self._all.append(fact)
-            self._index[fact.name, fact.subject] = fact
+            named[fact.name] = fact
+            of.append(fact)
             self._by_name.setdefault(fact.name, []).append(fact)
-            self._by_variant.setdefault(fact.subject.variant, []).append(fact)
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self._all)
@@ -124,7 +130,7 @@ class Facts:
 
     def get(self, name: str, subject: Subject) -> Fact | None:
         """The fact of that name about exactly that subject."""
-        return self._index.get((name, subject))
+        return self._index.get(subject, {}).get(name)
 
     def number(self, name: str, subject: Subject) -> float | None:
         """Its value as a float; ``None`` if absent or unmeasured."""
@@ -173,6 +179,9 @@ class Artifact:
     (``message`` holds the reason). ``closure`` hashes the text of the user's files without comments, the flags and
     the config; ``code`` hashes the kernels' code sections, ``host`` the host's, made by ``cxx``: they decide
     freshness. Only what is built for the host's arch has a ``host``.
+
+    A callable with kernels has ``cubins`` in place of ``cubin``: file by kernel; ``calls`` hashes, for each shape, the
+    code of what is launched there with its grid and arguments, and ``cxx`` is its compiler.
     """
 
     variant: str
@@ -190,6 +199,8 @@ class Artifact:
     cached: bool = False
     host: str = ""
     cxx: str = ""
+    cubins: Mapping[str, str] = field(default_factory=dict)
+    calls: Mapping[str, str] = field(default_factory=dict)
 
 
 CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
@@ -197,7 +208,7 @@ CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What became of one case in one stage. ``reason`` is empty only when ``ok``."""
+    """The outcome of one case in one stage. ``reason`` is empty only when ``ok``."""
 
     variant: str
     shape: str
@@ -238,6 +249,31 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class SharingGpu:
+    """One of several GPUs that shared the cases of a run.
+
+    Args:
+        host: where it is; ``None`` is unknown.
+        spread: A/A: the largest relative difference of two medians of the same call, timed in turns while the others
+            were busy too. ``None``: nothing was timed.
+        reference: us that it took for each reference call.
+        sm_clock_mhz, temperature, throttle: median, highest and all that was seen while it was benching.
+        cases: stage → the cases (``variant/shape``) whose results are this GPU's.
+        remark: why it was not used any further, or why cases were moved away from it; empty: neither.
+    """
+
+    uuid: str
+    host: str | None
+    spread: float | None
+    reference: Mapping[str, float]
+    sm_clock_mhz: float | None
+    temperature: float | None
+    throttle: tuple[str, ...]
+    cases: Mapping[str, tuple[str, ...]]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CaseKey:
     """What decides whether a case's recorded facts are still about the present code.
 
@@ -274,6 +310,64 @@ class Origin:
     machine: str
     arch: str
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One machine instruction of a profiled kernel, the line of the user's that it comes from, and what was counted.
+
+    Args:
+        offset: in bytes from the kernel's start.
+        text: the disassembler's.
+        file, line: relative to the suite; empty and 0 where none is known. ``source`` is that line's text.
+        values: by :data:`COUNTED`; what is absent was not counted.
+    """
+
+    offset: int
+    text: str
+    file: str
+    line: int
+    source: str
+    values: Mapping[str, float]
+
+
+#: What is counted of an instruction: how often a warp was found at it, held or not; how often warps executed it; its
+#: passes through shared memory, and how many it would take without bank conflicts. Besides ``stall_<reason>``: how
+#: often a warp was found held there.
+COUNTED = ("samples", "executed", "wavefronts", "wavefronts_ideal")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The instructions of one kernel of a case, in the order of the code, its launches added up."""
+
+    subject: Subject
+    instructions: tuple[Instruction, ...]
+
+
+class Listings(Collection[Listing]):
+    """Listings that are made when somebody looks: a hundred thousand instructions take a second to read, and most
+    who read a record never ask for one.
+
+    Args:
+        make: gives them; what it raises, looking raises.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Listing]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> tuple[Listing, ...]:
+        return tuple(self._make())
+
+    def __iter__(self) -> Iterator[Listing]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._made
 
 
 RoofOrigin = Literal["datasheet", "at clock seen", "measured"]
@@ -319,7 +413,7 @@ class Record:
 
     ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
     case to the reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
-    microseconds, in the order of the rounds.
+    microseconds, in the order of the rounds. ``listings`` are those of the kernels whose warps were sampled.
     """
 
     id: str
@@ -338,6 +432,8 @@ class Record:
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     roofs: tuple[Roof, ...] = ()  # measured ones, copied from the roof record that this run was drawn against
     schema_version: int = SCHEMA_VERSION
+    listings: Collection[Listing] = ()
+    gpus: tuple[SharingGpu, ...] = ()  # where several shared the cases; a run of one GPU has none here
 
     @property
     def gpu(self) -> str | None:
@@ -385,6 +481,7 @@ class StageResult:
     facts: tuple[Fact, ...]
     outcomes: tuple[CaseOutcome, ...]
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    listings: tuple[Listing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +493,8 @@ class Measured:
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     notes: tuple[StageNote, ...] = ()
     ncu: str | None = None  # the version that profiled
+    listings: tuple[Listing, ...] = ()
+    gpus: tuple[SharingGpu, ...] = ()
 
     def plus(self, result: StageResult, note: StageNote) -> Measured:
         """With what one more stage found."""
@@ -405,4 +504,6 @@ class Measured:
             {**self.samples, **result.samples},
             (*self.notes, note),
             self.ncu,
+            (*self.listings, *result.listings),
+            self.gpus,
         )

@@ -6,6 +6,8 @@ recorded of a suite stands in :mod:`flashcore.model.record`.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -142,7 +144,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to solve a problem: a CUDA source with a config, or a Python callable (a peer)."""
+    """One way to solve a problem: a CUDA source with a config, or a Python callable. A callable is a peer, unless
+    ``cubins`` says where its kernels come from: ``triton``, compiled ahead of time, or a folder of recorded ones."""
 
     name: str
     problem: str
@@ -157,11 +160,19 @@ class Variant:
     parent: str | None = None
     document: str | None = None  # where it comes from
     predictions: tuple[Prediction, ...] = ()
+    plan: Literal["declared", "recorded"] = "declared"  # how its launches are known: see launch.h and launcher.h
     also: str = ""  # what else differs from its parent: its step is not the technique's alone
+    kernel: str = ""  # of an imported report: the full name of the kernel, which nobody builds here
+    cubins: str | None = None
 
     @property
     def is_peer(self) -> bool:
-        return self.callable is not None
+        return self.callable is not None and self.cubins is None
+
+    @property
+    def file(self) -> str:
+        """Where it is written, relative to the suite."""
+        return self.source or (self.callable or "").partition(":")[0]
 
     def runs_on(self, shape: Shape) -> bool:
         """Whether the manifest has this case at all: same problem, and the shape is one it supports."""
@@ -169,18 +180,75 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of a problem's operator.
+class Space:
+    """Configs of one variant's source that may be searched.
 
-    ``kind`` is ``tensor``, ``int`` or ``float``. For tensors ``dims`` names each dimension by a
-    shape parameter and ``dtype`` is torch's name of the element type.
+    Args:
+        variant: gives all but the axes: source, other macros, tolerance, where it runs.
+        axes: macro of its config → the values it may take, in their order.
+        conditions: what must hold between the axes and the variant's other macros; see
+            :mod:`flashcore.model.conditions`.
+        shapes: what candidates are timed on; the first comes first where one must be named.
+        objectives: what is to be small: ``time`` at each shape, ``error``, ``smem``.
+        hard: static budgets that reject a candidate that breaks them. The others do not: it may win all the same.
+        against: the variant that finalists are to beat; empty: the fastest that lies in the space.
     """
 
     name: str
-    kind: Literal["tensor", "int", "float"]
+    variant: str
+    axes: Mapping[str, tuple[int | str, ...]]
+    conditions: tuple[str, ...]
+    shapes: tuple[str, ...]
+    objectives: tuple[str, ...] = ("time",)
+    hard: tuple[str, ...] = ()
+    against: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a problem's operator.
+
+    For tensors ``dims`` gives each dimension by a shape parameter (``C``), one and a number (``C/2``, ``C+1``), or a
+    number; ``dtype`` is torch's name of the element type. ``default`` is what a number is that nobody gives.
+
+    A tensor that is ``mutable`` is written: an output, or ``inout``, which holds an input before the call. ``optional``
+    ones may be absent. ``strides`` says how a tensor may lie: contiguous if empty; ``rows``: its last dimension is, and
+    each row begins on 16 bytes; ``any``.
+    """
+
+    name: str
+    kind: Literal["tensor", "int", "float", "bool"]
     mutable: bool = False
     dims: tuple[str, ...] = ()
     dtype: str = ""
+    default: int | float | bool | None = None
+    inout: bool = False
+    optional: bool = False
+    strides: Literal["", "rows", "any"] = ""
+
+    def absent(self, params: Mapping[str, int | float | str | bool]) -> bool:
+        """Whether a shape's params say that nobody gives it."""
+        return self.optional and params.get(self.name) is False
+
+    def sizes(self, params: Mapping[str, int | float | str | bool]) -> tuple[int, ...]:
+        """A tensor's sizes on a shape.
+
+        Raises:
+            ValueError: a division that leaves something over.
+        """
+        return tuple(_size(dim, params) for dim in self.dims)
+
+
+DIMENSION = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)?((?P<sign>[-+*/])?(?P<number>[1-9][0-9]*))?")
+
+
+def _size(dim: str, params: Mapping[str, int | float | str | bool]) -> int:
+    part = DIMENSION.fullmatch(dim)
+    assert part is not None  # the manifest is held to it
+    size, number = int(params[part["name"]]) if part["name"] else 0, int(part["number"] or 0)
+    if part["sign"] == "/" and size % number:
+        raise ValueError(f"{dim}: {size} is no multiple of {number}")
+    return {"*": size * number, "/": size // (number or 1), "-": size - number}.get(part["sign"], size + number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +282,21 @@ class Suite:
     include: tuple[str, ...] = ()
     gate: GatePolicy = field(default_factory=GatePolicy)
     manifests: tuple[str, ...] = ()  # the files that suite.toml includes
+    triton: str = ""  # as nvcc, for what Triton compiles
+    spaces: Mapping[str, Space] = field(default_factory=dict)
+
+    @property
+    def usual_arch(self) -> str:
+        """What static facts are shown of where no GPU says: the last of the archs that most variants are for; empty for
+        a suite without archs."""
+        named = Counter(arch for v in self.variants.values() for arch in v.where.archs)
+        return max(reversed(self.archs), key=lambda arch: named[arch], default="")
+
+    @property
+    def uses_nvcc(self) -> bool:
+        """Whether anything of it is CUDA."""
+        return any(v.source for v in self.variants.values())
 
     def matching(self, glob: str) -> list[str]:
-        """The CUDA variants whose names match."""
+        """The variants whose names match, without peers."""
         return [n for n, v in self.variants.items() if fnmatchcase(n, glob) and not v.is_peer]
