@@ -8,6 +8,8 @@ comes from the variant's object, so that 40 variants cost one compilation of tor
 
 from __future__ import annotations
 
+import re
+
 from flashcore.manifest.operator_schema import SCALAR_TYPES
 from flashcore.model.suite import Argument, Problem
 
@@ -18,14 +20,21 @@ TORCH_TARGET_VERSION = "0x020a000000000000"
 _NOTICE = "// Generated from the operator schema in suite.toml; edits are lost.\n"
 
 
-def _c_type(argument: Argument) -> str:
+def c_type(argument: Argument) -> str:
     if argument.kind == "tensor":
         return "void*" if argument.mutable else "const void*"
-    return "std::int64_t" if argument.kind == "int" else "double"
+    return {"int": "std::int64_t", "float": "double", "bool": "bool"}[argument.kind]
+
+
+def fields(argument: Argument) -> list[str]:
+    """Its members of ``flashcore_arguments``, as C declares them."""
+    more = [f"std::int64_t {argument.name}_strides[{len(argument.dims)}]"] if argument.strides else []
+    return [f"{c_type(argument)} {argument.name}", *more]
 
 
 def problem_header(problem: Problem) -> str:
-    """``flashcore/problem.h``: ``Shape`` holds the dimensions, ``Args`` the arguments in order."""
+    """``flashcore/problem.h``: ``Shape`` holds the dimensions, ``Args`` the arguments in order; a tensor that may be
+    strided is followed by its strides in elements, one that is absent is null."""
     dims = ", ".join(problem.dims)
     given = ", ".join(f"d[{i}]" for i in range(len(problem.dims)))
     return (
@@ -39,40 +48,89 @@ def problem_header(problem: Problem) -> str:
 
 
 def binding_source(suite: str, problem: Problem) -> str:
-    """``binding.cpp``: checks every tensor (device, dtype, layout, dimensions), then launches.
+    """``binding.cpp``: checks every tensor that is given (device, dtype, layout, dimensions), then launches.
 
     An operator is registered as ``flashcore_<suite>::<variant>`` followed by the environment's
     ``FLASHCORE_OP_SUFFIX``, which tells two builds of one variant apart in one process.
     """
     tensors = [a for a in problem.arguments if a.kind == "tensor"]
     parameters = ", ".join(
-        {"tensor": "Tensor", "int": "int64_t", "float": "double"}[a.kind] + f" {a.name}" for a in problem.arguments
+        f"{'std::optional<Tensor>' if a.optional else _PARAMETERS[a.kind]} {a.name}" for a in problem.arguments
     )
     checks = []
+    reckoned = dict.fromkeys(d for a in tensors for d in a.dims if d not in problem.dims)
+    slots = [*problem.dims, *reckoned]  # `C/2` is taken down like a dimension, and then held to C
     for a in tensors:
         names = ", ".join(f'"{d}"' for d in a.dims)
-        indices = ", ".join(str(problem.dims.index(d)) for d in a.dims)
+        indices = ", ".join(str(slots.index(d)) for d in a.dims)
+        there, given = (f"if ({a.name}) ", f"*{a.name}") if a.optional else ("", a.name)
         checks.append(
-            f'  check({a.name}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
-            f'"{a.dtype}", {{{names}}}, {{{indices}}}}}, dims, {tensors[0].name});'
+            f'  {there}check({given}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
+            f'"{a.dtype}", {{{names}}}, {{{indices}}}{_LAYOUT[a.strides, a.mutable]}}}, dims, {tensors[0].name});'
         )
-    values = ", ".join(
-        (f"{a.name}.mutable_data_ptr()" if a.mutable else f"{a.name}.const_data_ptr()")
-        if a.kind == "tensor"
-        else a.name
-        for a in problem.arguments
-    )
+    always = {d for a in tensors if not a.optional for d in a.dims}
+    for dim in reckoned:
+        wanted = re.sub(r"[A-Za-z]\w*", lambda m: f"dims[{problem.dims.index(m[0])}]", dim)
+        found = f"dims[{slots.index(dim)}]"
+        said = f'": a dimension {dim} must be ", {wanted}, ", found ", {found}'
+        holds = f"{found} == {wanted}" if dim in always else f"({found} < 0 || {found} == {wanted})"
+        checks.append(f"  STD_TORCH_CHECK({holds}, flashcore_variant_name(), {said});")
+    values = ", ".join(value for a in problem.arguments for value in _values(a))
+    strided = any(a.strides for a in tensors)
     return _BINDING.format(
         notice=_NOTICE,
+        optional="#include <optional>\n" if any(a.optional for a in tensors) else "",
+        layout=_EXPECTED_LAYOUT if strided else "",
+        lies=_STRIDED if strided else _CONTIGUOUS,
         namespace=f"flashcore_{suite}",
         schema=problem.schema,
         parameters=parameters,
-        rank=len(problem.dims),
+        rank=len(slots),
         checks="\n".join(checks),
         first=tensors[0].name,
         values=values,
     )
 
+
+_PARAMETERS = {"tensor": "Tensor", "int": "int64_t", "float": "double", "bool": "bool"}
+
+
+def _values(argument: Argument) -> list[str]:
+    """What becomes of a parameter in ``flashcore_arguments``."""
+    name = argument.name
+    if argument.kind != "tensor":
+        return [name]
+    pointer = "mutable_data_ptr()" if argument.mutable else "const_data_ptr()"
+    members = [pointer, *(f"stride({i})" for i in range(len(argument.dims) if argument.strides else 0))]
+    of = [f"({name} ? {name}->{m} : 0)" if argument.optional else f"{name}.{m}" for m in members]
+    if argument.optional:
+        of[0] = f"({name} ? {name}->{pointer} : nullptr)"
+    return [of[0], *([f"{{{', '.join(of[1:])}}}"] if argument.strides else [])]
+
+
+#: How a tensor may lie, and whether it is written: further fields of ``Expected``.
+_LAYOUT = {
+    (strides, written): f", '{strides[0]}', {str(written).lower()}" if strides else ""
+    for strides in ("", "rows", "any")
+    for written in (False, True)
+}
+_EXPECTED_LAYOUT = """
+  char strides = 'c';  // contiguous; r: rows are; a: any
+  bool written = false;"""
+_CONTIGUOUS = """
+  STD_TORCH_CHECK(t.is_contiguous(), op, ": ", e.name, " must be contiguous");"""
+_STRIDED = """
+  STD_TORCH_CHECK(e.strides != 'c' || t.is_contiguous(), op, ": ", e.name, " must be contiguous");
+  for (int64_t i = 0; i < t.dim() && !t.is_contiguous(); ++i) {
+    const int64_t stride = t.stride(i);
+    if (t.size(i) == 1) continue;
+    STD_TORCH_CHECK(!e.written || stride != 0, op, ": ", e.name, " is written, and its elements share memory");
+    if (e.strides != 'r') continue;
+    STD_TORCH_CHECK(i + 1 < t.dim() || stride == 1, op, ": the last dimension of ", e.name,
+                    " must be contiguous, found a stride of ", stride);
+    STD_TORCH_CHECK(i + 1 == t.dim() || stride * static_cast<int64_t>(t.element_size()) % 16 == 0, op, ": ", e.name,
+                    " must have strides of multiples of 16 bytes, found one of ", stride, " elements");
+  }"""
 
 _BINDING = """{notice}
 #include <torch/csrc/stable/accelerator.h>
@@ -83,7 +141,7 @@ _BINDING = """{notice}
 #include <torch/headeronly/util/Exception.h>
 
 #include <cstdlib>
-#include <string>
+{optional}#include <string>
 #include <vector>
 
 using torch::headeronly::ScalarType;
@@ -111,7 +169,7 @@ struct Expected {{
   ScalarType dtype;
   const char* dtype_name;
   std::vector<const char*> dims;
-  std::vector<int> index;
+  std::vector<int> index;{layout}
 }};
 
 void check(const Tensor& t, const Expected& e, int64_t* dims, const Tensor& first) {{
@@ -121,8 +179,7 @@ void check(const Tensor& t, const Expected& e, int64_t* dims, const Tensor& firs
                   " is on another device than the first tensor");
   STD_TORCH_CHECK(t.scalar_type() == e.dtype, op, ": ", e.name, " must be ", e.dtype_name);
   STD_TORCH_CHECK(t.dim() == static_cast<int64_t>(e.dims.size()), op, ": ", e.name, " must have ",
-                  e.dims.size(), " dimensions, found ", t.dim());
-  STD_TORCH_CHECK(t.is_contiguous(), op, ": ", e.name, " must be contiguous");
+                  e.dims.size(), " dimensions, found ", t.dim());{lies}
   // Kernels use 16-byte accesses; torch's allocator aligns to 512, a view may not be aligned.
   STD_TORCH_CHECK(reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0, op, ": ", e.name,
                   " must be 16-byte aligned");
@@ -177,5 +234,5 @@ STABLE_TORCH_LIBRARY_IMPL({namespace}, CUDA, m) {{
 
 def arguments_header(problem: Problem) -> str:
     """``flashcore/arguments.h``: the C layout of ``Args``, which binding and variant share."""
-    fields = "\n".join(f"  {_c_type(a)} {a.name};" for a in problem.arguments)
-    return f"{_NOTICE}#pragma once\n#include <cstdint>\n\nstruct flashcore_arguments {{\n{fields}\n}};\n"
+    members = "\n".join(f"  {field};" for a in problem.arguments for field in fields(a))
+    return f"{_NOTICE}#pragma once\n#include <cstdint>\n\nstruct flashcore_arguments {{\n{members}\n}};\n"

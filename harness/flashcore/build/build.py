@@ -15,12 +15,12 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.build import binding, dependencies
+from flashcore.build import binding, dependencies, traced
 from flashcore.build.ninja_graph import (
     CUBIN,
     HARNESS_INCLUDE,
@@ -33,6 +33,7 @@ from flashcore.build.ninja_graph import (
     graph,
     has_content,
 )
+from flashcore.build.workplace import made_in
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically, writing
@@ -94,7 +95,7 @@ def build(
     with_operator: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Artifact]:
-    """Builds the variants and tells what became of each on each arch.
+    """Builds the variants and tells the outcome of each on each arch.
 
     Args:
         folder: where everything built is kept (``build/``).
@@ -106,6 +107,9 @@ def build(
         CapabilityError: no nvcc, g++ or ninja.
         FlashcoreError: the build folder cannot be written.
     """
+    variants = [v for v in variants if v.source]
+    if not variants:
+        return []
     nvcc = toolchain.find_nvcc(folder)
     torch_root = toolchain.torch_root() if with_operator else None
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
@@ -132,8 +136,11 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
         CapabilityError: no nvcc, which a build is also named by.
     """
     root = folder / suite.name
+    if not suite.uses_nvcc:
+        return traced.in_use(suite, folder)
     inputs = _inputs(suite, root, toolchain.find_nvcc(folder), toolchain.torch_root())
     found = {_problem_files(suite, root, p, inputs.tools)[0] for p in suite.problems.values()}
+    found |= traced.in_use(suite, folder)
     for options in (Options(), Options(debug=True)):
         units, _ = _units(suite, root, options, suite.variants.values(), None, inputs, True)
         found |= {name for unit in units for name in _names(unit, root, inputs)}
@@ -159,8 +166,6 @@ def _units(
     units: list[Unit] = []
     generated = {name: _problem_files(suite, root, p, "")[1] for name, p in suite.problems.items()}
     for variant in variants:
-        if variant.is_peer:
-            continue
         supported = [a for a in options.archs or suite.archs if a in variant.where.archs]
         host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
         for arch in options.archs or suite.archs:
@@ -216,7 +221,7 @@ def _compile(
 ) -> list[Artifact]:
     """Compiles the units, each in a folder of this build alone, and names those that are whole."""
     started, since = time.monotonic(), time.time_ns()
-    with _workplace(root) as workplace:
+    with made_in(root) as workplace:
         units = [replace(u, folder=workplace / u.name) for u in units]
         with writing(root):
             for unit in units:
@@ -241,34 +246,6 @@ def _compile(
             else:
                 artifacts.append(_artifact(unit, final, made, seconds))
     return artifacts
-
-
-@contextlib.contextmanager
-def _workplace(root: Path) -> Iterator[Path]:
-    """A folder for this build alone. It goes when the build ends; that of one that was killed, when the next begins."""
-    import fcntl
-    import shutil
-    import tempfile
-
-    with writing(root):
-        root.mkdir(parents=True, exist_ok=True)
-        own = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
-        hold = os.open(own, os.O_RDONLY)
-        fcntl.flock(hold, fcntl.LOCK_EX)
-    try:
-        for other in root.glob(".building-*"):
-            with contextlib.suppress(OSError):
-                handle = os.open(other, os.O_RDONLY)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while its build lives
-                    if time.time() - other.stat().st_mtime > 1:  # else it may be about to take hold
-                        shutil.rmtree(other, ignore_errors=True)
-                finally:
-                    os.close(handle)
-        yield own
-    finally:
-        os.close(hold)
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str], None]) -> str:
@@ -385,7 +362,9 @@ def _why(unit: Unit, missing: str, said: str) -> str:
             words = "".join(line for line in iter(lambda: stream.readline(_MOST), "") if not _CHATTER.match(line))
     message = words[:_MOST].strip()
     if missing != CUBIN or not message:
-        message = f"{missing}: not made\n{message or said.strip()[-_MOST:] or 'nobody said why (VERBOSE=1 shows more)'}"
+        message = (
+            f"{missing}: not made\n{message or said.strip()[-_MOST:] or 'no reason was given (VERBOSE=1 shows more)'}"
+        )
     return message
 
 

@@ -24,7 +24,7 @@ from flashcore.model import cache
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
 _FOLDERS = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
 _OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM_INCLUDES", "SOURCE_DATE_EPOCH")
-#: Make the compiler write files that nobody asked for.
+#: Make the compiler write files that were not asked for.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = re.compile(r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/")
 _NAMED = re.compile(rb'(["<])([^"<>\n]{1,300})[">]')
@@ -47,8 +47,8 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
     for text in texts:
         if found := _UNSAFE.search(text):
             raise UsageError(
-                f"{text!r}: expected a path or flag that nvcc takes as it stands, found {found[0][-1]!r} in it\n"
-                '  to mend: leave out $, `, ", \\ and line breaks'
+                f"{text!r}: expected a path or flag that nvcc takes unchanged, found {found[0][-1]!r} in it\n"
+                '  hint: leave out $, `, ", \\ and line breaks'
             )
 
 
@@ -126,7 +126,7 @@ class Inputs:
         for file in own:
             path = os.path.join(self._root, file)
             if not os.path.exists(path) or os.stat(path).st_ctime_ns > since:
-                raise UsageError(f"{file}: changed while it was compiled\n  to mend: build again")
+                raise UsageError(f"{file}: changed while it was compiled\n  hint: build again")
         listed = json.dumps(system).encode()
         entry = {"files": own, "system": hashlib.sha256(listed).hexdigest()[:16]}
         cache.write(self._folder / f"system-{entry['system']}.json", listed)

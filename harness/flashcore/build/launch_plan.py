@@ -9,15 +9,20 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flashcore.build import recording
 from flashcore.machine import python_process
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import Shape, Suite
+from flashcore.static import cubin
+from flashcore.static.kernel_names import canonical
 
 TIME_LIMIT = 20.0
 _CAPACITY = 32
@@ -46,12 +51,20 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
     hangs with ``crashed`` too.
     """
 
-    wanted: list[tuple[str, Path, dict[str, list[int]]]] = []
+    wanted: list[tuple[str, Path, dict[str, Question]]] = []
+    by_name: dict[str, Artifact] = {}
     for artifact in artifacts:
         if artifact.plan_library is not None:
             variant = suite.variants[artifact.variant]
-            dims = suite.problems[variant.problem].dims
-            sizes = {s.name: [int(s.params[d]) for d in dims] for s in shapes if variant.runs_on(s)}
+            problem = suite.problems[variant.problem]
+            recorded = variant.plan == "recorded"
+            device = recording.device(artifact.arch) if recorded else ()
+            by_name[variant.name] = artifact
+            sizes: dict[str, Question] = {}
+            for s in shapes:
+                if variant.runs_on(s):
+                    arguments = recording.values(problem.arguments, s.params) if recorded else []
+                    sizes[s.name] = ([int(s.params[d]) for d in problem.dims], arguments, device)
             wanted.append((variant.name, Path(artifact.plan_library), sizes))
     known = {library: _cached(library) for _, library, _ in wanted}
     missing = [
@@ -64,15 +77,34 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
         # No answer in time may be a busy machine's fault: it is asked again next time.
         kept = {k: a for k, a in known[library].items() if not a["error"].startswith(_HANGS)}
         write_atomically(_cache(library), json.dumps(kept).encode())
-    return [
+    found = [
         _plan(name, shape, known[library][_key(size)])
         for name, library, sizes in wanted
         for shape, size in sizes.items()
     ]
+    return [_with_clusters(plan, by_name[plan.variant], suite) for plan in found]
 
 
-def _key(sizes: Sequence[int]) -> str:
-    return ",".join(map(str, sizes))
+def _with_clusters(plan: Plan, artifact: Artifact, suite: Suite) -> Plan:
+    """With the clusters that kernels' sources fix, which a launch call does not name: of a plan that was recorded."""
+    if suite.variants[plan.variant].plan != "recorded" or artifact.cubin is None:
+        return plan
+    fixed = {canonical(k.name): k.cluster for k in cubin.read(Path(artifact.cubin), artifact.arch).kernels if k.cluster}
+    return replace(plan, launches=tuple(replace(x, cluster=fixed.get(x.kernel, x.cluster)) for x in plan.launches))
+
+
+#: Dimensions; and where launches are recorded, the launcher's arguments and a device.
+Question = tuple[Sequence[int], Sequence[tuple[str, float | int]], Sequence[int]]
+
+
+def _key(question: Question) -> str:
+    sizes, arguments, device = question
+    more = [
+        value if "*" not in kind else f"no {i}"  # a tensor is absent
+        for i, (kind, value) in enumerate(arguments)
+        if "*" not in kind or not value
+    ]
+    return ",".join(map(str, [*sizes, *(["recorded", *more, *device] if arguments else [])]))
 
 
 def _cache(library: Path) -> Path:
@@ -87,13 +119,13 @@ def _cached(library: Path) -> dict[str, Any]:
         return {}
 
 
-def _ask(questions: Sequence[tuple[Path, list[list[int]]]]) -> dict[Path, dict[str, Any]]:
+def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[str, Any]]:
     """One child answers for all libraries. If it dies, the question it died of has the reason for its
     answer, and a new child takes the rest."""
     answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
     pending = [(library, size) for library, sizes in questions for size in sizes]
     while pending:
-        output, reason = _child([[str(library), size] for library, size in pending])
+        output, reason = _child([[str(library), question] for library, question in pending])
         for line in output.splitlines():
             library, size = pending.pop(0)
             answers[library][_key(size)] = json.loads(line)
@@ -137,7 +169,7 @@ def _child(questions: list[Any]) -> tuple[str, str]:
 def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
     launches = tuple(
         Launch(
-            *(r["kernel"], _three(r["grid"]), _three(r["block"]), _three(r["cluster"])),
+            *(_kernel(r["kernel"]), _three(r["grid"]), _three(r["block"]), _three(r["cluster"])),
             *(r["dynamic_smem"], r["programmatic"], r["cooperative"]),
         )
         for r in answer["launches"]
@@ -145,22 +177,33 @@ def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
     return Plan(variant, shape, launches, answer["workspace"], answer["error"], answer["crashed"])
 
 
+def _kernel(told: str) -> str:
+    """The kernel's one name, of one that is mangled or that the compiler tells of ``flashcore::kernel_name``."""
+    asked = re.search(r"kernel_name\(\) \[with .*?kernel = \(?&?(.*?)\)?\]$", told)
+    return canonical(asked[1] if asked else told)
+
+
 def _three(values: Sequence[int]) -> tuple[int, int, int]:
     return (values[0], values[1], values[2])
 
 
 def main() -> None:
-    """The child: reads [library, dimensions] pairs, writes one answer a line."""
+    """The child: reads libraries with questions, writes one answer a line."""
     # What a plan prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    for path, sizes in json.load(sys.stdin):
+    for path, (sizes, arguments, device) in json.load(sys.stdin):
         library = ctypes.CDLL(path)
         dims = (ctypes.c_int64 * len(sizes))(*sizes)
         records = (_Record * _CAPACITY)()
         workspace = ctypes.c_uint64()
         error = ctypes.c_char_p()
-        count = library.flashcore_launch_plan(dims, records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
+        out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
+        if arguments and hasattr(library, "flashcore_recorded_plan"):
+            given = (ctypes.byref(recording.struct(arguments)), dims, ctypes.byref(recording.Device(*device)))
+            count = library.flashcore_recorded_plan(*given, *out)
+        else:
+            count = library.flashcore_launch_plan(dims, *out)
         answer = {
             "error": (error.value or b"refused").decode(errors="replace") if count < 0 else "",
             "crashed": False,

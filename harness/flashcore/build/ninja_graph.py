@@ -27,6 +27,7 @@ LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
 PLAN = "plan.so"
+RECORDER = "recorder.o"  # stands in for launches, where a variant's plan is recorded
 OPERATOR = "operator.so"
 OBJECT = "variant.o"
 RULE = "variant.d"  # what the compiler read, as make would have it
@@ -95,6 +96,13 @@ def graph(
     disassembler = toolchain.optional_tool("nvdisasm")
     if disassembler is not None:
         lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
+    recorder = units[0].folder.parent / RECORDER
+    if any(u.is_host and u.variant.plan == "recorded" for u in units):
+        lines += [
+            "rule recorder",
+            f"  command = $nvcc -std=c++17 -O1 -Xcompiler -fPIC -I{q(str(HARNESS_INCLUDE))} -c $in -o $out",
+            f"build {_path(recorder)}: recorder {_path(HARNESS_INCLUDE / 'flashcore' / 'recorder.cpp')}",
+        ]
     defaults: list[str] = []
     for name, folder in bindings.items():
         if torch_root is None or has_content(folder / "binding.o"):
@@ -116,7 +124,9 @@ def graph(
         source = (Path(suite.root) / str(unit.variant.source)).resolve()
         problem = bindings[unit.variant.problem].resolve()
         places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
-        flags = " ".join(map(q, (*unit.flags, *places)))
+        # To nvcc a comma begins another definition: one in a macro's value (template arguments) is escaped.
+        given = (flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags)
+        flags = " ".join(map(q, (*given, *places)))
         common = [
             f"  flags = {_escape(flags)}",
             f"  in_abs = {_escape(q(str(source)))}",
@@ -133,14 +143,17 @@ def graph(
             lines += [f"build {_path(folder / CUBIN)}: cubin {_path(source)}", *common]
             defaults.append(_path(folder / CUBIN))
             continue
+        stand_in, first = "", ""
+        if unit.variant.plan == "recorded":  # its symbols win over the runtime's, which has the rest
+            stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs -Wl,-Bsymbolic "
         lines += [
             f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",
             *common,
             f"  dir = {_escape(q(str(folder)))}",
             f"  cubin = {_escape(q(str(folder / CUBIN)))}",
-            f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}",
+            f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
             # A source without FLASHCORE_VARIANT fails here and not when it is loaded.
-            f"  libraries = {_escape(f'-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
+            f"  libraries = {_escape(f'{first}-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
             f"  what = {unit.variant.name} plan",
         ]
         defaults.append(_path(folder / "plan.so"))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flashcore.errors import FlashcoreError
 
 # EIATTR numbers.
-_REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
+_REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS, _CLUSTER = 0x2F, 0x11, 0x05, 0x4C, 0x19, 0x3D
 #: From sm_90 on ``.nv.shared.<kernel>`` counts what the system reserves in each block.
 RESERVED_SMEM = 1024
 
@@ -34,6 +34,7 @@ class Kernel:
     barriers: int
     parameter_bytes: int
     max_threads: int | None
+    cluster: tuple[int, int, int] | None = None  # where its source fixes it (__cluster_dims__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,20 @@ def read(path: Path, arch: str) -> Cubin:
     Raises:
         FlashcoreError: it is not a cubin, or cut short.
     """
-    data = path.read_bytes()
+    return parse(path.read_bytes(), arch, str(path))
+
+
+def parse(data: bytes, arch: str, name: str) -> Cubin:
+    """Reads a cubin's bytes; ``name`` is what an error calls it.
+
+    Raises:
+        FlashcoreError: as :func:`read`.
+    """
     try:
         return _read(data, arch)
     except (struct.error, IndexError, ValueError) as error:
         raise FlashcoreError(
-            f"{path}: expected a 64-bit CUDA ELF file, found {data[:4]!r} ({error})\n  to mend: make clean build"
+            f"{name}: expected a 64-bit CUDA ELF file, found {data[:4]!r} ({error})\n  hint: make clean build"
         ) from error
 
 
@@ -90,6 +99,7 @@ def _read(data: bytes, arch: str) -> Cubin:
     for name in names:
         own = dict(_attributes(data, by_name.get(f".nv.info.{name}")))
         shared = by_name.get(f".nv.shared.{name}")
+        text = by_name.get(f".text.{name}")
         threads = own.get(_MAX_THREADS)
         kernels.append(
             Kernel(
@@ -97,13 +107,24 @@ def _read(data: bytes, arch: str) -> Cubin:
                 registers=registers[name] if name in registers else _u8(own.get(_REGISTERS)),
                 stack_bytes=frames.get(name, 0),
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
-                barriers=_u8(own.get(_BARRIERS)),
+                # ptxas 13 says it in an attribute, 12 in the flags of the code.
+                barriers=max(_u8(own.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
                 parameter_bytes=struct.unpack("<H", own[_PARAMETERS][:2])[0] if _PARAMETERS in own else 0,
                 max_threads=struct.unpack_from("<I", threads)[0] if threads else None,
+                cluster=struct.unpack("<III", own[_CLUSTER][:12]) if _CLUSTER in own else None,
             )
         )
     apart = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
     return Cubin(tuple(kernels), _code_hash(data, sections), tuple(sorted(apart)))
+
+
+def code_of(data: bytes) -> str:
+    """The hash of a cubin's code, as :attr:`Cubin.code`.
+
+    Raises:
+        ValueError: it is not a cubin.
+    """
+    return _code_hash(data, sections_of(data))
 
 
 def _u8(payload: bytes | None) -> int:

@@ -6,6 +6,7 @@ sources opens no cubin and starts no disassembler.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -19,6 +20,7 @@ from flashcore.machine import toolchain
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Fact, Plan, Source, Subject
 from flashcore.static import cubin, local_memory
+from flashcore.static.kernel_names import canonical
 
 #: SASS opcode → fact. An opcode counts by its first word: LDS.128 is an LDS.
 OPCODES = {
@@ -50,6 +52,7 @@ OPCODES = {
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _FORMAT = 6  # of static.json; raise it when what is read changes
+_BY_KERNEL = ("kernels", "sass", "local")
 _KEPT = {"code", "warnings", "spills_unknown", "kernels", "sass", "local"}
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -68,17 +71,46 @@ def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str
     Args:
         root: the suite's folder, that source lines are named relative to.
     """
-    if artifact.status != "ok" or artifact.cubin is None:
+    if artifact.status != "ok":
         return [], ""
-    path = Path(artifact.cubin)
-    cache = path.with_name("static.json")
+    if artifact.cubins:
+        found = [_facts_of(artifact, Path(path), root, kernel) for kernel, path in artifact.cubins.items()]
+        code = hashlib.sha256(" ".join(sorted(code for _, code in found)).encode()).hexdigest()
+        return [fact for facts, _ in found for fact in facts], code
+    return ([], "") if artifact.cubin is None else _facts_of(artifact, Path(artifact.cubin), root)
+
+
+def _facts_of(artifact: Artifact, path: Path, root: Path | None, called: str = "") -> tuple[list[Fact], str]:
+    """The facts of one cubin and the hash of its code. One with a single kernel can be ``called`` otherwise than
+    that is."""
+    cache = path.with_suffix(".static.json") if called else path.with_name("static.json")
     data = _cached(cache)
     # The disassembler is looked for only where it has something to say.
     disassembler = toolchain.optional_tool("nvdisasm") if data is None or data["sass"] is None else None
     if data is None or disassembler is not None:
-        data = _read(path, Path(artifact.log) if artifact.log else None, artifact.arch, disassembler)
+        log = path.with_suffix(".log") if called else Path(artifact.log) if artifact.log else None
+        data = _read(path, log if log and log.is_file() else None, artifact.arch, disassembler)
         write_atomically(cache, json.dumps(data).encode())
+    data = _renamed(data, called) if called else _named(data)
     return [*_facts(artifact, data), *_local_facts(artifact, data, root)], data["code"]
+
+
+def _renamed(data: Mapping[str, Any], called: str) -> dict[str, Any]:
+    """With the one kernel's facts under that name."""
+    (own,) = data["kernels"]
+    named = {table: {called: data[table][own]} if own in (data[table] or {}) else data[table] for table in _BY_KERNEL}
+    return {**data, **named}
+
+
+def _named(data: Mapping[str, Any]) -> dict[str, Any]:
+    """With the kernels' names as they are shown, and as ncu's are too; overloads that would share one stay mangled."""
+    shown = {kernel: canonical(kernel) for kernel in data["kernels"]}
+    taken = list(shown.values())
+
+    def named(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {n if taken.count(n := shown.get(k, k)) == 1 else k: value for k, value in table.items()}
+
+    return {**data, **{name: named(data[name]) for name in _BY_KERNEL if data[name] is not None}}
 
 
 def _cached(path: Path) -> dict[str, Any] | None:
@@ -246,7 +278,8 @@ def plan_facts(
         blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
         cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
         yield Fact(subject, "threads", threads, "1", Source.PLAN)
-        yield Fact(subject, "blocks", blocks, "1", Source.PLAN)
+        note = "" if blocks else "the grid is not known: the kernel was recorded"
+        yield Fact(subject, "blocks", blocks or None, "1", Source.PLAN, note)
         yield Fact(subject, "dynamic_smem", launch.dynamic_smem, "B", Source.PLAN)
         kernel = own.get(Subject(artifact.variant, artifact.arch, kernel=launch.kernel))
         if kernel is None:
@@ -270,6 +303,6 @@ def plan_facts(
         yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, note)
         yield Fact(subject, "blocks_per_sm", found.blocks_per_sm, "1", Source.OCCUPANCY, note)
         yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, note)
-        if sms is not None and found.blocks_per_sm:
+        if sms is not None and found.blocks_per_sm and blocks:
             waves = round(blocks / (sms * found.blocks_per_sm), 4)
             yield Fact(subject, "waves", waves, "1", Source.OCCUPANCY)

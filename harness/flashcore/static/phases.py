@@ -21,6 +21,8 @@ from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import OTHER_PHASE
+from flashcore.model.record import Instruction
+from flashcore.static.kernel_names import canonical
 from flashcore.static.local_memory import below
 
 _MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence is no marker, a name that is none is a mistake
@@ -44,11 +46,13 @@ class Code:
         names: its phases, in the order of the sources, ``other`` at the end.
         kernels: kernel → offset of each instruction in bytes → its phase.
         why: why there is no kernel.
+        listing: kernel → its instructions with the lines that they come from; nothing counted yet.
     """
 
     names: tuple[str, ...]
     kernels: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     why: str = ""
+    listing: Mapping[str, tuple[Instruction, ...]] = field(default_factory=dict)
 
 
 def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
@@ -65,7 +69,7 @@ def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
             if not _NAME.fullmatch(phase):
                 raise UsageError(
                     f"{file}:{number}: expected the name of a phase ({_NAME.pattern}), found {phase!r}\n"
-                    "  to mend: write it as // phase: softmax"
+                    "  hint: write it as // phase: softmax"
                 )
         found.append(phase)
         if line.startswith("}"):
@@ -83,20 +87,28 @@ class Sources:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._known: dict[str, tuple[str, ...]] = {}
+        self._lines: dict[str, tuple[str, list[str]]] = {}
 
     def __call__(self, file: str) -> tuple[str, ...]:
         if file not in self._known:
+            name, lines = self.text(file)
+            self._known[file] = of_lines("\n".join(lines), name)
+        return self._known[file]
+
+    def text(self, file: str) -> tuple[str, list[str]]:
+        """A file's name below the suite, and its lines; none of a file that does not lie there."""
+        if file not in self._lines:
             name = below(file, self.root)
             try:
                 text = (self.root / name).read_text(encoding="utf-8", errors="replace")
             except OSError:
                 text = ""
-            self._known[file] = of_lines(text, name)
-        return self._known[file]
+            self._lines[file] = name, text.split("\n") if text else []
+        return self._lines[file]
 
 
-def of_variant(source: str, listing: str | None, sources: Lines) -> Code | None:
-    """The phases of a variant's code; ``None`` where its sources mark none.
+def of_variant(source: str, listing: str | None, sources: Sources) -> Code | None:
+    """The phases of a variant's code, ``None`` where its sources mark none, and its instructions line by line.
 
     Args:
         source: its source, relative to the suite.
@@ -104,12 +116,36 @@ def of_variant(source: str, listing: str | None, sources: Lines) -> Code | None:
         sources: file → the phase of each of its lines.
     """
     marked = [phase for phase in sources(source) if phase]
-    kernels = of_code(listing, sources) if listing else {}
+    kernels = {canonical(kernel): code for kernel, code in of_code(listing, sources).items()} if listing else {}
     found = [phase for code in kernels.values() for phase in code.values()]
     names = [name for name in dict.fromkeys(marked + found) if name != OTHER_PHASE]
     if not names:
         return None
-    return Code((*names, OTHER_PHASE), kernels, "" if kernels else "no listing of its code: nvdisasm was not there")
+    shown = {canonical(kernel): own for kernel, own in instructions(listing, sources).items()} if listing else {}
+    why = "" if kernels else "no listing of its code: nvdisasm was not there"
+    return Code((*names, OTHER_PHASE), kernels, why, shown)
+
+
+def instructions(listing: str, sources: Sources) -> dict[str, tuple[Instruction, ...]]:
+    """Kernel → its instructions, each with the user's line that it comes from: of the lines that were inlined into
+    one another the innermost in a file of the suite."""
+    found: dict[str, list[Instruction]] = {}
+    code: list[Instruction] = []
+    stack: list[tuple[str, int]] = []
+    at: tuple[str, int, str] = ("", 0, "")
+    for line in listing.splitlines():
+        if place := _PLACE.match(line):
+            stack.append((place["file"], int(place["line"])))
+        elif instruction := _INSTRUCTION.match(line):
+            if stack:
+                own = ((name, n, text[n - 1].strip()) for f, n in stack for name, text in [sources.text(f)]
+                       if 0 < n <= len(text))  # fmt: skip
+                at, stack = next(own, ("", 0, "")), []
+            code.append(Instruction(int(instruction["offset"], 16), instruction["text"].strip(), *at, {}))
+        elif section := _SECTION.match(line):
+            code = found.setdefault(section[1] or section[2], [])
+            at, stack = ("", 0, ""), []
+    return {kernel: tuple(code) for kernel, code in found.items()}
 
 
 def of_code(listing: str, sources: Lines) -> dict[str, dict[int, str]]:

@@ -1,0 +1,80 @@
+// For a launcher that is used as it is: it says nothing of its launches, they are recorded.
+//
+// A source includes <flashcore/problem.h> and this file, and defines one host function that launches, with <<<>>> or any
+// launch call of the runtime, on the stream that it is given:
+//
+//   cudaError_t launch(const flashcore::Args&, const flashcore::Shape&, void* workspace, cudaStream_t)
+//
+// followed by FLASHCORE_LAUNCHER(launch). The manifest says `plan = "recorded"` of its variants: the launch plan is then
+// what the function launches where the runtime's launch calls are stood in for (recorder.cpp), on a machine without a
+// GPU. Tensors are addresses there that nothing may be read from, numbers those of the shape's params of that name (else
+// 1), and what it asks of the device is answered for a device of the arch; a question without an answer fails the plan.
+//
+// A function that wants scratch memory says how much of it, in bytes, for a shape:
+// FLASHCORE_LAUNCHER_WITH_WORKSPACE(launch, workspace_bytes).
+#pragma once
+
+#include <flashcore/launch.h>
+
+extern "C" {
+// What a launcher may ask of a device: sizes in bytes.
+struct flashcore_device {
+  std::int32_t major, minor, sms, threads_per_sm, smem_per_block, smem_optin, smem_per_sm;
+};
+// Of the recorder; absent where kernels are really launched.
+__attribute__((weak)) void flashcore_record(const flashcore_device* device);
+__attribute__((weak)) int flashcore_recorded(flashcore_launch_record* out, int capacity, const char** error);
+}
+
+namespace flashcore {
+
+inline std::uint64_t no_workspace(const Shape&) { return 0; }
+
+// The kernel's name, for a declared plan: kernel_name<gemm<128, 64>>(). From the compiler, so nobody mangles by hand.
+template <auto kernel>
+constexpr const char* kernel_name() {
+  return __PRETTY_FUNCTION__;
+}
+
+}  // namespace flashcore
+
+#define FLASHCORE_LAUNCHER(launch_function) \
+  FLASHCORE_LAUNCHER_WITH_WORKSPACE(launch_function, flashcore::no_workspace)
+
+#define FLASHCORE_LAUNCHER_WITH_WORKSPACE(launch_function, workspace_function)                     \
+  extern "C" const char* flashcore_variant_name() { return FLASHCORE_STRINGIFY(FLASHCORE_NAME); }  \
+  extern "C" const char* flashcore_error_string(int code) {                                        \
+    return cudaGetErrorString(static_cast<cudaError_t>(code));                                     \
+  }                                                                                                \
+  extern "C" std::uint64_t flashcore_workspace_bytes(const std::int64_t* dims) {                   \
+    return workspace_function(flashcore::shape_of(dims));                                          \
+  }                                                                                                \
+  extern "C" int flashcore_launch(const void* args, const std::int64_t* dims, void* workspace,     \
+                                  void* stream, const char**) {                                    \
+    return static_cast<int>(launch_function(*static_cast<const flashcore::Args*>(args),            \
+                                            flashcore::shape_of(dims), workspace,                  \
+                                            static_cast<cudaStream_t>(stream)));                   \
+  }                                                                                                \
+  extern "C" int flashcore_launch_plan(const std::int64_t*, flashcore_launch_record*, int,         \
+                                       std::uint64_t*, const char** error) {                       \
+    *error = "its launches are recorded: say plan = \"recorded\" of the variant in the manifest";  \
+    return -1;                                                                                     \
+  }                                                                                                \
+  /* As flashcore_launch_plan, of what the launcher does with these arguments on this device. */   \
+  extern "C" int flashcore_recorded_plan(const void* args, const std::int64_t* dims,               \
+                                         const flashcore_device* device,                           \
+                                         flashcore_launch_record* out, int capacity,               \
+                                         std::uint64_t* workspace_bytes, const char** error) {     \
+    if (flashcore_record == nullptr) {                                                             \
+      return flashcore_launch_plan(dims, out, capacity, workspace_bytes, error);                   \
+    }                                                                                              \
+    *workspace_bytes = flashcore_workspace_bytes(dims);                                            \
+    flashcore_record(device);                                                                      \
+    const int code = flashcore_launch(args, dims, reinterpret_cast<void*>(1 << 20), nullptr, error); \
+    const int count = flashcore_recorded(out, capacity, error);                                    \
+    if (count >= 0 && code != 0) {                                                                 \
+      *error = flashcore_error_string(code);                                                       \
+      return -1;                                                                                   \
+    }                                                                                              \
+    return count;                                                                                  \
+  }

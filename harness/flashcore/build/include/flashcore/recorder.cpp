@@ -1,0 +1,208 @@
+// Stands in for the launch calls of the CUDA runtime and writes down what they are asked for. Nothing runs.
+//
+// It is linked before the runtime into the library that tells a variant's launch plan, so calls that are not here reach
+// the runtime, which fails without a GPU, and the launcher passes that on. nvcc turns <<<>>> into a pushed configuration
+// and a launch: which call that is differs between releases, so all are here. A kernel is known by its address, which
+// the object registers with its name when it is loaded.
+#include <cuda_runtime_api.h>
+#include <flashcore/launch.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+extern "C" struct flashcore_device {
+  std::int32_t major, minor, sms, threads_per_sm, smem_per_block, smem_optin, smem_per_sm;
+};
+
+namespace {
+
+struct Configuration {
+  dim3 grid, block;
+  std::size_t smem;
+  cudaStream_t stream;
+};
+
+// Made at their first use, since objects register their kernels before anything here is initialised.
+std::map<const void*, std::string>& names() {
+  static auto* all = new std::map<const void*, std::string>;
+  return *all;
+}
+std::vector<Configuration> pushed;
+std::vector<flashcore_launch_record> launches;
+std::string refused;  // the first question without an answer
+flashcore_device device;
+
+cudaError_t refuse(const std::string& what) {
+  if (refused.empty()) refused = what;
+  return cudaErrorNotSupported;
+}
+
+cudaError_t launched(const void* kernel, dim3 grid, dim3 block, std::size_t smem,
+                     const cudaLaunchAttribute* attributes = nullptr, unsigned count = 0, bool cooperative = false) {
+  const auto known = names().find(kernel);
+  if (known == names().end()) return refuse("launches a kernel that no object registered");
+  flashcore_launch_record r{known->second.c_str(), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {1, 1, 1},
+                            static_cast<std::uint32_t>(smem), 0, cooperative};
+  for (unsigned i = 0; i < count; ++i) {
+    const auto& value = attributes[i].val;
+    switch (attributes[i].id) {
+      case cudaLaunchAttributeClusterDimension:
+        r.cluster[0] = value.clusterDim.x;
+        r.cluster[1] = value.clusterDim.y;
+        r.cluster[2] = value.clusterDim.z;
+        break;
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+        r.programmatic = value.programmaticStreamSerializationAllowed != 0;
+        break;
+      case cudaLaunchAttributeCooperative:
+        r.cooperative = value.cooperative != 0;
+        break;
+      default:
+        break;
+    }
+  }
+  launches.push_back(r);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+void flashcore_record(const flashcore_device* given) {
+  device = *given;
+  launches.clear();
+  pushed.clear();
+  refused.clear();
+}
+
+int flashcore_recorded(flashcore_launch_record* out, int capacity, const char** error) {
+  if (!refused.empty()) {
+    refused = "its launcher " + refused + ", which cannot be answered without a GPU: declare its plan";
+    *error = refused.c_str();
+    return -1;
+  }
+  if (launches.size() > static_cast<std::size_t>(capacity)) {
+    *error = "a plan holds at most 32 launches";
+    return -1;
+  }
+  std::copy(launches.begin(), launches.end(), out);
+  return static_cast<int>(launches.size());
+}
+
+// --- what objects register when they are loaded
+
+void** __cudaRegisterFatBinary(void* data) {
+  static void* handle[1];
+  handle[0] = data;
+  return handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterFunction(void**, const char* address, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+  names()[address] = name;
+}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+char __cudaInitModule(void**) { return 0; }
+
+// --- launches
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t smem, cudaStream_t stream) {
+  pushed.push_back({grid, block, smem, stream});
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* smem, void* stream) {
+  const Configuration last = pushed.back();
+  pushed.pop_back();
+  *grid = last.grid;
+  *block = last.block;
+  *smem = last.smem;
+  *static_cast<cudaStream_t*>(stream) = last.stream;
+  return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* address) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(address));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
+  return launched(kernel, grid, block, smem);
+}
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
+  return launched(kernel, grid, block, smem);
+}
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
+  return launched(kernel, grid, block, smem);
+}
+cudaError_t cudaLaunchKernel_ptsz(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
+  return launched(kernel, grid, block, smem);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* kernel, void**) {
+  return launched(kernel, c->gridDim, c->blockDim, c->dynamicSmemBytes, c->attrs, c->numAttrs);
+}
+cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* c, const void* kernel, void**) {
+  return launched(kernel, c->gridDim, c->blockDim, c->dynamicSmemBytes, c->attrs, c->numAttrs);
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
+  return launched(kernel, grid, block, smem, nullptr, 0, true);
+}
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem,
+                                             cudaStream_t) {
+  return launched(kernel, grid, block, smem, nullptr, 0, true);
+}
+
+// --- what a launcher does besides
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
+cudaError_t cudaMemsetAsync(void*, int, std::size_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaMemsetAsync_ptsz(void*, int, std::size_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaMemcpyAsync_ptsz(void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return refused.empty() ? cudaSuccess : cudaErrorNotSupported; }
+cudaError_t cudaPeekAtLastError() { return cudaGetLastError(); }
+
+// --- what it asks of the device
+
+cudaError_t cudaGetDevice(int* number) {
+  *number = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = device.sms; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = device.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = device.minor; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = device.smem_per_block; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = device.smem_optin; break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = device.smem_per_sm; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = device.threads_per_sm; break;
+    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
+    case cudaDevAttrWarpSize: *value = 32; break;
+    case cudaDevAttrCooperativeLaunch: *value = 1; break;
+    default: return refuse("asks for the device's attribute " + std::to_string(static_cast<int>(attribute)));
+  }
+  if (*value <= 0) return refuse("asks for the device's attribute " + std::to_string(static_cast<int>(attribute)));
+  return cudaSuccess;
+}
+// All properties at once: which of them it reads is not known, so no value may stand for those without one.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int) { return refuse("calls cudaGetDeviceProperties"); }
+
+#define FLASHCORE_REFUSE(name, ...) \
+  cudaError_t name(__VA_ARGS__) { return refuse("calls " #name); }
+FLASHCORE_REFUSE(cudaOccupancyMaxActiveBlocksPerMultiprocessor, int*, const void*, int, std::size_t)
+FLASHCORE_REFUSE(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int*, const void*, int, std::size_t, unsigned)
+FLASHCORE_REFUSE(cudaOccupancyMaxActiveClusters, int*, const void*, const cudaLaunchConfig_t*)
+FLASHCORE_REFUSE(cudaFuncGetAttributes, cudaFuncAttributes*, const void*)
+FLASHCORE_REFUSE(cudaMalloc, void**, std::size_t)
+FLASHCORE_REFUSE(cudaMallocAsync, void**, std::size_t, cudaStream_t)
+FLASHCORE_REFUSE(cudaFree, void*)
+FLASHCORE_REFUSE(cudaDeviceSynchronize)
+FLASHCORE_REFUSE(cudaStreamSynchronize, cudaStream_t)
+}

@@ -1,0 +1,83 @@
+"""One name for a kernel, however a tool spells it: cubins mangle names, ncu and the compiler's library demangle them
+in ways of their own.
+
+The name has namespaces and template arguments, and no return type, no parameters and no blanks:
+``ns::gemm<128,float>``. A kernel that is declared ``extern "C"`` keeps its name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
+
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::")
+#: What demanglers write about a template argument's value that says no more than the value: ``(int)96``, ``96u``.
+_CAST = re.compile(r"\((?:[A-Za-z_][\w:]*|unsigned|signed| )+\)(?=-?\d)")
+_SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
+_CONST = re.compile(r"((?:unsigned |signed )?[A-Za-z_][\w:]*(?:<[^<>]*>)?) const\b")
+
+
+def canonical(name: str) -> str:
+    """The name of a kernel, mangled or as any tool demangles it."""
+    if name.startswith("_Z"):
+        name = demangled(name)
+    text = _without_return_type(_without_parameters(_UNNAMED.sub("", name).strip()))
+    head, bracket, arguments = text.partition("<")
+    if bracket:
+        arguments = _SUFFIX.sub(r"\1", _CAST.sub("", arguments))
+        arguments = re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", _CONST.sub(r"const \1", arguments)))
+        arguments = re.sub(r" ?([^\w ]) ?", r"\1", arguments)
+    return re.sub(r"\s+", "_", head + bracket + arguments) or name
+
+
+def _without_parameters(name: str) -> str:
+    depth = 0
+    for at, char in enumerate(name):
+        depth += (char == "<") - (char == ">")
+        if char == "(" and depth == 0 and at:
+            return name[:at].rstrip()
+    return name
+
+
+def _without_return_type(name: str) -> str:
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += (name[at] in ">)") - (name[at] in "<(")
+        if name[at] == " " and depth == 0:
+            return name[at + 1 :]
+    return name
+
+
+@functools.lru_cache(maxsize=4096)
+def demangled(mangled: str) -> str:
+    """What the C++ compiler's library makes of a mangled name; the name itself where there is no such library."""
+    library = _library()
+    if library is None:
+        return mangled
+    import ctypes
+
+    status = ctypes.c_int()
+    text = library.__cxa_demangle(mangled.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return mangled
+    try:
+        return (ctypes.string_at(text) or b"").decode(errors="replace")
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(text))
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    import ctypes
+
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return None
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    return library
