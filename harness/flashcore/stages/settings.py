@@ -5,6 +5,7 @@ Without slots, so that a default can be read off its class: ``Bench.samples``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,12 +46,14 @@ class Check(Stage):
         opcheck: whether each operator goes through ``torch.library.opcheck``, on its first shape.
         batch: the journal keeps what was answered, so a fault costs no more in a long batch than in a short one; a
             fresh process costs seconds.
+        lanes: most of a check is the host's time, so half of its cores take part.
     """
 
     kinds: Sequence[str] | None = None
     repeats: int = 20
     opcheck: bool = True
     batch: int = 1024
+    lanes: int = max(1, min(5, (os.cpu_count() or 1) // 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +66,13 @@ class Bench(Stage):
             has, the less time slow calls get.
         max_samples: at most so many (at least ``samples``), and so many calls for the percentiles of a regime; as many
             as a 99th percentile takes.
-        seconds: for each shape and mode, after which no more than ``samples`` are taken.
+        seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
         noise: relative noise of the median at which sampling may end.
         modes: see :mod:`flashcore.stages.bench.timing`.
     """
 
     baseline: str
-    samples: int = 100
+    samples: int = 30
     max_samples: int = 1000
     seconds: float = 1.5
     noise: float = 0.002
@@ -85,6 +88,7 @@ class Profile(Stage):
         chip: the GPU's chip as ncu names it (``gh100``): decides how metrics are called.
         plans: case (``variant/shape``) → what it launches; peers have none.
         codes: variant → the phases of its code, where its sources mark some.
+        registers: variant → kernel → registers a thread, as its cubin has them: what ncu says is held to that.
         clock_control: ``base`` locks the clocks while measuring, ``none`` leaves them alone.
         cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
         keep_report: keep ncu's own reports beside the CSV.
@@ -95,6 +99,7 @@ class Profile(Stage):
     chip: str
     plans: Mapping[str, Plan] = field(default_factory=dict)
     codes: Mapping[str, phases.Code] = field(default_factory=dict)
+    registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clock_control: ClockControl = "none"
     cache_control: CacheControl = "all"
     keep_report: bool = False

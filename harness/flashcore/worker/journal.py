@@ -3,7 +3,7 @@
 A child announces every task before it starts it and answers it when it is done, one JSON line each.
 Whoever reads along (:mod:`flashcore.worker.supervisor`) knows the culprit when the process dies, and what is already
 answered when a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``,
-``result``, ``fail`` and ``skip``.
+``result``, ``fail`` and ``skip``; a supervisor's also ``lost``, with the GPU that children can no longer be started on.
 """
 
 from __future__ import annotations
@@ -58,10 +58,15 @@ class Task:
         """Of a name ``variant/shape``; empty for any other."""
         return self.name.rpartition("/")[0]
 
+    @property
+    def shape(self) -> str:
+        """Of such a name; any other is its own."""
+        return self.name.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a task. ``step`` is what it was at when it failed, if it said so."""
+    """The outcome of a task. ``step`` is what it was at when it failed, if it said so."""
 
     name: str
     status: Literal["ok", "failed", "skipped"]
@@ -101,7 +106,7 @@ class Journal:
         self._write({"event": "begin", "name": name})
 
     def step(self, name: str, step: str) -> None:
-        """The task has come to ``step``: the time limit starts anew, and a crash is laid at its door.
+        """The task has come to ``step``: the time limit starts anew, and a crash is attributed to it.
 
         Survives the end of the process; not synced, so that it costs microseconds.
         """
@@ -135,6 +140,10 @@ class Journal:
     def skip(self, name: str, reason: str) -> None:
         """The task is not run."""
         self._answer({"event": "skip", "name": name, "reason": reason})
+
+    def lost(self, gpu: str, reason: str) -> None:
+        """No more children are started on this GPU."""
+        self._write({"event": "lost", "name": gpu, "reason": reason})
 
     def end(self, name: str) -> None:
         """The task is over; one that was not answered yet is done, without data."""
@@ -170,7 +179,7 @@ class Journal:
 def unwritable(path: Path, error: OSError) -> FlashcoreError:
     return FlashcoreError(
         f"{path}: expected to write the journal, found: {error.strerror}\n"
-        "  to mend: make room (or give another folder) and continue with --resume"
+        "  hint: make room (or give another folder) and continue with --resume"
     )
 
 
@@ -262,7 +271,7 @@ def describe(error: BaseException) -> str:
 
 #: What a line of each event has to say, and what each of these is.
 _SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name reason"}
-_SAID["fail"] = _SAID["skip"]
+_SAID["fail"] = _SAID["lost"] = _SAID["skip"]
 _IS = {"pid": int, "name": str, "step": str, "reason": str, "seconds": int | float, "data": dict | None}
 
 

@@ -1,21 +1,18 @@
-"""What the processes that run kernels share: the problem's file, operators, and guarded outputs.
+"""One call of a kernel: a case, its operator or Python callable, and what a process that calls it needs.
 
 Only children import torch, so it is imported inside the functions here.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
-import importlib.util
-import inspect
-import itertools
 import json
-import math
 import os
-import sys
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,22 +21,16 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.capabilities import lacking
 from flashcore.model.record import Subject
 from flashcore.model.suite import Argument, Regime
+from flashcore.static import cubin, triton_calls
+from flashcore.worker.guarded import POISON_BYTE, Outputs, write
 from flashcore.worker.journal import Journal, Task, child
+from flashcore.worker.problem_file import load_file, load_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Bytes of poison before and after every guarded tensor: as many as it has itself, at least and at most so many.
-#: Multiples of what the allocator aligns to.
-GUARD_BYTES, GUARD_MOST = 1 << 16, 1 << 24
-_ALIGNED = 512
-#: Every byte of an output before a call. As any float type this is a NaN.
-POISON_BYTE = 0xFF
-
 #: The environment variable that a library reads while it registers its operator.
 SUFFIX = "FLASHCORE_OP_SUFFIX"
-
-_CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +38,7 @@ class Case:
     """A variant on a shape, with all that a child process needs to run it.
 
     ``library`` is the variant's ``.so``; ``callable`` (``peers.py:cudnn``) stands in its place for a peer.
+    A callable with ``calls``, the launches that it was compiled for, is a variant and gets ``config`` by keyword.
     With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
     are absolute. ``build`` tells several builds of one variant apart in one process: ``before``.
     ``launches`` is how many kernels its plan launches; a peer has none.
@@ -68,6 +60,8 @@ class Case:
     rank_by: Regime = "isolated"
     launches: int = 0
     repeats: int = 0
+    config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    calls: tuple[Sequence[Mapping[str, Any]], ...] = ()
 
     @property
     def name(self) -> str:
@@ -76,7 +70,12 @@ class Case:
 
     @property
     def is_peer(self) -> bool:
-        return self.callable is not None
+        return self.callable is not None and not self.calls
+
+    @property
+    def was_recorded(self) -> bool:
+        """Whether of its kernels the code alone is known."""
+        return bool(self.calls) and "arguments" not in self.calls[0][0]
 
     @property
     def subject(self) -> Subject:
@@ -84,183 +83,13 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, for a task's payload."""
-        return {**asdict(self), "params": dict(self.params), "arguments": [asdict(a) for a in self.arguments]}
+        plain = {"params": dict(self.params), "config": dict(self.config)}
+        return {**asdict(self), **plain, "arguments": [asdict(a) for a in self.arguments]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Case:
         arguments = tuple(Argument(**{**a, "dims": tuple(a["dims"])}) for a in data["arguments"])
-        return cls(**{**data, "arguments": arguments, "seeds": tuple(data["seeds"])})
-
-
-def load_problem(root: str | Path, file: str) -> ModuleType:
-    """The problem's Python file as a module, loaded once per process.
-
-    Raises:
-        UsageError: there is no such file, or it lacks part of what a problem defines.
-        FlashcoreError: it raises while it is imported.
-    """
-    module = _load(str(Path(root).resolve() / file))
-    missing = [name for name in _CONTRACT if not hasattr(module, name)]
-    if missing:
-        raise UsageError(
-            f"{module.__file__}: expected {', '.join(_CONTRACT)}, found no {', '.join(missing)}\n"
-            "  to mend: define them; the problem of the attention suite is an example"
-        )
-    return module
-
-
-def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
-    """What the problem's formulas say of a variant on that compute roof, which ``work`` may ask for by an argument
-    ``roof``: where the FLOPs are done is a matter of the variant.
-
-    Raises:
-        UsageError: a value is no amount.
-    """
-    more = {"roof": roof} if "roof" in inspect.signature(problem.work).parameters else {}
-    work: dict[str, Any] = problem.work(dict(params), **more)
-    for key, value in work.items():
-        if not isinstance(value, (int, float)) or not 0 <= value <= 1e30:  # false for NaN
-            found = f"{value:g}" if isinstance(value, float) else f"an {type(value).__name__} that is none"
-            raise UsageError(f"{problem.__name__}: work() gives {key!r}: expected a number of 0 to 1e30, found {found}")
-    return work
-
-
-#: What the files of a suite imported of each other, and from which folder.
-_siblings: dict[str, Path] = {}
-
-
-@functools.cache
-def _load(path: str) -> ModuleType:
-    file = Path(path)
-    for name, folder in list(_siblings.items()):
-        if folder != file.parent:  # of another suite, or of another revision of this one
-            sys.modules.pop(name, None)
-            del _siblings[name]
-    spec = importlib.util.spec_from_file_location(f"flashcore_{file.stem}_{abs(hash(path)):x}", file)
-    if not file.is_file() or spec is None or spec.loader is None:
-        raise UsageError(f"{path}: expected a Python file of the suite, found none")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(file.parent))  # so that a suite's files can import each other
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[spec.name]
-        raise FlashcoreError(
-            f"{path}: expected a module that can be imported, found {type(error).__name__}: {error}"
-        ) from error
-    finally:
-        sys.path.remove(str(file.parent))
-        for other in file.parent.glob("*.py"):
-            if getattr(sys.modules.get(other.stem), "__file__", None) == str(other):
-                _siblings[other.stem] = file.parent
-    return module
-
-
-# --- tensors ------------------------------------------------------------------------------------
-
-
-class Guarded:
-    """A tensor between two bands of poison, which grow with it.
-
-    Args:
-        fill: the byte that tensor and bands are filled with.
-        room: bytes to lie in, :meth:`bytes_of` of them; an allocation of its own unless given.
-    """
-
-    def __init__(
-        self, sizes: tuple[int, ...], dtype: str, device: str, fill: int = POISON_BYTE, room: Tensor | None = None
-    ) -> None:
-        import torch
-
-        self._band, size, whole = self._layout(sizes, dtype)
-        self.fill = fill
-        self._end = self._band + size
-        self._buffer = torch.empty(whole, dtype=torch.uint8, device=device) if room is None else room
-        self.tensor: Tensor = self._buffer[self._band : self._end].view(getattr(torch, dtype)).view(sizes)
-        self.poison()
-
-    @classmethod
-    def bytes_of(cls, sizes: tuple[int, ...], dtype: str) -> int:
-        """What a tensor takes up with its bands."""
-        return cls._layout(sizes, dtype)[2]
-
-    @staticmethod
-    def _layout(sizes: tuple[int, ...], dtype: str) -> tuple[int, int, int]:
-        """Bytes of a band, of the tensor, and of all."""
-        import torch
-
-        size = math.prod(sizes) * int(getattr(torch, dtype).itemsize)
-        whole = -(-size // _ALIGNED) * _ALIGNED
-        band = min(max(whole, GUARD_BYTES), GUARD_MOST)
-        return band, size, whole + 2 * band
-
-    def poison(self) -> None:
-        """Fills tensor and bands anew."""
-        self._buffer.fill_(self.fill)
-
-    def damage(self) -> str:
-        """Says which bytes beside the tensor were written; empty if none."""
-        for where, band, origin in (
-            ("before its first", self._buffer[: self._band], self._band),
-            ("past its last", self._buffer[self._end :], -1),
-        ):
-            touched = (band != self.fill).nonzero().flatten()
-            if touched.numel():
-                first = int(touched[0])
-                distance = origin - int(touched[-1]) if origin > 0 else first + 1
-                return f"{touched.numel()} bytes written {where} element, the nearest {distance} bytes off"
-        return ""
-
-    def unwritten(self) -> Tensor:
-        """Mask of the elements that still hold nothing but poison."""
-        import torch
-
-        size = self.tensor.element_size()
-        raw = self._buffer[self._band : self._end].view(-1, size)
-        mask: Tensor = (raw == self.fill).all(dim=1).view(self.tensor.shape)
-        return mask if self.tensor.numel() else torch.zeros_like(mask)
-
-
-class Outputs(dict[str, "Tensor"]):
-    """A call's outputs by name. ``guards`` holds the bands around those that an operator writes.
-
-    All lie in one allocation, band by band: what is written between them is written into a band.
-
-    Args:
-        wanted: sizes and element type of each output.
-    """
-
-    def __init__(
-        self, wanted: Mapping[str, tuple[tuple[int, ...], str]], device: str = "cpu", fill: int = POISON_BYTE
-    ) -> None:
-        import torch
-
-        rooms = [Guarded.bytes_of(*one) for one in wanted.values()]
-        arena = torch.empty(sum(rooms), dtype=torch.uint8, device=device)
-        parts = [arena[end - room : end] for room, end in zip(rooms, itertools.accumulate(rooms), strict=True)]
-        self.guards = {
-            name: Guarded(*one, device, fill, room) for (name, one), room in zip(wanted.items(), parts, strict=True)
-        }
-        super().__init__({name: guard.tensor for name, guard in self.guards.items()})
-
-    def poison(self) -> None:
-        """Fills every guarded output and its bands with poison anew."""
-        for guard in self.guards.values():
-            guard.poison()
-
-
-def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Guarded]]:
-    """Copies of the tensors between bands of NaN, and these bands: what is read beside an input shows in the answer,
-    and what is written there in the bands."""
-    import torch
-
-    copies, guards = dict(inputs), {}
-    for name, value in inputs.items():
-        if isinstance(value, torch.Tensor) and value.is_contiguous():
-            guards[name] = Guarded(tuple(value.shape), str(value.dtype).removeprefix("torch."), str(value.device))
-            copies[name] = guards[name].tensor.copy_(value)
-    return copies, guards
+        return cls(**{**data, "arguments": arguments, "seeds": tuple(data["seeds"]), "calls": tuple(data["calls"])})
 
 
 # --- calls --------------------------------------------------------------------------------------
@@ -282,38 +111,149 @@ class Caller:
         self.case = case
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
+        if case.was_recorded:
+            _cubins_left()
+        elif case.calls:  # what Triton tunes while it runs is the same in every stage
+            os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library, case.build)
+        if case.calls:
+            self.target = AsCompiled(case, functools.partial(self.target, **case.config))
 
-    def outputs(self, fill: int = POISON_BYTE) -> Outputs:
-        """Freshly poisoned outputs, for an operator to write; for a peer, which makes its own, none."""
+    def outputs(self, fill: int = POISON_BYTE, *, inout: bool = True) -> Outputs:
+        """Freshly poisoned tensors for a call to write; a peer makes its own, but for those that are inputs too.
+
+        Args:
+            inout: whether these are among them.
+        """
         wanted = {
-            a.name: (tuple(int(self.case.params[d]) for d in a.dims), a.dtype)
+            a.name: (a.sizes(self.case.params), a.dtype)
             for a in self.case.arguments
-            if a.mutable and not self.case.is_peer
+            if (inout if a.inout else a.mutable and not self.case.is_peer)
         }
         return Outputs(wanted, self.device, fill)
 
+    def load(self, inputs: Mapping[str, Any], outputs: Mapping[str, Tensor]) -> None:
+        """Writes into outputs that are inputs too what they hold before a call."""
+        for a in self.case.arguments:
+            if a.inout:
+                write(outputs[a.name], initial(self.case, a, inputs))
+
     def arguments(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Any]:
-        """The operator's arguments in the order of the schema."""
-        return [(outputs if a.mutable else inputs)[a.name] for a in self.case.arguments]
+        """The operator's arguments in the order of the schema.
+
+        Raises:
+            UsageError: inputs are not what the schema says.
+        """
+        return [outputs[a.name] if a.mutable else _given(self.case, a, inputs) for a in self.case.arguments]
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[[], Any]:
-        """The call with nothing left to do but to call it; a peer's answer is its return value."""
+        """The call with nothing left to do but to call it; a peer's answer is its return value. Outputs that are inputs
+        too are to be loaded before each call."""
         if self.case.is_peer:
-            return functools.partial(self.target, **inputs)
+            own = {a.name: outputs[a.name] for a in self.case.arguments if a.inout}
+            return functools.partial(self.target, **{**inputs, **own})
         return functools.partial(self.target, *self.arguments(inputs, outputs))
 
     def call(self, inputs: Mapping[str, Any], outputs: Outputs) -> None:
         """One call; afterwards ``outputs`` holds the answer (not synchronised)."""
+        if self.case.is_peer:  # not what the last call returned
+            outputs.update({name: guard.tensor for name, guard in outputs.guards.items()})
+        self.load(inputs, outputs)
         answer = self.bind(inputs, outputs)()
         if self.case.is_peer:
-            names = [a.name for a in self.case.arguments if a.mutable]
-            values = answer if isinstance(answer, (tuple, list)) else (answer,)
-            if len(values) < len(names):
-                raise FlashcoreError(
-                    f"{self.case.callable}: expected {len(names)} tensors ({', '.join(names)}), found {len(values)}"
-                )
-            outputs.update(zip(names, values, strict=False))
+            outputs.update(self.named(answer))
+
+    def named(self, answer: Any) -> dict[str, Tensor]:
+        """What a peer returned, by the names of the outputs."""
+        names = [a.name for a in self.case.arguments if a.mutable]
+        values = answer if isinstance(answer, (tuple, list)) else (answer,)
+        if len(values) < len(names):
+            raise FlashcoreError(
+                f"{self.case.callable}: expected {len(names)} tensors ({', '.join(names)}), found {len(values)}"
+            )
+        return dict(zip(names, values, strict=False))
+
+
+def _given(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
+    """The value of one that is an input alone.
+
+    Raises:
+        UsageError: it is missing, or given where the shape says that it is not.
+    """
+    name, value = argument.name, inputs.get(argument.name, argument.default)
+    said = case.params.get(name)
+    if argument.optional and isinstance(said, bool) and said is (value is None):
+        expected = (
+            f"a tensor {name}, as the shape {case.shape} says" if said else f"None for {name}, as {name} = false says"
+        )
+        raise UsageError(f"{case.problem_file}: expected from make_inputs() {expected}, found {_short(value)}")
+    if value is None and not argument.optional:
+        raise UsageError(f"{case.problem_file}: expected from make_inputs() a value for {name}, found {_short(value)}")
+    return value
+
+
+def initial(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Tensor:
+    """What a tensor that is input and output holds before a call.
+
+    Raises:
+        UsageError: the inputs have no such tensor.
+    """
+    value, sizes = inputs.get(argument.name), argument.sizes(case.params)
+    dtype = f"torch.{argument.dtype}"
+    if value is None or tuple(getattr(value, "shape", ())) != sizes or str(getattr(value, "dtype", "")) != dtype:
+        raise UsageError(
+            f"{case.problem_file}: expected from make_inputs() what {argument.name} holds before a call, "
+            f"{argument.dtype} {list(sizes)}, found {_short(value)}\n"
+            "  hint: the manifest names it in `inout`; each call is given a copy of it"
+        )
+    return value  # type: ignore[no-any-return]
+
+
+def _short(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return "none" if value is None else repr(value) if shape is None else f"{value.dtype} {list(shape)}"
+
+
+class AsCompiled:
+    """A callable whose first call is held to what was judged: the code that is loaded, its grid and its arguments. Of
+    recorded kernels the code alone is known: a cubin of each is to be left where compilers keep theirs."""
+
+    def __init__(self, case: Case, target: Callable[..., Any]) -> None:
+        self._case, self._target, self._held = case, target, False
+
+    def __call__(self, *arguments: Any) -> None:
+        if self._held:
+            self._target(*arguments)
+            return
+        named = zip(arguments, self._case.arguments, strict=True)
+        names = {value.data_ptr(): a.name for value, a in named if value is not None and a.kind == "tensor"}
+        if not self._case.was_recorded:
+            with triton_calls.recorded(names, launch=True) as ran:
+                self._target(*arguments)
+            wrong = triton_calls.difference(self._case.calls, [call.identity for call in ran])
+        else:
+            self._target(*arguments)
+            left = {cubin.code_of(path.read_bytes()) for path in _cubins_left().rglob("*.cubin")}
+            lost = sum(call[0]["code"] not in left for call in self._case.calls)
+            wrong = (
+                f"{lost} of {len(self._case.calls)} recorded kernels are none of the {len(left)} compiled"
+                if lost
+                else ""
+            )
+        if wrong:
+            raise FlashcoreError(f"not what was compiled and judged: {wrong}")
+        self._held = True
+
+
+@functools.cache
+def _cubins_left() -> Path:
+    """Where Triton and torch.compile keep what they compile in this process, and other compilers are asked to."""
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="flashcore-cubins-")
+    os.environ.update(dict.fromkeys(("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHCORE_CUBINS"), folder))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 @functools.cache
@@ -336,7 +276,7 @@ def operator(suite: str, variant: str, library: str | None, build: str = "") -> 
         except OSError as error:
             raise FlashcoreError(
                 f"{library}: expected a library that torch {torch.__version__} can load, found: {error}\n"
-                "  to mend: build it again with this environment"
+                "  hint: build it again with this environment"
             ) from error
     name = variant + (suffix if library is not None else "")
     namespace = f"flashcore_{suite}"
@@ -368,7 +308,7 @@ def _suffixed(suffix: str) -> Iterator[None]:
 
 def _callable(case: Case) -> Callable[..., Any]:
     file, _, name = (case.callable or "").partition(":")
-    module = _load(str(Path(case.root).resolve() / file))
+    module = load_file(str(Path(case.root).resolve() / file))
     found = getattr(module, name, None)
     if not callable(found):
         raise UsageError(f"{module.__file__}: expected a function {name}, found {found!r}")

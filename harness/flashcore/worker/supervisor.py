@@ -7,46 +7,33 @@ and goes on with a fresh process. The journals are the only truth: called again 
 
 In ``folder``: ``tasks-N.json``, ``journal-N.jsonl`` and ``child-N.log`` (stdout and stderr) of the N-th
 process, and ``supervisor.jsonl`` with the failures that no child could write down itself.
+
+With several GPUs (``limits.places``) a shape's tasks are on one GPU at a time; a GPU that has none takes some of those
+that nobody has. One on which no child can be started any more is left out, and named in ``supervisor.jsonl``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import re
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from flashcore.errors import CapabilityError, Exit, FlashcoreError
-from flashcore.machine import capabilities, python_process
-from flashcore.worker.journal import (
-    HANG,
-    HOPELESS,
-    POISON,
-    SAYS,
-    SUPERVISOR,
-    Journal,
-    Result,
-    Task,
-    answer_of,
-    answers,
-    child,
-    hung,
-    parse,
-    unwritable,
-)
+from flashcore.errors import CapabilityError
+from flashcore.worker.journal import Journal, Result, Task, answers, child, hung, unwritable
 from flashcore.worker.limits import Limits
+from flashcore.worker.process import POLL, Process
+
+if TYPE_CHECKING:
+    from flashcore.worker.gpus import Child, Place
 
 __all__ = ["Journal", "Result", "Task", "answers", "child", "supervise"]
 
-_POLL = 0.02  # seconds between two looks at the journal
-_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+#: A task in progress as its place was lost is asked of so many, and then has failed: perhaps it is what does it.
+_PLACES_LOST = 3
+#: What the reason of a task begins with whose processes died before any task.
+NEVER_BEGAN = "the process never began a task"
 
 
 def supervise(
@@ -59,7 +46,7 @@ def supervise(
     environment: Mapping[str, str] | None = None,
 ) -> list[Result]:
     """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks. After a task
-    ``variant/…`` hung, the other tasks of that variant are skipped with that reason.
+    ``variant/…`` hung, the other tasks of that variant that no process has yet are skipped with that reason.
 
     Args:
         command: gives, for a task file and a journal, the argv of the child (or of what wraps it).
@@ -67,7 +54,8 @@ def supervise(
         environment: variables added to the child's environment.
 
     Raises:
-        CapabilityError: the child said that the machine lacks something, or cannot be started at all.
+        CapabilityError: the child said that the machine lacks something, or cannot be started at all; with several
+            GPUs, the last one's child did.
         FlashcoreError: a journal could not be written.
         KeyboardInterrupt: passed on, after the child's process group was ended.
     """
@@ -83,241 +71,193 @@ def supervise(
         raise unwritable(folder, error) from error
     try:
         known = answers(folder)
-        bad_starts = 0
+        stuck = hung(known.values())
+        slots = _slots(limits)
+        work = _Work(tasks, known.keys(), len(slots), limits)
+        running: dict[int, tuple[Child, Iterator[Result | None]]] = {}
+        away: dict[int, float] = {}  # slots whose place was lost, and until when it may come back; 0: for good
+        bad_starts: dict[int, int] = {}
+        interrupted: dict[str, int] = {}  # task → how often its place was lost while it was in progress
+
+        def settle(result: Result) -> None:
+            known[result.name] = result
+            work.done(result.name)
+            for variant, why in hung([result]).items():
+                stuck.setdefault(variant, why)
+            on_result(result)
 
         def fail(name: str, reason: str, seconds: float = 0.0, step: str = "") -> None:
-            known[name] = Result(name, "failed", reason, None, seconds, step)
             own.fail(name, reason, step=step, seconds=seconds)
-            on_result(known[name])
+            settle(Result(name, "failed", reason, None, seconds, step))
 
-        while True:
-            stuck = hung(known.values())
-            for task in (t for t in tasks if t.name not in known and t.variant in stuck):
-                known[task.name] = Result(task.name, "skipped", stuck[task.variant])
-                own.skip(task.name, known[task.name].reason)
-                on_result(known[task.name])
-            pending = [t for t in tasks if t.name not in known]
-            if not pending:
-                break
-            process = _Process(folder, pending[: max(1, limits.batch)], command, limits, environment or {})
+        def last_gpu(slot: int) -> bool:
+            place = slots[slot]
+            return place is None or not any(p and p.gpu != place.gpu for i, p in enumerate(slots) if i not in away)
+
+        def lose(slot: int, reason: str, until: float) -> None:
+            place = slots[slot]
+            assert place is not None
+            own.lost(place.gpu, reason)
+            away[slot] = until
+            work.give_back(slot)
+
+        def over(slot: int, process: Child) -> None:
+            process.kill()
+            if process.lost:
+                if (name := process.current) is not None:
+                    interrupted[name] = interrupted.get(name, 0) + 1
+                    if interrupted[name] == _PLACES_LOST:
+                        fail(name, f"its worker was lost {_PLACES_LOST} times: {process.lost}", 0.0, process.step)
+                bad_starts[slot] = 0 if process.answered else bad_starts.get(slot, 0) + 1
+                for_good = bad_starts[slot] == _PLACES_LOST
+                lose(slot, process.lost, 0.0 if for_good else time.monotonic() + limits.startup_limit)
+                return
             try:
-                process.start()
-                for result in process.watch():
-                    known[result.name] = result
-                    on_result(result)
-            finally:
-                process.kill()
-            why = process.reason
-            process.raise_if_hopeless()
+                process.raise_if_hopeless()
+            except CapabilityError as error:
+                if last_gpu(slot):
+                    raise
+                lose(slot, str(error).partition("\n")[0], 0.0)
+                return
             if process.current is not None:
-                fail(process.current, why, round(process.busy, 3), process.step)
+                fail(process.current, process.reason, round(process.busy, 3), process.step)
             elif not process.answered:
-                bad_starts += 1
+                bad_starts[slot] = bad_starts.get(slot, 0) + 1
+                if not last_gpu(slot):
+                    if bad_starts[slot] > 1:
+                        lose(slot, process.reason, 0.0)
+                    return
                 # One bad start may be the first task's own doing; a second one is not.
-                for task in pending[:1] if bad_starts == 1 else pending:
-                    fail(task.name, f"the process never began a task: {why}")
-                continue
-            bad_starts = 0
+                for task in work.of(slot)[: 1 if bad_starts[slot] == 1 else None]:
+                    fail(task.name, f"{NEVER_BEGAN}: {process.reason}")
+                return
+            bad_starts[slot] = 0
+
+        try:
+            while True:
+                for slot, place in enumerate(slots):
+                    if slot in running:
+                        continue
+                    if slot in away and not _is_back(place, away, slot):
+                        continue
+                    while True:
+                        batch = work.take(slot, max(1, limits.batch), len(slots) - len(away))
+                        skipped = [t for t in (work.of(slot) if stuck else ()) if t.variant in stuck]
+                        for task in skipped:
+                            own.skip(task.name, stuck[task.variant])
+                            settle(Result(task.name, "skipped", stuck[task.variant]))
+                        if not skipped:
+                            break
+                    if batch:
+                        process = _child(place, folder, batch, command, limits, environment or {})
+                        running[slot] = process, process.watch()
+                        process.start()
+                if not running:
+                    if not work.left:
+                        break
+                    if all(until < time.monotonic() for until in away.values()):
+                        raise CapabilityError(
+                            f"no GPU is left to run {work.left} tasks on",
+                            "see supervisor.jsonl; continue with --resume",
+                        )
+                for slot, (process, watched) in list(running.items()):
+                    for result in watched:
+                        if result is None:
+                            break  # nothing new
+                        settle(result)
+                    else:
+                        del running[slot]
+                        over(slot, process)
+                time.sleep(POLL)
+        finally:
+            for process, _ in running.values():
+                process.kill()
         return [known[name] for name in names]
     finally:
         own.close()
 
 
-@dataclass(slots=True)
-class _Process:
-    """One child and the journal it writes."""
-
-    folder: Path
-    tasks: list[Task]
-    command: Callable[[Path, Path], list[str]]
-    limits: Limits
-    environment: Mapping[str, str]
-    current: str | None = None  # the task in progress
-    step: str = ""
-    begun: int = 0
-    busy: float = 0.0  # seconds since the task in progress began
-    reason: str = ""  # why the process is over
-    code: int | None = None
-    _popen: subprocess.Popen[bytes] | None = None
-    _log: Path = Path()
-    _journal: Path = Path()
-    _offset: int = 0
-    _rest: bytes = b""
-    _target: int = 0
-    answered: set[str] = field(default_factory=set)
-
-    def start(self) -> None:
-        used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
-        number = f"{max(used, default=0) + 1:03d}"
-        task_file = self.folder / f"tasks-{number}.json"
-        self._journal = self.folder / f"journal-{number}.jsonl"
-        self._log = self.folder / f"child-{number}.log"
-        try:
-            content = {"tasks": [{"name": t.name, "payload": dict(t.payload)} for t in self.tasks]}
-            task_file.write_text(json.dumps(content), encoding="utf-8")
-            log = self._log.open("wb")
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
-        argv = self.command(task_file, self._journal)
-        with log:
-            try:
-                self._popen = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # a group of its own, which can be ended as a whole
-                    env={**python_process.environment(), **self.environment, SUPERVISOR: str(os.getpid())},
-                )
-            except OSError as error:
-                raise CapabilityError(
-                    f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
-                ) from error
-
-    def watch(self) -> Iterator[Result]:
-        """Yields answers as they come, until the process is over; then ``reason`` says why."""
-        limits = self.limits
-        mark = began = time.monotonic()
-        finishing = False
-        wanted = {t.name for t in self.tasks}
-        while True:
-            over = self._exited()  # looked at before the journal, so that no last line is missed
-            for line in self._new_lines():
-                mark = time.monotonic()
-                event = line.get("event")
-                if event == "start":
-                    self._target = int(line.get("pid", 0))
-                elif line.get("name") not in wanted:
-                    continue  # not ours to wait for
-                elif event == "begin" and not finishing:
-                    self.current, self.step, began = line["name"], "", mark
-                    self.begun += 1
-                elif event == "step" and line.get("name") == self.current:
-                    self.step = line["step"]
-                elif (result := answer_of(line)) is not None:
-                    self.current = None
-                    if result.name not in self.answered:
-                        self.answered.add(result.name)
-                        yield result
-                    if line.get("poisoned") or (result.reason and POISON.search(result.reason)):
-                        finishing = True  # what it begins after this is not to be trusted
-            finishing = finishing or len(self.answered) == len(self.tasks)
-            self.busy = time.monotonic() - began
-            if over:
-                self.reason = self._death()
-                return
-            waited = time.monotonic() - mark
-            if finishing:
-                if waited > limits.finish_limit:
-                    return
-            elif self.current is not None and waited > limits.time_limit:
-                at = f" in step {self.step}" if self.step else ""
-                self.reason = f"{HANG} {limits.time_limit:g} s{at}: hang?"
-                self._end()
-                return
-            elif self.current is None and waited > limits.startup_limit:
-                self.reason = f"no task begun within {limits.startup_limit:g} s{self._tail()}"
-                self._end()
-                return
-            time.sleep(_POLL)
-
-    def raise_if_hopeless(self) -> None:
-        """Raises when no other process would fare better."""
-        said = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
-        if self.code == HOPELESS:
-            raise FlashcoreError(
-                said
-                or f"{self._journal}: expected a journal, but the child could not write there\n"
-                "  to mend: make room (or give another folder) and continue with --resume"
-            )
-        if len(self.answered) == len(self.tasks):
-            return
-        if self.code == Exit.INCAPABLE and said:
-            what, _, mend = said.partition("\n  to mend: ")
-            raise CapabilityError(what, mend or "see: flashcore doctor")
-        if missing := capabilities.said_in(self._text()):
-            raise missing
-
-    def kill(self) -> None:
-        """Ends whatever is left of the process group, and reaps the child."""
-        if self._popen is None or self._popen.returncode is not None:
-            return
-        # The leader is not reaped yet, so its number still means this group and session. A profiler may
-        # have put the target into a group of its own; it stays in the session.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(int(entry.name)) == self._popen.pid:
-                    os.kill(int(entry.name), signal.SIGKILL)
-        self._popen.wait()
-
-    def _end(self) -> None:
-        """Ends the process that works first, so that what wraps it can still write what it has."""
-        assert self._popen is not None
-        target = self._target or self._popen.pid
-        for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(target) == self._popen.pid:  # not a stranger with a reused number
-                    os.kill(target, number)
-            until = time.monotonic() + patience
-            while time.monotonic() < until and not self._exited():
-                if target != self._popen.pid and not _alive(target):
-                    break
-                time.sleep(_POLL)
-        until = time.monotonic() + self.limits.finish_limit
-        while time.monotonic() < until and not self._exited():
-            time.sleep(_POLL)
-
-    def _exited(self) -> bool:
-        """Whether the child is over, without reaping it: its group's number stays taken."""
-        assert self._popen is not None
-        found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if found is None:
-            return False
-        signalled = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
-        self.code = -found.si_status if signalled else found.si_status
-        return True
-
-    def _new_lines(self) -> Iterator[dict[str, Any]]:
-        with contextlib.suppress(FileNotFoundError), self._journal.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-            self._offset += len(data)
-            whole, _, self._rest = (self._rest + data).rpartition(b"\n")
-            yield from parse(whole)
-
-    def _death(self) -> str:
-        code = self.code or 0
-        if code == 0:
-            return f"ended with exit code 0 before it answered{self._tail()}"
-        if code > 0:
-            return f"exit code {code}{self._tail()}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"killed by {name}{hint}{self._tail() if name == 'SIGABRT' else ''}"
-
-    def _text(self) -> str:
-        try:
-            with self._log.open("rb") as file:
-                file.seek(max(0, self._log.stat().st_size - 64 * 1024))
-                return file.read().decode(errors="replace")
-        except OSError:
-            return ""
-
-    def _tail(self) -> str:
-        lines = [line.strip() for line in self._text().splitlines() if line.strip()]
-        return f": {' | '.join(lines[-3:])[-500:]}" if lines else ""
+def _slots(limits: Limits) -> list[Place | None]:
+    """Where processes run side by side: as many as there are lanes, and at least one on each GPU."""
+    places = limits.places
+    if not places:
+        return [None] * max(1, limits.lanes)
+    return [places[i % len(places)] for i in range(max(limits.lanes, len(places)))]
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+def _child(
+    place: Place | None,
+    folder: Path,
+    tasks: list[Task],
+    command: Callable[[Path, Path], list[str]],
+    limits: Limits,
+    environment: Mapping[str, str],
+) -> Child:
+    if place is None:
+        return Process(folder, tasks, command, limits, environment)
+    return place.child(folder, tasks, command, limits, environment)
+
+
+def _is_back(place: Place | None, away: dict[int, float], slot: int) -> bool:
+    """Whether a slot that was lost can be used again, for which it has a while."""
+    if place is None or not away[slot] or not place.is_back():
         return False
-    except PermissionError:
-        return True
+    del away[slot]
     return True
+
+
+class _Work:
+    """The tasks that have no answer yet, and which slot has which.
+
+    Without places the shapes are dealt out once for all. With several GPUs a slot that has none takes half of its fair
+    share of the shapes that nobody has: big shares first, since a process takes seconds to start, and small ones at the
+    end, so that no GPU waits long for another.
+    """
+
+    def __init__(self, tasks: Sequence[Task], known: Iterable[str], slots: int, limits: Limits) -> None:
+        self._apart, self._known = limits.apart, set(known)
+        self._order = {t.name: i for i, t in enumerate(tasks)}
+        self._of: list[dict[str, Task]] = [{} for _ in range(slots)]
+        self._free: dict[str, list[Task]] = {}  # by shape
+        self._slot: dict[str, int] = {}
+        shapes = {shape: i for i, shape in enumerate(dict.fromkeys(t.shape for t in tasks))}
+        left = [t for t in tasks if t.name not in self._known]
+        self.left = len(left)
+        for task in left:
+            if limits.places:
+                self._add(task)
+            else:
+                self._slot[task.name] = slot = shapes[task.shape] % slots
+                self._of[slot][task.name] = task
+
+    def _add(self, task: Task) -> None:
+        self._free.setdefault(task.name if self._apart else task.shape, []).append(task)
+
+    def of(self, slot: int) -> list[Task]:
+        """What this slot has."""
+        return list(self._of[slot].values())
+
+    def take(self, slot: int, most: int, sharers: int) -> list[Task]:
+        """The next tasks of this slot; some of what nobody has, if it has none."""
+        own = self._of[slot]
+        if not own and self._free:
+            taken: list[Task] = []
+            for shape in list(islice(self._free, -(-len(self._free) // (2 * max(1, sharers))))):
+                if taken and len(taken) + len(self._free[shape]) > most:
+                    break
+                taken += self._free.pop(shape)
+            for task in sorted(taken, key=lambda t: self._order[t.name]):
+                own[task.name] = task
+                self._slot[task.name] = slot
+        return list(islice(own.values(), most))
+
+    def done(self, name: str) -> None:
+        """A task has its answer."""
+        if name in self._slot and self._of[self._slot[name]].pop(name, None) is not None:
+            self.left -= 1
+
+    def give_back(self, slot: int) -> None:
+        """This slot's tasks are anybody's again."""
+        for task in self._of[slot].values():
+            self._add(task)
+        self._of[slot].clear()

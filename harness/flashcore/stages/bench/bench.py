@@ -12,7 +12,7 @@ This is the parent's side; :mod:`flashcore.stages.bench.child` is that process.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,20 @@ from flashcore.stages import settings
 from flashcore.stages.bench.statistics import StopRule, percentiles, summarize
 from flashcore.worker import supervisor
 from flashcore.worker.journal import SKIPPED
-from flashcore.worker.kernel_call import Case, load_problem, work_of
+from flashcore.worker.kernel_call import Case
+from flashcore.worker.problem_file import load_problem, work_of
 
 #: The module that the child runs.
 TARGET = "flashcore.stages.bench.child"
 #: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets
 #: 15 samples: it is steady, and a hundred would take as long as those of all the quick calls.
 _SLOW_SECONDS = 24.0
+#: Cases of a shape that a mode's seconds are meant for; more get more.
+_USUAL_CASES = 24
+#: By how much the two ways to time single calls may differ, beside 2 us: events around a call have a slope of 0.92 to
+#: 0.96 and up to 1.3 us of their own (spins of known length). At the power limit the clock is higher where a GPU rests
+#: in spacers: calls of 0.8 ms took up to 14 % longer by events (H200).
+_APART = 0.25
 #: No launch takes less than the empty one; a tenth is left to noise.
 _LEAST_OF_EMPTY = 0.9
 
@@ -52,8 +59,8 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.shape, []).append(case)
-    measured: dict[str, _Measured] = {}
-    failed: dict[str, _Failed] = {}
+    measured: dict[str, Measured] = {}
+    failed: dict[str, Failed] = {}
     todo = dict.fromkeys(groups, 0)
     while todo:
         tasks: dict[str, supervisor.Task] = {}
@@ -71,14 +78,14 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
             tasks[name] = supervisor.Task(name, payload)
 
         def tell(result: supervisor.Result, left: Mapping[str, Sequence[Case]] = left) -> None:
-            for outcome in _settle(result, left[result.name]):
+            for outcome in settle(result, left[result.name]):
                 chosen.progress(f"{outcome.case.name}: {outcome}")
 
         results = supervisor.supervise(tasks.values(), folder, python_process.child(TARGET), chosen, on_result=tell)
         for result in results:
             shape = left[result.name][0].shape
-            for outcome in _settle(result, left[result.name]):
-                if isinstance(outcome, _Measured):
+            for outcome in settle(result, left[result.name]):
+                if isinstance(outcome, Measured):
                     measured[outcome.case.name] = outcome
                 else:
                     failed[outcome.case.name] = outcome
@@ -94,17 +101,20 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
         for case in cases
         if case.name in measured
         for mode, values in measured[case.name].samples.items()
+        if not measured[case.name].doubt(mode)
     }
     return StageResult(tuple(facts), tuple(_outcome(c, measured, failed) for c in cases), samples)
 
 
 def _shared(rule: StopRule, cases: int) -> StopRule:
-    """The rule for so many cases of one shape: the more there are, the earlier slow calls may stop."""
-    return replace(rule, slow_seconds=min(rule.slow_seconds, _SLOW_SECONDS / max(cases, 1)))
+    """The rule for so many cases of one shape: the more there are, the longer a mode may take, and the earlier slow
+    calls may stop."""
+    slow = min(rule.slow_seconds, _SLOW_SECONDS / max(cases, 1))
+    return replace(rule, slow_seconds=slow, seconds=rule.seconds * max(1.0, cases / _USUAL_CASES))
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class Measured:
     """What the child told of one case."""
 
     case: Case
@@ -118,13 +128,25 @@ class _Measured:
     empty: Mapping[str, float]
     state: Mapping[str, Any]
     seconds: float
+    proved: Mapping[str, Sequence[int]]
+    uncertain: float  # us that the clock may be off by, of a single call
+
+    def doubt(self, mode: str) -> str:
+        """Why the times of a mode are no measurement, though the calls did their work; empty if they are one."""
+        if others := self.state.get("others"):
+            return f"void: {others} other processes used the GPU while this shape was timed"
+        if mode in self.calls:
+            p50, single = statistics.median(self.samples[mode]), statistics.median(self.calls[mode])
+            if abs(p50 - single) > _APART * max(p50, single) + 4 * self.uncertain:
+                return f"void: two clocks disagree: {p50:.3f} us by difference, {single:.3f} us by events around calls"
+        return ""
 
     def __str__(self) -> str:
         return ", ".join(f"{mode} {statistics.median(v):.4g} us" for mode, v in self.samples.items())
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class Failed:
     """Why a case was not timed."""
 
     case: Case
@@ -135,30 +157,31 @@ class _Failed:
         return self.reason
 
 
-def _settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[_Measured | _Failed]:
+def settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]:
     """What a shape's result says about its cases; nothing about those that are to be timed once more."""
     if result.status == "failed" or result.data is None:
         culprit = result.step.partition(" ")[0]
         # Before the first variant's turn nobody is to blame, and nobody would fare better.
         for case in [c for c in cases if c.variant == culprit] or cases:
-            yield _Failed(case, result.reason, result.seconds)
+            yield Failed(case, result.reason, result.seconds)
         return
     data = result.data
     for case in cases:
         own = data["variants"].get(case.variant)
         if own is None:
-            yield _Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
+            yield Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
             kernels = own["kernels"]
             if case.is_peer and kernels is not None:
                 kernels += own["copies"]  # `copy_` of torch is no kernel; a launcher's plan names kernels alone
             mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], kernels)
             empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
-            one = _Measured(case, own["samples"], *mine, data["clock"], empty, data["state"], own["seconds"])
-            yield _Failed(case, reason, own["seconds"]) if (reason := void(one)) else one
+            proved = (own.get("proved", {}), data.get("doubt", 0.5))
+            one = Measured(case, own["samples"], *mine, data["clock"], empty, data["state"], own["seconds"], *proved)
+            yield Failed(case, reason, own["seconds"]) if (reason := void(one)) else one
 
 
-def void(one: _Measured) -> str:
+def void(one: Measured) -> str:
     """Why what was timed is no measurement; empty if it is one.
 
     Back to back a programmatic launch may rightly take less than an empty plain one.
@@ -181,7 +204,7 @@ def void(one: _Measured) -> str:
     return ""
 
 
-def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str, _Failed]) -> CaseOutcome:
+def _outcome(case: Case, measured: Mapping[str, Measured], failed: Mapping[str, Failed]) -> CaseOutcome:
     if case.name in measured:
         return CaseOutcome(case.variant, case.shape, "bench", "ok", "", measured[case.name].seconds)
     lost = failed[case.name]
@@ -192,25 +215,39 @@ def _outcome(case: Case, measured: Mapping[str, _Measured], failed: Mapping[str,
 # --- facts --------------------------------------------------------------------------------------
 
 
-def _group_facts(cases: Sequence[Case], measured: Mapping[str, _Measured], baseline: str) -> Iterator[Fact]:
+def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
     timed = [c for c in cases if c.name in measured]
     regime = cases[0].rank_by
-    ranked = {c.variant: s for c in timed if (s := measured[c.name].samples.get(regime))}
+    ranked = {
+        c.variant: s
+        for c in timed
+        if (s := measured[c.name].samples.get(regime)) and not measured[c.name].doubt(regime)
+    }
     peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_peer and c.variant in ranked}
     peer = min(peers, key=lambda v: peers[v]) if peers else None
     for case in timed:
         own = measured[case.name]
         for mode, values in own.samples.items():
-            yield from _mode_facts(case, own, mode, values)
+            yield from _unless(own.doubt(mode), _mode_facts(case, own, mode, values))
         if "back_to_back" in own.samples:
             yield _fact(case, "launches_per_sample", own.launches, f"calls in one graph replay, {own.clock}")
-        yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, f"baseline {baseline} was not timed")
-        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, "no peer was timed on this shape")
-        yield _tflops(case, ranked.get(case.variant, ()))
+        doubt = own.doubt(regime) if regime in own.samples else ""
+        yield from _ratio_facts(
+            case, "speedup_vs_baseline", ranked, baseline, doubt or f"baseline {baseline} was not timed"
+        )
+        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or "no peer was timed on this shape")
+        yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
         for name, value in own.own_clock.items():
-            yield _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
+            clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
+            yield from _unless(own.doubt(""), [clocked])
         yield from _state_facts(case, own.state)
+
+
+def _unless(doubt: str, facts: Iterable[Fact]) -> Iterator[Fact]:
+    """The facts, without their values if there is a reason to doubt them."""
+    for fact in facts:
+        yield replace(fact, value=None, note=doubt) if doubt else fact
 
 
 def _fact(
@@ -219,14 +256,14 @@ def _fact(
     return Fact(case.subject, name, value, FACTS[name].unit, source, note)
 
 
-def _mode_facts(case: Case, own: _Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
+def _mode_facts(case: Case, own: Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
     how = {
         "back_to_back": f"graph replay of {own.launches} calls: the period",
         "isolated": "by difference: spacers with calls less spacers alone",
         "cold": "by difference: L2 flushes and spacers with calls, less the same without",
         "eager": f"{own.eager_calls} calls back to back",
     }[mode]
-    note = f"{how}, {own.clock}"
+    note = f"{how}, {own.clock}; {len(own.proved.get(mode, ()))} timed answers right"
     found = summarize(values)
     for name in ("p50", "mean"):
         yield _fact(case, f"{mode}_{name}", getattr(found, name), note)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import random
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.stages.bench.interleave import Watch, distributions, input_sets, release, sample, serve
+from flashcore.stages.bench.interleave import Watch, distributions, release, sample, serve
+from flashcore.stages.bench.proof import Proof, Sets
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, timer_for
 from flashcore.worker.journal import Journal, Task, answers, describe, hung
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem, synchronize
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, synchronize
+from flashcore.worker.problem_file import load_problem
 
 #: Nanoseconds; the chip's own clock ticks too coarsely to time less.
 _SHORTEST_SPAN = 20_000
@@ -28,10 +32,12 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     cases = [Case.from_json(c) for c in payload["cases"]]
     problem = load_problem(cases[0].root, cases[0].problem_file)
     timer = timer_for(device)
-    inputs = input_sets(timer, cases[0], problem, device)
+    sets = Sets(timer, cases[0], problem, device)
+    dice = random.Random(drawn := secrets.randbelow(1 << 32))
     ready: dict[str, Timed] = {}
     failed: dict[str, str] = {}
     callers: dict[str, Caller] = {}
+    proofs: dict[str, Proof] = {}
     stuck = hung(answers(log.path.parent).values())  # on a shape before: one time limit is enough
     for case in cases:
         if case.variant in stuck:
@@ -41,7 +47,8 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         try:
             caller = Caller(case, problem, device)
             callers[case.variant] = caller
-            ready[case.variant] = timer.prepare([caller.bind(own, caller.outputs()) for own in inputs])
+            ready[case.variant], outputs = sets.rotation.prepare(timer, caller)
+            proofs[case.variant] = Proof(caller, sets, outputs, ready[case.variant], dice)
         except Exception as error:
             if is_poisoned(device):
                 raise
@@ -51,12 +58,16 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     samples: dict[str, dict[str, list[float]]] = {v: {} for v in (*ready, *empty)}
     calls: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
     spent = dict.fromkeys(samples, 0.0)
+    for variant, proof in proofs.items():
+        log.step(task.name, f"{variant} new data")
+        proof.meet_new_data()
     for mode in payload["modes"]:
-        # Where a call takes many ms the modes agree: the one that ranks gets the time, the others half of it.
-        own_rule = rule if mode == cases[0].rank_by else replace(rule, slow_seconds=rule.slow_seconds / 2)
+        # The mode that ranks gets the time, the others half of it: where a call takes many ms they agree.
+        half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2)
+        own_rule = rule if mode == cases[0].rank_by else half
         announce = functools.partial(_announce, log, task.name, mode)
         timed = ready if mode == "eager" else ready | empty
-        for variant, values in sample(timed, mode, own_rule, watch, spent, announce).items():
+        for variant, values in sample(timed, mode, own_rule, watch, spent, announce, proofs).items():
             samples[variant][mode] = values
         if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
             announce = functools.partial(_announce, log, task.name, f"{mode} calls")
@@ -65,7 +76,9 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     own_clocks = {}
     for variant, one in ready.items():
         log.step(task.name, f"{variant} own clock")
-        own_clocks[variant] = _own_clock(callers[variant], inputs[0], one)
+        own_clocks[variant] = _own_clock(callers[variant], sets.inputs[0], one)
+        if reason := proofs[variant].verdict(calls[variant], timer.doubt):
+            failed[variant] = reason
     data = {
         "variants": {
             v: {
@@ -77,17 +90,23 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                 "launches": t.launches,
                 "eager_calls": t.eager_calls,
                 "seconds": round(spent[v], 3),
+                "proved": proofs[v].turns,
+                "new": proofs[v].new,
             }
             for v, t in ready.items()
+            if v not in failed
         },
         "empty": _rounded(samples.get(_EMPTY, {})),
         "failed": failed,
         "clock": timer.clock,
         "state": watch.seen,
+        "drawn": drawn,
+        "doubt": timer.doubt,
     }
     ready.clear()
     empty.clear()
     callers.clear()
+    proofs.clear()
     release(device)
     return data
 

@@ -78,7 +78,7 @@ class StopRule:
     ``slow_seconds`` stops earlier, but not below ``fewest``.
     """
 
-    least: int = 100
+    least: int = 30
     most: int = P99_SAMPLES
     noise: float = 0.002
     seconds: float = 2.0
@@ -93,4 +93,4 @@ class StopRule:
         if count >= self.most or mode_seconds >= self.seconds:
             return True
         # Looked at now and then, since it costs about as much as a sample.
-        return count % 20 == 0 and relative_noise(samples) <= self.noise
+        return count % 10 == 0 and relative_noise(samples) <= self.noise

@@ -9,6 +9,9 @@
 - eager: calls from Python back to back between two events, over their number: the host's time where the
   host is slower than the kernel.
 
+A call that writes what it reads has a tensor of its own in each place of a sample, and these are written anew right
+before the sample, untimed: every timed call starts from the same content. See :class:`Restored`.
+
 In every regime the device is kept busy while the host enqueues, so that no launch from the host is in it.
 """
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from flashcore.model.suite import Regime
@@ -36,10 +40,28 @@ _COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
 SPACER_CYCLES = 4_000
 #: Calls in one graph with spacers; fewer with a flush each, which takes 40 us.
 _SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
+#: Calls in one graph with events around each, so many of long ones and so many at most: most of a replay that makes
+#: few calls is what it waits for.
+_FEWEST_EVENTS, _EVENTS = 10, 40
 #: No sample by difference is less (us): it is a time, of which ratios are taken.
 _RESOLUTION = 1e-3
 #: Sets of tensors that calls rotate through, where so many fit half of L2.
 _MOST_SETS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Of calls that write what they read: no sample makes more of them than there are, each has tensors of its own.
+
+    Args:
+        restore: enqueues what writes the tensors of the first so many calls anew.
+        resident: how many calls' tensors lie in L2 together; those of an isolated sample are no more.
+        graphs: what was captured of ``restore``, by number of calls.
+    """
+
+    restore: Callable[[int], None]
+    resident: int
+    graphs: dict[int, Any] = field(default_factory=dict)
 
 
 class Timed(Protocol):
@@ -49,6 +71,7 @@ class Timed(Protocol):
     eager_calls: int  # calls in one eager sample
     kernels: int | None  # of a call, the fewest in any captured graph; None where nothing is captured
     copies: int  # beside them: copies of the driver's own, no kernels
+    before: Callable[[], None] | None  # what to enqueue right before the calls of a sample, untimed
 
     def back_to_back(self) -> float: ...
 
@@ -58,21 +81,41 @@ class Timed(Protocol):
 
     def eager(self) -> float: ...
 
-    def each(self, regime: Regime, *, calls: bool = True) -> list[float]:
-        """us between events around each of some calls, or as often around nothing."""
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+        """us between events around each of some calls, or as often around nothing. ``first``: what the calls use may
+        not be in L2."""
+        ...
+
+    def calls_in(self, mode: str) -> int:
+        """How many calls a sample of that mode makes, in the order of their tensors."""
+        ...
+
+    def answer(self, mode: str) -> Any:
+        """What the last call of such a sample returned."""
+        ...
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        """us between events around each of the first ``count`` calls, each right after ``take`` of its number. Once
+        before ``restage``, and once after it: the latter is what is timed."""
         ...
 
 
 class Timer(Protocol):
-    """Makes calls ready. ``clock`` says in words what times are read from."""
+    """Makes calls ready. ``clock`` says in words what times are read from, ``doubt`` by how many us the time of single
+    calls may be off."""
 
     clock: str
+    doubt: float
 
     def sets(self, size: int) -> int:
         """How many sets of tensors of ``size`` bytes calls are to rotate through."""
         ...
 
-    def prepare(self, calls: Calls, launches: int | None = None) -> Timed:
+    def copies(self, size: int, beside: int) -> int:
+        """How many tensors of ``size`` bytes stay where so many sets do, ``beside`` bytes of other tensors."""
+        ...
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
         """Calls of one function on different tensors; ``launches`` in a sample, or as many as make one up."""
         ...
 
@@ -95,6 +138,7 @@ class CudaTimer:
     """Times on the current device, on a stream of its own that becomes the current one."""
 
     clock = "CUDA events"
+    doubt = 0.5
 
     def __init__(self) -> None:
         import torch
@@ -103,19 +147,22 @@ class CudaTimer:
         torch.cuda.synchronize()
         torch.cuda.set_stream(self.stream)
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self._l2, self._sms = properties.L2_cache_size, properties.multi_processor_count
+        self._l2, self.sms = properties.L2_cache_size, properties.multi_processor_count
         self._flush = torch.empty(2 * self._l2 // 4, dtype=torch.int32, device="cuda")
         self.driver = Driver()
         self.spin(0)  # loads it, which cannot be done while capturing
         self._flush.fill_(1)
         self._graphs: dict[tuple[Regime, int, bool], tuple[Any, tuple[int, int]]] = {}
-        self.events = [(self.driver.event(), self.driver.event()) for _ in range(max(_SPACED.values()))]
+        self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
 
     def sets(self, size: int) -> int:
         return max(1, min(_MOST_SETS, self._l2 // 2 // max(size, 1)))
 
-    def prepare(self, calls: Calls, launches: int | None = None) -> Timed:
-        return _CudaTimed(self, calls, launches)
+    def copies(self, size: int, beside: int) -> int:
+        return max(0, self._l2 // 2 - beside) // size
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+        return _CudaTimed(self, calls, launches, restored)
 
     def empty(self) -> Timed:
         return self.prepare([lambda: self.spin(0)])
@@ -148,7 +195,7 @@ class CudaTimer:
             if regime == "cold":
                 # A kernel of stores, where a zeroing may be a memset: leaves nothing of use in L2.
                 self._flush.fill_(i + 2)
-            self.spin(SPACER_CYCLES, self._sms)
+            self.spin(SPACER_CYCLES, self.sms)
             if events:
                 self.driver.record(self.events[i][0], self.stream.cuda_stream)
             if call is not None:
@@ -163,41 +210,75 @@ class CudaTimer:
 
 
 class _CudaTimed:
-    def __init__(self, timer: CudaTimer, calls: Calls, launches: int | None) -> None:
+    def __init__(self, timer: CudaTimer, calls: Calls, launches: int | None, restored: Restored | None) -> None:
         import torch
 
         self._timer = timer
         self._calls = calls
+        self._restored = restored
+        most = len(calls) if restored else _MOST_CALLS
+        self.before: Callable[[], None] | None = None
+        self._answer: Any = None
         self._start: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         # Loads modules and fills library caches, neither of which can be done while capturing.
         for i in range(max(_WARM_UPS, len(calls))):
             self._call(i)
         torch.cuda.synchronize()
-        single, (kernels, self.copies) = timer.capture(self._call, 1)
+        self._single, (kernels, self.copies) = timer.capture(self._call, 1)
+        self._answers = {"back_to_back": self._answer}
         self.kernels: int | None = kernels
-        self._each_set = single if len(calls) == 1 else timer.capture(self._call, len(calls))[0]
-        self._call_us = min(self._between(single.replay, cover=_COVER_CLOCKS) for _ in range(3))
-        self.launches = launches or calls_for(self._call_us)
-        self._many = single
+        sets = min(len(calls), _MOST_SETS)
+        self._each_set = self._single if sets == 1 else timer.capture(self._call, sets)[0]
+        self._call_us = min(self._between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
+        self.launches = launches or calls_for(self._call_us, most)
+        self._many = self._single
         if self.launches > 1:
             self._many, held = timer.capture(self._call, self.launches)
             self._hold(held, self.launches)
+            self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[Regime, bool], Any] = {}
         self.eager_calls = 1
-        self.eager_calls = calls_for(min(self.eager() for _ in range(3)))
+        self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
         torch.cuda.synchronize()
 
     def _call(self, i: int) -> None:
-        self._calls[i % len(self._calls)]()
+        self._answer = None  # its memory is the next call's, as if nobody looked
+        self._answer = self._calls[i % len(self._calls)]()
 
     def _hold(self, held: tuple[int, int], calls: int, beside: tuple[int, int] = (0, 0)) -> None:
         """A launcher that stops after some calls leaves them out of a later graph: each graph counts."""
         kernels, copies = ((h - b) // calls for h, b in zip(held, beside, strict=True))
         self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
 
+    def calls_in(self, mode: str) -> int:
+        if mode in ("isolated", "cold"):
+            return self._count(mode)  # type: ignore[arg-type]
+        return self.eager_calls if mode == "eager" else self.launches
+
+    def answer(self, mode: str) -> Any:
+        if mode in ("isolated", "cold"):
+            self._pair(mode, events=False)  # type: ignore[arg-type]
+        return self._answers.get(mode, self._answer)
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        timer = self._timer
+
+        def enqueue(i: int) -> None:
+            take(i)
+            timer.spin(SPACER_CYCLES, timer.sms)
+            timer.driver.record(timer.events[i][0], timer.stream.cuda_stream)
+            self._call(i)
+            timer.driver.record(timer.events[i][1], timer.stream.cuda_stream)
+
+        graph, _ = timer.capture(enqueue, count)
+        restage()
+        self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        return [timer.driver.elapsed_us(*pair) for pair in timer.events[:count]]
+
     def back_to_back(self) -> float:
-        self._warm()
+        self._warm(self.launches)
+        self._begin(self.launches)
         return self._between(self._many.replay, cover=_COVER_CLOCKS) / self.launches
 
     def isolated(self) -> float:
@@ -211,45 +292,66 @@ class _CudaTimed:
             for i in range(self.eager_calls):
                 self._call(i)
 
+        self._begin(self.eager_calls)
         return self._between(calls) / self.eager_calls
 
-    def each(self, regime: Regime, *, calls: bool = True) -> list[float]:
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
         graph = self._pair(regime, events=True)[0 if calls else 1]
-        self._ready(regime)
+        count = self._count(regime, events=True)
+        if first or regime == "cold":
+            self._ready(regime, count)
+        if calls:
+            self._begin(count)
         self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
-        pairs = self._timer.events[: self._count(regime)]
+        pairs = self._timer.events[:count]
         return [self._timer.driver.elapsed_us(start, end) for start, end in pairs]
 
     def _difference(self, regime: Regime) -> float:
-        times = []
+        times: list[float] = []
         for graph in self._pair(regime, events=False):
-            self._ready(regime)
+            if not times:  # the spacers alone use nothing
+                self._ready(regime, self._count(regime))
+                self._begin(self._count(regime))
             times.append(self._between(graph.replay, cover=_LONG_COVER_CLOCKS))
         # Where something disturbed the spacers alone, so many of them can outlast those with calls.
         return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
 
-    def _count(self, regime: Regime) -> int:
-        return min(_SPACED[regime], self.launches)
+    def _count(self, regime: Regime, *, events: bool = False) -> int:
+        wanted = min(_EVENTS, max(_FEWEST_EVENTS, self.launches)) if events else min(_SPACED[regime], self.launches)
+        if self._restored is None:
+            return wanted
+        return min(wanted, self._restored.resident if regime == "isolated" else len(self._calls))
 
     def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
         """The graph of spacers with calls, and the one without."""
-        key, count = (regime, events), self._count(regime)
+        key, count = (regime, events), self._count(regime, events=events)
         alone, beside = self._timer.spaced(regime, count, None, events=events)
         if key not in self._spaced:
             self._spaced[key], held = self._timer.spaced(regime, count, self._call, events=events)
             self._hold(held, count, beside)
+            if not events:
+                self._answers[regime] = self._answer
         return self._spaced[key], alone
 
-    def _ready(self, regime: Regime) -> None:
+    def _ready(self, regime: Regime, calls: int) -> None:
         if regime == "cold":
             self._timer.driver.reset_persisting_l2()
         else:
-            self._warm()
+            self._warm(calls)
 
-    def _warm(self) -> None:
-        """Puts in L2 what the calls use."""
+    def _begin(self, calls: int) -> None:
+        """What a sample of so many calls starts from, untimed."""
+        if self.before is not None:
+            self.before()
+        if (restored := self._restored) is not None:
+            if calls not in restored.graphs:
+                restored.graphs[calls], _ = self._timer.capture(lambda _: restored.restore(calls), 1)
+            restored.graphs[calls].replay()
+
+    def _warm(self, calls: int) -> None:
+        """Puts in L2 what so many calls use."""
         if self._call_us < _LONG_CALL:
-            self._each_set.replay()
+            (self._each_set if calls > 1 else self._single).replay()
 
     def _between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         """us that the device takes for what ``work`` enqueues."""
@@ -268,12 +370,16 @@ class HostTimer:
     """The host's clock around calls that are done when they return."""
 
     clock = "host clock"
+    doubt = 2000.0
 
     def sets(self, size: int) -> int:
         return 2
 
-    def prepare(self, calls: Calls, launches: int | None = None) -> Timed:
-        return _HostTimed(calls, launches)
+    def copies(self, size: int, beside: int) -> int:
+        return 2
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+        return _HostTimed(calls, launches, restored)
 
     def empty(self) -> Timed:
         return self.prepare([lambda: None])
@@ -282,12 +388,16 @@ class HostTimer:
 class _HostTimed:
     kernels: int | None = None
     copies: int = 0
+    before: Callable[[], None] | None = None
 
-    def __init__(self, calls: Calls, launches: int | None) -> None:
+    def __init__(self, calls: Calls, launches: int | None, restored: Restored | None) -> None:
         self._calls = calls
+        self._restored = restored
+        self._answer: Any = None
         self._flush = bytearray(1 << 20)
         self._sample(1)
-        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most=50)
+        most = min(50, len(calls)) if restored else 50
+        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most)
 
     def back_to_back(self) -> float:
         return self._sample(self.launches)
@@ -302,13 +412,31 @@ class _HostTimed:
     def eager(self) -> float:
         return self._sample(self.eager_calls)
 
-    def each(self, regime: Regime, *, calls: bool = True) -> list[float]:
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
         return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
 
-    def _sample(self, count: int) -> float:
-        start = time.perf_counter_ns()
+    def calls_in(self, mode: str) -> int:
+        return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)
+
+    def answer(self, mode: str) -> Any:
+        return self._answer
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        restage()
+        times: list[float] = []
         for i in range(count):
-            self._calls[i % len(self._calls)]()
+            take(i)
+            times.append(self._sample(1, i))
+        return [min(times)]  # the host may be at something else meanwhile
+
+    def _sample(self, count: int, first: int = 0) -> float:
+        if self.before is not None:
+            self.before()
+        if self._restored is not None:
+            self._restored.restore(first + count)
+        start = time.perf_counter_ns()
+        for i in range(first, first + count):
+            self._answer = self._calls[i % len(self._calls)]()
         return (time.perf_counter_ns() - start) / 1000.0 / count
 
 

@@ -17,8 +17,8 @@ from flashcore.machine import python_process
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
 from flashcore.stages import settings
-from flashcore.stages.check.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.worker import supervisor
+from flashcore.worker.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.worker.kernel_call import Case
 
 #: The module that the child runs.
@@ -44,7 +44,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
             "kinds": None if chosen.kinds is None else list(chosen.kinds),
             # Fewer than usual are asked for on purpose, by the inner loop: there a shape does not ask for more.
             "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
-            "opcheck": chosen.opcheck and not case.is_peer and first[case.variant] == case.name,
+            "opcheck": chosen.opcheck and not case.callable and first[case.variant] == case.name,
         }
         tasks.append(supervisor.Task(case.name, payload))
 

@@ -2,73 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import UsageError
-from flashcore.stages.check.accuracy import FACT_NAMES, NORMAL, Errors, differing, errors, judge, over_class, soundness
+from flashcore.worker.accuracy import FACT_NAMES, NORMAL, Errors, differing, errors, judge, over_class, soundness
+from flashcore.worker.guarded import LAYOUTS, POISON_BYTE, Outputs, guard_inputs, laid_out
 from flashcore.worker.journal import Journal, Task, describe
-from flashcore.worker.kernel_call import (
-    POISON_BYTE,
-    Caller,
-    Case,
-    Outputs,
-    guard_inputs,
-    load_problem,
-    serve,
-    synchronize,
-)
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, serve, synchronize
+from flashcore.worker.problem_file import load_problem
+from flashcore.worker.references import References
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _OTHER_POISON = 0x5A
-
-
-class _Answers:
-    """References and emulations of one shape, computed once for all its variants."""
-
-    def __init__(self) -> None:
-        self._shape: tuple[Any, ...] = ()
-        self._kept: dict[tuple[Any, ...], Any] = {}
-
-    def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> tuple[Any, Any, Any, Any]:
-        """For one seed and kind: inputs, the reference that this tolerance class is held to, the class's
-        errors against it, and what its basis costs (``None`` for a class that computes on the inputs)."""
-        shape = (case.root, case.problem_file, case.shape)
-        if shape != self._shape:
-            self._shape, self._kept = shape, {}
-        params = dict(case.params)
-        key = (seed, kind)
-        if key not in self._kept:
-            inputs = problem.make_inputs(dict(params), seed, device, kind)
-            self._kept[key] = inputs, problem.reference(inputs, params)
-        inputs, exact = self._kept[key]
-        if (*key, case.tolerance) not in self._kept:
-            # A class that quantises its inputs is held to the answer on the quantised ones, so that an error
-            # of the kernel cannot hide behind that of the quantisation, which is told apart.
-            basis = problem.basis(case.tolerance, inputs, params) if hasattr(problem, "basis") else inputs
-            reference = exact if basis is inputs else problem.reference(basis, params)
-            cost = None if basis is inputs else {name: errors(reference[name], a) for name, a in exact.items()}
-            emulated = problem.emulate(case.tolerance, inputs, params)
-            entitled = {
-                name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
-            }
-            self._kept[(*key, case.tolerance)] = reference, entitled, cost
-        return (inputs, *self._kept[(*key, case.tolerance)])
-
-
-def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:
-    """An emulation is held in the type of the output that it stands for."""
-    import torch
-
-    dtype = next((a.dtype for a in case.arguments if a.name == name), "")
-    return emulated.to(getattr(torch, dtype)) if dtype else emulated
-
-
-_answers = _Answers()
+#: Repeated calls that are compared before anybody looks.
+_UNSEEN = 100
+_answers = References()
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
@@ -112,6 +67,9 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         inputs, *_ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
         log.step(task.name, "repeats")
         complaints += _repeat(caller, inputs, payload["repeats"])
+        if not case.is_peer:
+            announce = functools.partial(log.step, task.name)
+            complaints += _layouts(caller, *_answers.get(case, problem, device, case.seeds[0], kinds[0])[:3], announce)
         if hasattr(problem, "invariants") and not case.is_peer:
             log.step(task.name, "invariants")
             complaints += problem.invariants(lambda given: _fresh(caller, given), inputs, dict(case.params))
@@ -203,22 +161,71 @@ def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -
 
 def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str]:
     """Complains unless every call gives the very same bits, whatever lay in the outputs before."""
+    import torch
+
     first = _fresh(caller, inputs)
-    names = [a.name for a in caller.case.arguments if a.mutable]
     # One other poison for all further calls, in one allocation: memory stays the same from call to call.
     again = caller.outputs(_OTHER_POISON)
-    for count in range(2, repeats + 1):
-        again.poison()
-        caller.call(inputs, again)
+    for start in range(2, repeats + 1, _UNSEEN):
+        calls = range(start, min(start + _UNSEEN, repeats + 1))
+        # Compared on the device, and looked at once for many calls: the host would take longer than they do.
+        differ = torch.zeros(len(calls), dtype=torch.bool, device=caller.device)
+        masks = {name: torch.zeros_like(value, dtype=torch.bool) for name, value in first.items()}
+        for i in range(len(calls)):
+            again.poison()
+            caller.call(inputs, again)
+            for name, mask in masks.items():
+                now = differing(first[name], again[name])
+                mask |= now
+                differ[i] |= now.any()
         synchronize(caller.device)
-        for name in names:
-            mask = differing(first[name], again[name])
-            if mask.any():
-                return [
-                    f"{name}: call {count} of {repeats} differs from the first in {int(mask.sum())} of "
-                    f"{mask.numel()} elements: a race, or an element that is not written"
-                ]
+        if differ.any():
+            name, mask = next((n, m) for n, m in masks.items() if m.any())
+            return [
+                f"{name}: call {calls[int(differ.nonzero()[0])]} of {repeats} differs from the first; calls up to "
+                f"{calls[-1]} do in {int(mask.sum())} of {mask.numel()} elements: a race, or an element that is not "
+                "written"
+            ]
     return []
+
+
+def _layouts(
+    caller: Caller,
+    inputs: Mapping[str, Any],
+    reference: Mapping[str, Tensor],
+    entitled: Mapping[str, Errors],
+    announce: Callable[[str], None],
+) -> list[str]:
+    """Complains where a tensor that lies otherwise is neither refused by its name nor worked on rightly."""
+    complaints = []
+    for argument in (a for a in caller.case.arguments if a.kind == "tensor"):
+        name = argument.name
+        for how in LAYOUTS if argument.strides else LAYOUTS[:2]:
+            outputs = caller.outputs()
+            own = (outputs if argument.mutable else inputs).get(name)
+            if own is None:
+                continue  # absent
+            other = laid_out(own, how)
+            if how != "misaligned" and other.is_contiguous():
+                continue  # a single element, or a single row
+            announce(f"{name} {how}")
+            given = inputs if argument.mutable else {**inputs, name: other}
+            outputs.update({name: other} if argument.mutable else {})
+            try:
+                caller.call(given, outputs)
+                synchronize(caller.device)
+            except Exception as error:
+                if is_poisoned(caller.device):
+                    raise  # it was taken, and took the device along
+                if not re.search(rf"\b{re.escape(name)}\b", str(error)):
+                    complaints.append(f"{name}, {how}: expected an answer or a refusal by its name: {describe(error)}")
+                continue
+            wrong = soundness(outputs, {}, reference)
+            for output, answer in reference.items() if not wrong else ():
+                own = errors(outputs[output], answer)
+                wrong += judge(own, entitled[output], caller.case.tolerance, caller.problem.FENCE)
+            complaints += [f"{name}, {how}: taken, and the answer is wrong: {text}" for text in wrong[:1]]
+    return complaints
 
 
 def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
@@ -227,6 +234,7 @@ def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
 
     # NaN is unequal to itself, and several outputs lie in one storage: torch would hold both against us.
     outputs = {name: tensor.clone() for name, tensor in caller.outputs(0).items()}
+    caller.load(inputs, outputs)
     target: Any = caller.target
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     if any(a.dtype.startswith("float8") for a in caller.case.arguments):

@@ -28,6 +28,8 @@ NVTX_COLUMN = "thread Domain:Push/Pop_Range"
 #: How often each instruction was executed, by address: it comes along with the counts per opcode.
 EXECUTED = "inst_executed"
 
+#: Metrics whose names have no unit before two underscores: what instructions did.
+_BARE = (EXECUTED, "memory_")
 _NUMBER = re.compile(r"\+?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
@@ -44,7 +46,8 @@ class LayoutError(RecordError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One cell. ``value`` is ``None`` exactly when ``note`` says why there is no number.
+    """One cell. Where ``value`` is ``None``, ``note`` says why there is no number; else what it was made of, if that
+    is not the cell itself.
 
     ``instances`` holds the parts that ncu lists in parentheses (per opcode, …), ``None`` if it
     lists none or they cannot be read.
@@ -69,6 +72,7 @@ class KernelRow:
     cc: tuple[int, int]
     cells: Mapping[str, str]
     units: Mapping[str, str]
+    process: str = ""  # its id
 
     def __contains__(self, metric: str) -> bool:
         return metric in self.cells
@@ -175,12 +179,13 @@ def convert(value: float, unit: str, wanted: str) -> float | None:
 # --- the table -----------------------------------------------------------------------------------
 
 
-def parse(text: str, *, domain: str = "flashcore") -> Table:
+def parse(text: str, *, domain: str | None = "flashcore") -> Table:
     """Reads ncu's raw page.
 
     Args:
         text: what ncu printed.
-        domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost.
+        domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost. ``None``: of
+            whatever program; ncu leaves the column of ranges out where it opens none.
 
     Raises:
         LayoutError: no header or two, other columns or one twice, no units row, an ID twice, or a decimal comma.
@@ -189,13 +194,13 @@ def parse(text: str, *, domain: str = "flashcore") -> Table:
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
         raise LayoutError(_no_header(lines))
-    header = _header(lines[start])
+    header = _header(lines[start], domain)
     records = [(n, line) for n, line in enumerate(lines[start + 1 :], start + 2) if line.strip() and line[:2] != "=="]
     if not records:
         return Table((), (f"line {start + 1}: the header is there, but not a single row",))
     first = _fields(records[0][1])
     if first is None or len(first) != len(header):
-        return Table((), (f"line {records[0][0]}: the units row is torn; nothing after it can be read",))
+        return Table((), (f"line {records[0][0]}: the units row is damaged; nothing after it can be read",))
     if first[0]:
         raise LayoutError(
             f"ncu CSV: expected a row of units below the header (its ID is empty), found ID {first[0]!r}; "
@@ -205,7 +210,7 @@ def parse(text: str, *, domain: str = "flashcore") -> Table:
     return _table(header, units, records[1:], domain)
 
 
-def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int, str]], domain: str) -> Table:
+def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int, str]], domain: str | None) -> Table:
     rows: list[KernelRow] = []
     notes: list[str] = []
     suspects: set[str] = set()
@@ -226,7 +231,7 @@ def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int
                 "or in disorder; import the report again"
             )
         if row.id > due and not dropped:
-            notes.append(f"line {n}: ID {row.id} where {due} was due; what lies between is not there")
+            notes.append(f"line {n}: ID {row.id} where {due} was expected; what is between them is missing")
             suspects |= _ranges(rows[-1:])
         if row.id > due or dropped:
             suspects |= _ranges([row])
@@ -239,10 +244,10 @@ def _ranges(rows: Iterable[KernelRow]) -> set[str]:
     return {row.range_name for row in rows if row.range_name is not None}
 
 
-def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tuple[KernelRow | None, str]:
+def _row(header: list[str], units: dict[str, str], line: str, domain: str | None) -> tuple[KernelRow | None, str]:
     fields = _fields(line)
     if fields is None:
-        return None, f"torn or not CSV ({line.strip()[:40]!r})"
+        return None, f"damaged or not CSV ({line.strip()[:40]!r})"
     if len(fields) != len(header):
         return None, f"{len(fields)} fields where the header has {len(header)}"
     cells = dict(zip(header, fields, strict=True))
@@ -252,17 +257,18 @@ def _row(header: list[str], units: dict[str, str], line: str, domain: str) -> tu
     if not re.fullmatch(r"[0-9]{1,9}", cells["ID"]) or grid is None or block is None or cc is None:
         found = {c: cells[c][:40] for c in ("ID", "Grid Size", "Block Size", "CC")}
         return None, f"ID, grid, block or compute capability cannot be read ({found})"
-    nvtx = next(value for name, value in cells.items() if name.startswith(NVTX_COLUMN))
+    nvtx = next((value for name, value in cells.items() if name.startswith(NVTX_COLUMN)), "")
     return KernelRow(
         id=int(cells["ID"]),
-        range_name=range_of(nvtx, domain),
+        range_name=None if domain is None else range_of(nvtx, domain),
         kernel=cells["Kernel Name"],
         grid=grid,
         block=block,
         device=cells["Device"],
         cc=(int(cc[1]), int(cc[2])),
-        cells={name: value for name, value in cells.items() if "__" in name or name == EXECUTED},
+        cells={name: value for name, value in cells.items() if "__" in name or name.startswith(_BARE)},
         units=units,
+        process=cells.get("Process ID", ""),
     ), ""
 
 
@@ -291,16 +297,16 @@ def _fields(line: str) -> list[str] | None:
     return rows[0] if len(rows) == 1 else None
 
 
-def _header(line: str) -> list[str]:
+def _header(line: str, domain: str | None) -> list[str]:
     if line.startswith('"ID";'):
         raise LayoutError("ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C")
     header = _fields(line)
     if header is None:
-        raise LayoutError(f"ncu CSV: the header is torn ({line[-60:].strip()!r}); import the report again")
+        raise LayoutError(f"ncu CSV: the header is damaged ({line[-60:].strip()!r}); import the report again")
     if twice := [c for c, times in Counter(header).items() if times > 1]:
         raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} more often")
     missing = [c for c in COLUMNS if c not in header]
-    if not any(c.startswith(NVTX_COLUMN) for c in header):
+    if domain is not None and not any(c.startswith(NVTX_COLUMN) for c in header):
         missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
     if missing:
         raise LayoutError(

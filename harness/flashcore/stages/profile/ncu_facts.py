@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
-from flashcore.model.record import Fact, Launch, Plan, Source, Subject
-from flashcore.stages.profile.ncu_csv import EXECUTED, KernelRow, convert
+from flashcore.model.record import Fact, Launch, Listing, Plan, Source, Subject
+from flashcore.stages.profile import crosschecks
+from flashcore.stages.profile.crosschecks import Launched
+from flashcore.stages.profile.ncu_csv import EXECUTED, convert
 from flashcore.static import phases
+from flashcore.static.kernel_names import canonical
 
-#: The smallest product of matrices that a warp's instruction does, m8n8k4: whatever its type, no less.
-_LEAST_TENSOR_FLOP = 512
 DERIVED = (
     "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block",
     "kernel_launches", "plan_matches",
@@ -33,11 +35,32 @@ MEASURED: dict[str, FactSpec] = {
 
 #: How often a warp was found at an instruction, by address, whether it issued or was held.
 SAMPLES = "smsp__pcsamp_sample_count"
+_CALLED = {"no_instruction": "no_instructions", "gmma": "warpgroup_arrive"}  # where samples are called otherwise
+#: The same by why it was held.
+STALLED = {
+    f"stall_{reason}": f"smsp__pcsamp_warps_issue_stalled_{_CALLED.get(reason, reason)}"
+    for reason in catalogue.STALL_REASONS
+}
+#: What a listing's instructions carry → ncu's metric with its instances by address.
+BY_ADDRESS = {
+    "samples": SAMPLES,
+    "executed": EXECUTED,
+    "wavefronts": "memory_l1_wavefronts_shared",
+    "wavefronts_ideal": "memory_l1_wavefronts_shared_ideal",
+    **STALLED,
+}
 #: Why a metric that takes many passes may be missing.
 LEFT_OUT = "it takes many passes; a run of many cases asks for it on a variant's first shape alone"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are whole: parts that differ from their total by one are not its parts
+
+
+class LaunchRow(Launched, Protocol):
+    """A profiled launch, from ncu's raw page or from an imported report."""
+
+    @property
+    def kernel(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +81,10 @@ def metrics_to_ask(chip: str, refused: Iterable[str] = (), *, sampled: bool = Fa
     Args:
         sampled: whether to sample where the warps are, which the shares of phases are made of.
     """
-    asked: dict[str, None] = {SAMPLES: None} if sampled else {}
+    asked: dict[str, None] = {}
+    if sampled:
+        lacking = {name for name in STALLED if FACTS[name].ncu_name(chip) is None}
+        asked = {m: None for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED}
     for spec in FACTS.values():
         name = spec.ncu_name(chip)
         if name is not None:
@@ -73,12 +99,13 @@ def metrics_to_ask(chip: str, refused: Iterable[str] = (), *, sampled: bool = Fa
 def facts_of(
     variant: str,
     shape: str,
-    rows: Sequence[KernelRow],
+    rows: Sequence[LaunchRow],
     *,
     chip: str,
     plan: Plan | None = None,
     refused: Mapping[str, str] | None = None,
     code: phases.Code | None = None,
+    registers: Mapping[str, int] | None = None,
 ) -> list[Fact]:
     """All facts of one case: of the case first, then of each kernel summed over its launches, then, for a
     kernel launched more than once, of each launch by its index among the case's launches.
@@ -89,34 +116,39 @@ def facts_of(
         plan: what the variant said it launches; ``None`` for a peer.
         refused: ncu metric → ncu's words why it would not measure it.
         code: the phases of the variant's code; ``None`` if its sources mark none.
+        registers: kernel → registers a thread, as the cubin has them.
     """
-    launches = [_launch_values(row, chip, refused or {}) for row in rows]
+    launches = [launch_values(row, chip, refused, (registers or {}).get(short_name(row.kernel))) for row in rows]
     if code is not None:
         for row, values in zip(rows, launches, strict=True):
             values |= _phase_shares(row, code, (refused or {}).get(SAMPLES, ""))
     case = _combine(launches, chip)
     case["kernel_launches"] = Measured(float(len(rows)))
     case["plan_matches"] = _plan_matches(rows, plan)
-    facts = _facts(Subject(variant, shape=shape), case)
+    facts = as_facts(Subject(variant, shape=shape), case)
     kernels: dict[str, list[int]] = {}
+    planned = plan.launches if plan is not None and case["plan_matches"].value == 1 else ()
     for i, row in enumerate(rows):
-        kernels.setdefault(short_name(row.kernel), []).append(i)
+        # What is built here has the name that its static facts have; a library's templates have endless ones.
+        seen = short_name(row.kernel) if plan is None else canonical(row.kernel)
+        kernels.setdefault(planned[i].kernel if planned and "<" not in seen else seen, []).append(i)
     for kernel, own in kernels.items():
         together = _combine([launches[i] for i in own], chip)
-        facts += _facts(Subject(variant, shape=shape, kernel=kernel), together)
+        facts += as_facts(Subject(variant, shape=shape, kernel=kernel), together)
     for kernel, own in kernels.items():
         if len(own) > 1:
             for i in own:
-                facts += _facts(Subject(variant, shape=shape, kernel=kernel, launch=i), launches[i])
+                facts += as_facts(Subject(variant, shape=shape, kernel=kernel, launch=i), launches[i])
     return facts
 
 
 def unmeasured(variant: str, shape: str, reason: str) -> list[Fact]:
     """Every fact a profile measures, unmeasured for one reason: of a case that could not be profiled."""
-    return _facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, reason)))
+    return as_facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, reason)))
 
 
-def _facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
+def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
+    """The facts of one subject, in the catalogue's order."""
     names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
     return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].note) for n in names]
 
@@ -140,23 +172,33 @@ def short_name(kernel: str) -> str:
 # --- one launch ----------------------------------------------------------------------------------
 
 
-def _launch_values(row: KernelRow, chip: str, refused: Mapping[str, str]) -> Values:
-    values = {
-        name: _read(row, spec, chip, refused) for name, spec in MEASURED.items() if spec.ncu is not None or spec.chips
-    }
+def launch_values(
+    row: LaunchRow, chip: str, refused: Mapping[str, str] | None = None, registers: int | None = None
+) -> Values:
+    """Every fact that a profile measures of one launch, measured or with the reason why not: what cannot be is not.
+
+    Args:
+        registers: a thread's, as the cubin has them; ``None`` where they are not known.
+    """
+    specs = {name: spec for name, spec in MEASURED.items() if spec.ncu is not None or spec.chips}
+    values = {name: _read(row, spec, chip, refused or {}) for name, spec in specs.items()}
+    metrics = {name: metric for name, spec in specs.items() if (metric := spec.ncu_name(chip)) and not spec.opcodes}
+    known = {name: value for name in metrics if (value := values[name].value) is not None}
+    for name, reason in crosschecks.impossible(row, known, metrics, chip, registers).items():
+        values[name] = replace(values[name], value=None, note=reason)
     _derive(values, chip)
     values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
     return values
 
 
-def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
+def _read(row: LaunchRow, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
     metric = spec.ncu_name(chip)
     if metric is None:
         return Measured(None, f"{chip} has no such metric")
     if metric in refused and metric not in row:  # some come along even so
         return Measured(None, f"ncu refused {metric}: {refused[metric]}")
     reading = row.read(metric)
-    if spec.dear and metric not in row:
+    if spec.many_passes and metric not in row:
         return Measured(None, f"{reading.note}: {LEFT_OUT}")
     if spec.opcodes:
         return _opcodes(reading.value, reading.instances, reading.note, spec.opcodes)
@@ -169,7 +211,7 @@ def _read(row: KernelRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
     if value is None or not math.isfinite(value):
         found = f"{reading.value:g} {reading.unit or '(no unit)'}"
         return Measured(None, f"ncu gave {found}, expected a value in {spec.unit}", weight)
-    return Measured(value, weight=weight)
+    return Measured(value, reading.note, weight)
 
 
 def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]) -> Measured:
@@ -187,7 +229,7 @@ def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: s
     return Measured(sum(listed.get(opcode, 0.0) for opcode in opcodes))
 
 
-def _barriers_per_block(row: KernelRow, executed: Measured) -> Measured:
+def _barriers_per_block(row: LaunchRow, executed: Measured) -> Measured:
     if executed.value is None:
         return executed
     warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
@@ -197,7 +239,7 @@ def _barriers_per_block(row: KernelRow, executed: Measured) -> Measured:
 # --- phases --------------------------------------------------------------------------------------
 
 
-def _phase_shares(row: KernelRow, code: phases.Code, refused: str) -> Values:
+def _phase_shares(row: LaunchRow, code: phases.Code, refused: str) -> Values:
     """The share of each phase in the samples of one launch."""
     names = [PHASE_SHARE + phase for phase in code.names]
     found = f"ncu refused {SAMPLES}: {refused}" if refused else _samples_by_phase(row, code)
@@ -214,7 +256,7 @@ def _phase_shares(row: KernelRow, code: phases.Code, refused: str) -> Values:
     return values
 
 
-def _samples_by_phase(row: KernelRow, code: phases.Code) -> dict[str, float] | str:
+def _samples_by_phase(row: LaunchRow, code: phases.Code) -> dict[str, float] | str:
     """Phase → samples; or why they cannot be told apart.
 
     ncu names instructions by their address in memory. It lists all those of the kernel with how often they
@@ -223,9 +265,9 @@ def _samples_by_phase(row: KernelRow, code: phases.Code) -> dict[str, float] | s
     """
     if code.why:
         return code.why
-    own = code.kernels.get(short_name(row.kernel))
+    own = code.kernels.get(canonical(row.kernel))
     if own is None:
-        return f"the kernel {short_name(row.kernel)} is not in the variant's own code"
+        return f"the kernel {canonical(row.kernel)} is not in the variant's own code"
     reading = row.read(SAMPLES)
     if reading.value is None:
         return reading.note
@@ -242,6 +284,29 @@ def _samples_by_phase(row: KernelRow, code: phases.Code) -> dict[str, float] | s
         phase = own[address - start]
         found[phase] = found.get(phase, 0.0) + count
     return found
+
+
+def listings(variant: str, shape: str, rows: Sequence[LaunchRow], code: phases.Code) -> list[Listing]:
+    """The sampled kernels of a case, instruction by instruction; none of a kernel whose samples cannot be told
+    apart (the shares of its phases say why)."""
+    counted: dict[str, dict[int, dict[str, float]]] = {}
+    for row in rows:
+        kernel = canonical(row.kernel)
+        if kernel not in code.listing or isinstance(_samples_by_phase(row, code), str):
+            continue
+        start = min(_addresses(row.read(EXECUTED).instances or {}))
+        own = counted.setdefault(kernel, {})
+        for name, metric in BY_ADDRESS.items():
+            for address, count in _addresses(row.read(metric).instances or {}).items():
+                values = own.setdefault(address - start, {})
+                values[name] = values.get(name, 0.0) + count
+    return [
+        Listing(
+            Subject(variant, shape=shape, kernel=kernel),
+            tuple(replace(i, values=own.get(i.offset, {})) for i in code.listing[kernel]),
+        )
+        for kernel, own in counted.items()
+    ]
 
 
 def _addresses(instances: Mapping[str, float]) -> dict[int, float]:
@@ -274,9 +339,8 @@ def _told_by_instructions(flop: Measured, values: Values) -> Measured:
     """The tensor FLOPs, unless more instructions multiplied matrices than they can be of: then some were of a
     type that no counter tells, and their number is not known."""
     products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
-    if flop.value is None or flop.value >= _LEAST_TENSOR_FLOP * products:
-        return flop
-    return Measured(None, f"{products:,.0f} tensor-core instructions, but {flop.value:,.0f} FLOPs of the types counted")
+    reason = "" if flop.value is None else crosschecks.too_few_flops(flop.value, products)
+    return Measured(None, reason) if reason else flop
 
 
 def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
@@ -365,14 +429,14 @@ def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str
     return Measured(math.fsum(n * w for n, w in zip(numbers, known, strict=True)) / total)
 
 
-def _plan_matches(rows: Sequence[KernelRow], plan: Plan | None) -> Measured:
+def _plan_matches(rows: Sequence[LaunchRow], plan: Plan | None) -> Measured:
     """1 if ncu saw the plan's launches in the plan's order, else 0 with the first difference."""
     if plan is None:
         return Measured(None, "there is no launch plan: a peer, or its plan could not be read")
     if plan.error:
         return Measured(None, f"the launch plan is an error: {plan.error}")
     if len(rows) != len(plan.launches):
-        seen = ", ".join(short_name(row.kernel) for row in rows)
+        seen = ", ".join(canonical(row.kernel) for row in rows)
         return Measured(0.0, f"the plan has {len(plan.launches)} launches, ncu saw {len(rows)}: {seen}")
     for i, (row, launch) in enumerate(zip(rows, plan.launches, strict=True)):
         if difference := _difference(row, launch):
@@ -380,9 +444,12 @@ def _plan_matches(rows: Sequence[KernelRow], plan: Plan | None) -> Measured:
     return Measured(1.0)
 
 
-def _difference(row: KernelRow, launch: Launch) -> str:
+def _difference(row: LaunchRow, launch: Launch) -> str:
+    planned, seen = canonical(launch.kernel), canonical(row.kernel)
+    if "<" not in seen:  # what Triton compiled a kernel for stands in the plan's name alone
+        planned = planned.partition("<")[0]
     pairs: list[tuple[str, object, object]] = [
-        ("kernel", short_name(launch.kernel), short_name(row.kernel)),
+        ("kernel", planned, seen),
         ("grid", launch.grid, row.grid),
         ("block", launch.block, row.block),
     ]

@@ -15,22 +15,23 @@ import importlib.util
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
 from flashcore.machine import python_process
 from flashcore.machine.capabilities import lacking, said_in
 from flashcore.machine.ncu import command_line, import_report, last_words, refused_metrics
-from flashcore.model.catalogue import CHIPS, FACTS
+from flashcore.model import catalogue
+from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, StageResult
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, StageResult
 from flashcore.stages import settings
 from flashcore.stages.profile import ncu_csv, ncu_facts
 from flashcore.worker import rounds, supervisor
 from flashcore.worker.journal import SKIPPED, Result, Task
-from flashcore.worker.kernel_call import Case
 from flashcore.worker.rounds import Settled
 
 FEW = 32  # cases that are all measured in depth, whatever it costs
@@ -47,20 +48,45 @@ def chip_of(capability: tuple[int, int]) -> str:
     Raises:
         CapabilityError: no metric names are known for that family.
     """
-    family = [known for known in CHIPS if known[0] == capability[0] and known <= capability]
-    if not family:
+    chip = catalogue.chip_of(capability)
+    if chip is None:
         raise CapabilityError(
             f"compute capability {capability[0]}.{capability[1]}: no metric names are known for this GPU",
             "add its chip and its metric names to flashcore/model/catalogue.py (ncu --query-metrics lists them)",
         )
-    return CHIPS[max(family)]
+    return chip
 
 
-def run(cases: Sequence[Case], folder: Path, chosen: settings.Profile) -> StageResult:
+class Profiled(Protocol):
+    """A case as far as profiling is concerned: :class:`~flashcore.worker.kernel_call.Case`, or a Python function."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+    @property
+    def shape(self) -> str: ...
+    @property
+    def is_peer(self) -> bool: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+C = TypeVar("C", bound=Profiled)
+
+
+def run(
+    cases: Sequence[Profiled],
+    folder: Path,
+    chosen: settings.Profile,
+    target: Callable[[Path, Path], list[str]] = TARGET,
+) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
     Of more than :data:`FEW` cases, each variant's first one alone is measured in depth: what takes ncu many passes,
     and where the warps are (see :func:`by_depth`).
+
+    Args:
+        target: the command line of the process that runs the cases, given its task file and its journal.
 
     Raises:
         CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
@@ -71,7 +97,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Profile) -> StageR
         raise lacking("nvtx")
     deep = frozenset(case.name for case in by_depth(cases)[0])
     sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
-    stage = _UnderNcu(chosen, deep, sampled)
+    stage = _UnderNcu(chosen, deep, sampled, target)
     # Peers last: libraries keep workspaces, which ncu would save and restore around every pass of what follows.
     ordered = sorted(cases, key=lambda case: case.is_peer)
     tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
@@ -80,6 +106,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Profile) -> StageR
         settled = rounds.settle(folder, tasks, stage.perform, stage.harvest)
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
+    listings: list[Listing] = []
     for case in cases:
         reason = "" if case.name in settled.found else settled.why(case.name)
         if reason:
@@ -88,12 +115,16 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Profile) -> StageR
             facts += ncu_facts.facts_of(
                 case.variant, case.shape, settled.found[case.name],
                 chip=chosen.chip, plan=chosen.plans.get(case.name), refused=stage.refused,
+                registers=chosen.registers.get(case.variant),
                 code=chosen.codes.get(case.variant) if case.name in deep else None,
             )  # fmt: skip
+            if case.name in deep and case.variant in chosen.codes:
+                own = settled.found[case.name]
+                listings += ncu_facts.listings(case.variant, case.shape, own, chosen.codes[case.variant])
         status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
         seconds = settled.seconds.get(case.name)
         outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
-    return StageResult(tuple(facts), tuple(outcomes))
+    return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
 
 
 def _claim(folder: Path, chosen: settings.Profile) -> None:
@@ -107,16 +138,16 @@ def _claim(folder: Path, chosen: settings.Profile) -> None:
     elif (theirs := json.loads(path.read_text())) != ours:
         raise UsageError(
             f"{folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
-            "  to mend: resume with the same settings, or start a new run"
+            "  hint: resume with the same settings, or start a new run"
         )
 
 
-def by_depth(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-    """The cases to measure in depth, and those to leave what is dear out of: of more than :data:`FEW`, peers and all
-    but each variant's first case. Each group gets ncu processes of its own."""
+def by_depth(cases: Sequence[C]) -> tuple[list[C], list[C]]:
+    """The cases to measure in depth, and those to leave metrics of many passes out of: of more than :data:`FEW`, peers
+    and all but each variant's first case. Each group gets ncu processes of its own."""
     if len(cases) <= FEW:
         return list(cases), []
-    first: dict[str, Case] = {}
+    first: dict[str, C] = {}
     for case in cases:
         first.setdefault(case.variant, case)
     deep = [case for case in first.values() if not case.is_peer]
@@ -125,8 +156,8 @@ def by_depth(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
 
 def shallow(metrics: Iterable[str], chip: str) -> list[str]:
     """The metrics without those that take ncu many passes, and without samples of warps."""
-    dear = {spec.ncu_name(chip) for spec in FACTS.values() if spec.dear} | {ncu_facts.SAMPLES}
-    return [metric for metric in metrics if metric not in dear]
+    costly = {spec.ncu_name(chip) for spec in FACTS.values() if spec.many_passes} | set(ncu_facts.BY_ADDRESS.values())
+    return [metric for metric in metrics if metric not in costly]
 
 
 Rows = list[ncu_csv.KernelRow]
@@ -137,6 +168,7 @@ class _UnderNcu:
     chosen: settings.Profile
     deep: frozenset[str]  # names of the cases to measure in depth
     sampled: bool
+    target: Callable[[Path, Path], list[str]]
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's words; grows with the rounds
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
@@ -158,13 +190,13 @@ class _UnderNcu:
 
     def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
         chosen = self.chosen
+        # What the command refers to is all that goes along to another host.
+        ncu, target, clocks, caches = chosen.ncu, self.target, chosen.clock_control, chosen.cache_control
 
         def command(task_file: Path, journal: Path) -> list[str]:
-            report = path / f"{journal.stem.replace('journal', 'report')}.ncu-rep"
-            return command_line(
-                chosen.ncu, report, metrics, TARGET(task_file, journal),
-                clock_control=chosen.clock_control, cache_control=chosen.cache_control,
-            )  # fmt: skip
+            report = journal.with_name(f"{journal.stem.replace('journal', 'report')}.ncu-rep")
+            work = target(task_file, journal)
+            return command_line(ncu, report, metrics, work, clock_control=clocks, cache_control=caches)
 
         def tell(result: Result) -> None:
             if result.status == "failed":

@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from flashcore.worker.journal import Journal, Task
-from flashcore.worker.kernel_call import Caller, Case, load_problem, serve, synchronize
+from flashcore.worker.kernel_call import Caller, Case, serve, synchronize
+from flashcore.worker.problem_file import load_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +21,9 @@ def perform(task: Task, journal: Journal) -> None:
     problem = load_problem(case.root, case.problem_file)
     caller = Caller(case, problem, device)
     inputs = problem.make_inputs(dict(case.params), SEED, device)
-    call = caller.bind(inputs, _outputs(case, device))
+    outputs = _outputs(case, device)
+    call = caller.bind(inputs, outputs)
+    caller.load(inputs, outputs)
     journal.step(task.name, "call")
     call()
     synchronize(device)
@@ -31,7 +34,7 @@ def _outputs(case: Case, device: str) -> dict[str, Tensor]:
     import torch
 
     return {
-        a.name: torch.empty([int(case.params[d]) for d in a.dims], dtype=getattr(torch, a.dtype), device=device)
+        a.name: torch.empty(a.sizes(case.params), dtype=getattr(torch, a.dtype), device=device)
         for a in case.arguments
         if a.mutable
     }

@@ -91,9 +91,10 @@ class _UnderTool:
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Report]) -> None:
         """All cases together, and each of those that are in doubt alone."""
+        sanitizer, tool = self.chosen.sanitizer, self.tool  # what goes along to another host
 
         def command(task_file: Path, journal: Path) -> list[str]:
-            return command_line(self.chosen.sanitizer, self.tool, _log(journal), TARGET(task_file, journal))
+            return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
 
         def tell(result: Result) -> None:
             self.chosen.progress(f"{self.tool} {rounds.told(result, 'ran')}")

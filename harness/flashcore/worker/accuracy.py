@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.worker.kernel_call import Outputs
+from flashcore.worker.guarded import Outputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
 #: What a variant's error may be, over that of its class's emulation.
 FROBENIUS_LIMIT = 1.5
 MAX_LIMIT = 2.0
-#: What the answer as a whole may be too large or too small by, beside what its class is and what chance makes of
+#: What the answer as a whole may be too large or too small by, beside what its class is and what noise makes of
 #: rounding errors: they cancel over the elements, a wrong factor does not.
 GAIN_LIMIT = 2e-4
 
@@ -72,9 +72,8 @@ def differing(a: Tensor, b: Tensor) -> Tensor:
     """Mask of the elements that differ in any bit: NaN equals itself, 0 does not equal -0."""
     import torch
 
-    size = a.element_size()
-    bits = [x.contiguous().view(-1).view(torch.uint8).view(-1, size) for x in (a, b)]
-    mask: Tensor = (bits[0] != bits[1]).any(dim=1).view(a.shape)
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    mask: Tensor = a.contiguous().view(whole) != b.contiguous().view(whole)
     return mask
 
 

@@ -1,0 +1,189 @@
+"""Did timed calls do their work? Their answers, and their time on data that is new to them.
+
+Timed calls meet the same tensors again and again, so a kernel that keeps what it found, or that finds its output
+right already, could be timed at doing nothing. Two proofs, of each case:
+
+- Answers: of each regime one sample at random and the last one are taken right after other inputs were written into
+  the tensors and all outputs were poisoned, neither of which is timed. What such a sample leaves is held to the
+  reference, by the tolerance classes of check.
+- New data: calls on inputs that the case has never met, into poisoned outputs, may not take longer than calls on
+  known data in the slower of the regimes that were timed call by call.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from flashcore.stages.bench.interleave import Rotation
+from flashcore.stages.bench.timing import Timed, Timer
+from flashcore.worker.accuracy import errors, judge, soundness
+from flashcore.worker.guarded import Outputs, copied, write
+from flashcore.worker.kernel_call import Caller, Case
+from flashcore.worker.references import References
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: Seeds of inputs that no warm-up call has met begin so far above the problem's own.
+_NEW_SEED = 1000
+#: Inputs larger than this have no other values: they would take several times their memory.
+_MOST_BYTES = 1 << 30
+#: How much longer a call on new data may take than the slower regime's median, beside the timer's own doubt: new data
+#: lies in L2, but other kernels ran since, as in the cold regime. Of 87 cases on an H200 the most was 1.013.
+_LONGER = 1.1
+
+
+class Sets:
+    """The tensors of one shape that its timed calls rotate through, and other values for them.
+
+    Calls are bound to their tensors, so other values are written in place, while numbers stay as they are. Where
+    these change with the seed, or the tensors are very large, there are no others, and each set keeps its own.
+    """
+
+    def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
+        self.rotation = Rotation(timer, case, problem, device)
+        self.inputs = self.rotation.inputs
+        first, params = case.seeds[0], dict(case.params)
+        self._own = range(first, first + len(self.inputs))
+        self._holds = list(self._own)
+        large = sum(x.nbytes for x in _tensors(self.inputs[0]).values()) > _MOST_BYTES
+        new = [] if large else [first + _NEW_SEED + i for i in range(len(self.inputs))]
+        self._values = {seed: problem.make_inputs(dict(params), seed, device) for seed in new}
+        if not new or not all(_numbers(v) == _numbers(own) for v in self._values.values() for own in self.inputs):
+            new, self._values = [], {}
+        else:
+            self._values[first] = {name: copied(x) for name, x in _tensors(self.inputs[0]).items()}
+        self._new = new
+        self._stage = [{name: copied(x) for name, x in _tensors(own).items()} for own in self.inputs] if new else []
+        self._references = References()
+        self._where = (problem, device, problem.KINDS[0])
+
+    def renew(self, i: int) -> None:
+        """Writes values into set ``i`` that it does not hold, if there are any."""
+        if self._new:
+            seed = self._new[0] if self._holds[i] != self._new[0] else self._own[0]
+            _write(self.inputs[i], self._values[seed])
+            self._holds[i] = seed
+
+    def restage(self, *, known: bool) -> None:
+        """What :meth:`take` is to write from now on: values that every call has met, or new ones."""
+        for i, stage in enumerate(self._stage):
+            _write(stage, self._values[self._own[0] if known else self._new[i]])
+
+    def take(self, i: int) -> None:
+        """Writes what is staged into set ``i``: on the device alone, so that a graph can hold it."""
+        if self._stage:
+            _write(self.inputs[i], self._stage[i])
+            self._holds[i] = self._new[i]
+
+    def complaints(self, case: Case, i: int, outputs: Outputs) -> tuple[int, list[str]]:
+        """The seed that set ``i`` holds, and what is wrong with these outputs for it."""
+        problem, device, kind = self._where
+        seed = self._holds[i]
+        _, reference, entitled, _ = self._references.get(case, problem, device, seed, kind)
+        wrong = soundness(outputs, {}, reference)
+        for name, answer in reference.items() if not wrong else ():
+            wrong += judge(errors(outputs[name], answer), entitled[name], case.tolerance, problem.FENCE)
+        return seed, wrong
+
+
+class Proof:
+    """Of one case: samples whose answers are looked at, and calls on new data.
+
+    Args:
+        outputs: what each call writes, in the order of the calls; call ``i`` reads set ``i`` of the sets in turn.
+    """
+
+    def __init__(self, caller: Caller, sets: Sets, outputs: Sequence[Outputs], timed: Timed, dice: random.Random):
+        self._caller, self._sets, self._outputs, self._timed, self._dice = caller, sets, outputs, timed, dice
+        self._times: list[float] = []
+        #: Of each mode the turns whose answers were right; the last one is -1.
+        self.turns: dict[str, list[int]] = {}
+        self.complaint = ""
+        #: us of a call on new data, as the clock of single calls says; unknown where there is none.
+        self.new: float | None = None
+
+    def meet_new_data(self) -> None:
+        """Times calls on data that the case has never met; before any of it is used otherwise."""
+
+        def take(i: int) -> None:
+            self._sets.take(i)
+            self._outputs[i].poison()
+            self._sets.rotation.load(i)
+
+        self._sets.restage(known=True)
+        self._times = self._timed.anew(take, lambda: self._sets.restage(known=False), len(self._sets.inputs))
+
+    def chosen(self, least: int) -> int:
+        """The turn of a mode's first ``least`` whose answer is looked at."""
+        return self._dice.randrange(least)
+
+    def sample(self, mode: str, turn: int) -> float:
+        """A sample of that mode (us), and its answer looked at: of any call of the last ones that wrote different
+        outputs; of a peer, which makes its own, of the last call."""
+        calls, sets, case = self._timed.calls_in(mode), len(self._sets.inputs), self._caller.case
+        peer = case.is_peer
+        different = sets if any(a.mutable and not a.inout for a in case.arguments) else len(self._outputs)
+        back = 0 if peer else self._dice.randrange(min(calls, different))
+        i = (calls - 1 - back) % len(self._outputs)
+
+        def spoil() -> None:
+            self._sets.renew(i % sets)
+            for outputs in self._outputs:
+                outputs.poison()
+            if peer and mode != "eager":
+                for answer in self._caller.named(self._timed.answer(mode)).values():
+                    answer.fill_(float("nan") if answer.is_floating_point() else -1)
+
+        self._timed.before = spoil
+        try:
+            value: float = getattr(self._timed, mode)()
+        finally:
+            self._timed.before = None
+        found = self._outputs[i]
+        if peer:
+            found.update(self._caller.named(self._timed.answer(mode)))
+        seed, wrong = self._sets.complaints(case, i % sets, found)
+        if wrong and not self.complaint:
+            self.complaint = f"void: the answer of a timed call is wrong: {wrong[0]}, {mode}, turn {turn}, seed {seed}"
+        self.turns.setdefault(mode, []).append(turn)
+        return value
+
+    def verdict(self, calls: Mapping[str, Sequence[float]], doubt: float) -> str:
+        """Why what was timed is no measurement; empty if it is one.
+
+        Args:
+            calls: us of single calls by regime, less what the clock takes for none.
+            doubt: us that the timer's single calls may be off by.
+        """
+        known = max((statistics.median(c) for c in calls.values() if c), default=None)
+        if self.complaint or known is None:
+            return self.complaint
+        self.new = statistics.median(self._times) - statistics.median(self._timed.each("isolated", calls=False))
+        if self.new <= _LONGER * known + doubt:
+            return ""
+        return (
+            f"void: a call takes {self.new:.3f} us on data that it has not met, into poisoned outputs, and "
+            f"{known:.3f} us on what it knows: it keeps what it found before"
+        )
+
+
+def _tensors(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    import torch
+
+    return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+
+
+def _numbers(inputs: Mapping[str, Any]) -> list[Any]:
+    """What of inputs cannot be written in place: numbers, and how the tensors lie."""
+    tensors = _tensors(inputs)
+    return [(n, (x.shape, x.stride(), x.dtype) if n in tensors else x) for n, x in inputs.items()]
+
+
+def _write(into: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    for name, tensor in _tensors(into).items():
+        write(tensor, values[name])

@@ -1,0 +1,124 @@
+"""A reference for GPUs that time side by side: each times the same two calls at once with the others.
+
+A copy that misses every cache and a matrix product, each made ready twice: what the two differ by is this GPU's own A/A
+spread, beside busy neighbours. A GPU that is slower than its like beyond that spread is named, and times nothing.
+
+As a program (``python -m flashcore.stages.bench.reference TASKFILE JOURNAL``) this module is the child.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.machine import python_process
+from flashcore.stages.bench.interleave import Watch, sample, serve
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.timing import timer_for
+from flashcore.worker import supervisor
+from flashcore.worker.gpus import Place
+from flashcore.worker.limits import Limits
+
+TARGET = python_process.child("flashcore.stages.bench.reference")
+#: What GPUs of one kind may differ by: two H200s of one host did by 1.2 % in a matrix product and 0.1 % in a copy.
+ALIKE = 0.03
+#: Reasons for a lowered clock that the cooling or the power supply is to blame for. A power cap is not one of them:
+#: a GPU of full health is held at it by any large matrix product.
+UNWELL = frozenset({"hardware_slowdown", "thermal_software", "thermal_hardware", "power_brake"})
+#: Elements of the copy, and rows of the matrices, by device: on a GPU 1 GiB moved, 0.8 ms on an H200, and 0.2 ms.
+_SIZES = {"cuda": (1 << 27, 4096), "cpu": (1 << 16, 64)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What one GPU took.
+
+    Args:
+        times: us by call, the lower of two medians.
+        spread: the largest relative difference of such two medians.
+        state: what the driver told while they were timed, as of :class:`~flashcore.stages.bench.interleave.Watch`.
+        failed: why there are no times; empty if there are.
+    """
+
+    times: Mapping[str, float]
+    spread: float
+    state: Mapping[str, Any]
+    failed: str = ""
+
+
+def run(places: Sequence[Place], folder: Path, limits: Limits, device: str) -> dict[str, Reference]:
+    """Times the reference on all of them at once; by UUID. Resumable in ``folder``.
+
+    Raises:
+        FlashcoreError: a journal cannot be written, or a child cannot be started at all.
+    """
+
+    def one(place: Place) -> Reference:
+        task = supervisor.Task("reference", {"device": device})
+        own = replace(limits, places=(place,))
+        (result,) = supervisor.supervise([task], folder / place.gpu, TARGET, own)
+        return _reference(result)
+
+    with ThreadPoolExecutor(len(places)) as threads:
+        return dict(zip([p.gpu for p in places], threads.map(one, places), strict=True))
+
+
+def recorded(folder: Path) -> dict[str, Reference]:
+    """What :func:`run` left in its folder, by UUID."""
+    return {p.name: _reference(r) for p in sorted(folder.glob("*")) for r in supervisor.answers(p).values()}
+
+
+def _reference(result: supervisor.Result) -> Reference:
+    if result.data is None:
+        return Reference({}, 0.0, {}, result.reason)
+    medians = {name: [statistics.median(s) for s in pair] for name, pair in result.data["samples"].items()}
+    spread = max(max(pair) / min(pair) - 1 for pair in medians.values())
+    return Reference({name: min(pair) for name, pair in medians.items()}, spread, result.data["state"])
+
+
+def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
+    """The GPUs that are to time nothing beside the others, all of one kind: UUID → why. Never all of them."""
+    why = {gpu: f"its reference failed: {own.failed}" for gpu, own in found.items() if own.failed}
+    timed = {gpu: own for gpu, own in found.items() if not own.failed}
+    for name in next((own.times for own in timed.values()), {}):
+        usual = statistics.median_low(own.times[name] for own in timed.values())
+        for gpu, own in timed.items():
+            over, allowed = own.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
+            if over > allowed:
+                text = f"slow: {name} takes {own.times[name]:.4g} us, {100 * over:.1f} % more than is usual among them"
+                why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be chance)")
+    hot = {gpu: sorted(UNWELL & {*own.state.get("throttle", ())}) for gpu, own in timed.items()}
+    why |= {gpu: f"throttled: {', '.join(reasons)}" for gpu, reasons in hot.items() if reasons and gpu not in why}
+    return why if len(why) < len(found) else {}
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+    """Times the two calls, each made ready twice, in turns."""
+    import torch
+
+    device = task.payload["device"]
+    elements, rows = _SIZES[device]
+    timer = timer_for(device)
+    source, target = (torch.ones(elements, dtype=torch.float32, device=device) for _ in range(2))
+    kind = torch.float32 if device == "cpu" else torch.bfloat16
+    a, b, c = (torch.ones(rows, rows, dtype=kind, device=device) for _ in range(3))
+    calls = {"copy": lambda: target.copy_(source), "matmul": lambda: torch.mm(a, b, out=c)}
+    ready = {f"{name} {twin}": timer.prepare([call]) for name, call in calls.items() for twin in "AB"}
+    watch = Watch(device)
+    rule = StopRule(least=60, most=200, seconds=2.0)
+    spent = dict.fromkeys(ready, 0.0)
+    found = sample(ready, "back_to_back", rule, watch, spent, lambda label: log.step(task.name, label))
+    samples = {name: [[round(x, 4) for x in found[f"{name} {twin}"]] for twin in "AB"] for name in calls}
+    return {"samples": samples, "state": watch.seen}
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1:], perform))

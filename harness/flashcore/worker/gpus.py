@@ -1,0 +1,112 @@
+"""Where children run: a small protocol, and its first backend, the GPUs of this host.
+
+A :class:`Place` is one GPU and starts a child for a batch of tasks; :func:`flashcore.worker.supervisor.supervise` hands
+the batches out. The other backend is :mod:`flashcore.worker.cluster`. Whatever the place, what a child answered
+stands in a journal of the stage's own folder, with the GPU that it ran on beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from flashcore.worker.journal import Result, Task, read_journal
+from flashcore.worker.limits import Limits
+from flashcore.worker.process import Process
+
+
+class Child(Protocol):
+    """A batch of tasks under way: :class:`~flashcore.worker.process.Process`, or its like on another host.
+
+    ``current`` is the task in progress when it was over, ``reason`` why it is over, ``lost`` why its place is gone
+    with it (empty if it is not): then what it has not answered is asked of another.
+    """
+
+    current: str | None
+    step: str
+    busy: float
+    reason: str
+    lost: str
+    answered: set[str]
+
+    def start(self) -> None: ...
+
+    def watch(self) -> Iterator[Result | None]: ...
+
+    def raise_if_hopeless(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Place(Protocol):
+    """One GPU that children may be started on, one at a time or several."""
+
+    @property
+    def gpu(self) -> str:
+        """Its UUID."""
+        ...
+
+    @property
+    def host(self) -> str | None:
+        """The host that it is in; ``None``: this one."""
+        ...
+
+    def child(
+        self,
+        folder: Path,
+        tasks: list[Task],
+        command: Callable[[Path, Path], list[str]],
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> Child:
+        """A child for these tasks, not started yet, that writes its journal into ``folder``."""
+        ...
+
+    def is_back(self) -> bool:
+        """Whether it can be used again after it was lost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGpu:
+    """A GPU of this host. One that is lost stays lost: the driver needs a reset first."""
+
+    gpu: str
+    host: None = None
+
+    def child(
+        self,
+        folder: Path,
+        tasks: list[Task],
+        command: Callable[[Path, Path], list[str]],
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> Child:
+        return Process(folder, tasks, command, limits, environment, self.gpu)
+
+    def is_back(self) -> bool:
+        return False
+
+
+def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
+    """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; those
+    alone whose GPU was chosen. A task that was begun twice was answered the second time."""
+    found: dict[str, str] = {}
+    journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
+    for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
+        with suppress(OSError, ValueError, AttributeError):
+            task_file = journal.with_name(f"{journal.stem.replace('journal', 'tasks')}.json")
+            if gpu := json.loads(task_file.read_bytes()).get("gpu"):
+                found |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
+    return found
+
+
+def lost_in(folder: Path) -> dict[str, str]:
+    """The GPUs that were lost while the tasks of ``folder`` and below were run: UUID → why."""
+    lines = (line for path in sorted(folder.rglob("supervisor.jsonl")) for line in read_journal(path))
+    return {line["name"]: line["reason"] for line in lines if line["event"] == "lost"}

@@ -1,0 +1,202 @@
+"""Tensors between bands of poison: what is written beside an output, or not written at all, shows.
+
+Only children import torch, so it is imported inside the functions here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: Bytes of poison before and after every guarded tensor: as many as it has itself, at least and at most so many.
+#: Multiples of what the allocator aligns to.
+GUARD_BYTES, GUARD_MOST = 1 << 16, 1 << 24
+_ALIGNED = 512
+#: Every byte of an output before a call. As any float type this is a NaN.
+POISON_BYTE = 0xFF
+
+
+class Guarded:
+    """A tensor between two bands of poison, which grow with it.
+
+    Args:
+        fill: the byte that tensor and bands are filled with.
+        room: bytes to lie in, :meth:`bytes_of` of them; an allocation of its own unless given.
+        strides: of a tensor that is not contiguous; what its elements leave free between them is poison too.
+    """
+
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        dtype: str,
+        device: str,
+        fill: int = POISON_BYTE,
+        room: Tensor | None = None,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        import torch
+
+        self._band, size, whole = self._layout(sizes, dtype, strides)
+        self._strided = strides is not None
+        self.fill = fill
+        self._end = self._band + size
+        self._buffer = torch.empty(whole, dtype=torch.uint8, device=device) if room is None else room
+        elements = self._buffer[self._band : self._end].view(getattr(torch, dtype))
+        self.tensor: Tensor = elements.view(sizes) if strides is None else elements.as_strided(sizes, strides)
+        self.poison()
+
+    @classmethod
+    def bytes_of(cls, sizes: tuple[int, ...], dtype: str) -> int:
+        """What a tensor takes up with its bands."""
+        return cls._layout(sizes, dtype)[2]
+
+    @staticmethod
+    def _layout(sizes: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None) -> tuple[int, int, int]:
+        """Bytes of a band, of the tensor from its first element to its last, and of all."""
+        import torch
+
+        count = math.prod(sizes)
+        if strides is not None:
+            count = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        size = count * int(getattr(torch, dtype).itemsize)
+        whole = -(-size // _ALIGNED) * _ALIGNED
+        band = min(max(whole, GUARD_BYTES), GUARD_MOST)
+        return band, size, whole + 2 * band
+
+    def poison(self) -> None:
+        """Fills tensor and bands anew."""
+        self._buffer.fill_(self.fill)
+
+    def damage(self) -> str:
+        """Says which bytes beside the tensor were written; empty if none."""
+        for where, band, origin in (
+            ("before its first", self._buffer[: self._band], self._band),
+            ("past its last", self._buffer[self._end :], -1),
+        ):
+            if (other := band != self.fill).any():  # quicker than to look where
+                touched = other.nonzero().flatten()
+                first = int(touched[0])
+                distance = origin - int(touched[-1]) if origin > 0 else first + 1
+                return f"{touched.numel()} bytes written {where} element, the nearest {distance} bytes off"
+        if self._strided:
+            touched = ~self._untouched()
+            once(touched.as_strided(self.tensor.shape, self.tensor.stride())).fill_(False)
+            if touched.any():
+                first = int(touched.nonzero()[0])
+                return f"{int(touched.sum())} elements written between its own, the first {first} past its first"
+        return ""
+
+    def _untouched(self) -> Tensor:
+        """Mask of the memory from the tensor's first element to its last: what holds nothing but poison."""
+        raw = self._buffer[self._band : self._end].view(-1, self.tensor.element_size())
+        mask: Tensor = (raw == self.fill).all(dim=1)
+        return mask
+
+    def unwritten(self) -> Tensor:
+        """Mask of the elements that still hold nothing but poison."""
+        import torch
+
+        mask = self._untouched().as_strided(self.tensor.shape, self.tensor.stride())
+        return mask if self.tensor.numel() else torch.zeros_like(mask)
+
+
+class Outputs(dict[str, "Tensor"]):
+    """What a call writes, by name: outputs, and inputs that are outputs too, which :meth:`Caller.load` fills.
+    ``guards`` holds the bands around those that an operator writes.
+
+    All lie in one allocation, band by band: what is written between them is written into a band.
+
+    Args:
+        wanted: sizes and element type of each output.
+    """
+
+    def __init__(
+        self, wanted: Mapping[str, tuple[tuple[int, ...], str]], device: str = "cpu", fill: int = POISON_BYTE
+    ) -> None:
+        import torch
+
+        rooms = [Guarded.bytes_of(*one) for one in wanted.values()]
+        arena = torch.empty(sum(rooms), dtype=torch.uint8, device=device)
+        parts = [arena[end - room : end] for room, end in zip(rooms, itertools.accumulate(rooms), strict=True)]
+        self.guards = {
+            name: Guarded(*one, device, fill, room) for (name, one), room in zip(wanted.items(), parts, strict=True)
+        }
+        super().__init__({name: guard.tensor for name, guard in self.guards.items()})
+
+    def poison(self) -> None:
+        """Fills every guarded output and its bands with poison anew."""
+        for guard in self.guards.values():
+            guard.poison()
+
+    def joined(self, other: Outputs) -> Outputs:
+        """These tensors and those, with their bands."""
+        both = Outputs({})
+        both.guards = {**self.guards, **other.guards}
+        both.update({**self, **other})
+        return both
+
+
+def once(tensor: Tensor) -> Tensor:
+    """A view with the elements that an expanded tensor shows several times once."""
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def write(into: Tensor, values: Tensor) -> None:
+    """Copies values into a tensor that may be expanded; the values are then expanded alike."""
+    own = once(into)
+    own.copy_(values[tuple(slice(size) for size in own.shape)])
+
+
+def copied(value: Tensor) -> Tensor:
+    """A copy that lies as the tensor does."""
+    import torch
+
+    copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    write(copy, value)
+    return copy
+
+
+def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Guarded]]:
+    """Copies of the tensors between bands of NaN, and these bands: what is read beside an input shows in the answer,
+    and what is written there in the bands."""
+    import torch
+
+    copies, guards = dict(inputs), {}
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            strides = None if value.is_contiguous() else value.stride()
+            dtype = str(value.dtype).removeprefix("torch.")
+            guards[name] = Guarded(tuple(value.shape), dtype, str(value.device), strides=strides)
+            copies[name] = guards[name].tensor
+            write(copies[name], value)
+    return copies, guards
+
+
+#: How :func:`laid_out` can lay a tensor out; the last one only what may be strided.
+LAYOUTS = ("misaligned", "strided", "apart")
+
+
+def laid_out(value: Tensor, how: str) -> Tensor:
+    """The tensor's values where no allocator puts them: ``misaligned``, one element past 16-byte alignment,
+    ``strided``, with an element of poison after each, or ``apart``, with at least 16 bytes of it after each row."""
+    import torch
+
+    if how == "apart":
+        step = 16 // value.element_size()
+        pitch = (value.shape[-1] // step + 2) * step
+        rows = (*value.shape[:-1], pitch * value.element_size())
+        room = torch.full(rows, POISON_BYTE, dtype=torch.uint8, device=value.device)
+        return room.view(value.dtype)[..., : value.shape[-1]].copy_(value)
+    count = 2 * value.numel() if how == "strided" else value.numel() + 1
+    room = torch.full((count * value.element_size(),), POISON_BYTE, dtype=torch.uint8, device=value.device)
+    elements = room.view(value.dtype)
+    other = elements.view(*value.shape, 2)[..., 0] if how == "strided" else elements[1:].view(value.shape)
+    return other.copy_(value)

@@ -1,0 +1,119 @@
+"""A problem's Python file as a module, and what its formulas say."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+from flashcore.errors import FlashcoreError, UsageError
+
+_CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")
+
+
+def load_problem(root: str | Path, file: str) -> ModuleType:
+    """The problem's Python file as a module, loaded once per process.
+
+    Raises:
+        UsageError: there is no such file, or it lacks part of what a problem defines.
+        FlashcoreError: it raises while it is imported.
+    """
+    module = load_file(str(Path(root).resolve() / file))
+    missing = [name for name in _CONTRACT if not hasattr(module, name)]
+    if missing:
+        raise UsageError(
+            f"{module.__file__}: expected {', '.join(_CONTRACT)}, found no {', '.join(missing)}\n"
+            "  hint: define them; the problem of the attention suite is an example"
+        )
+    return module
+
+
+def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
+    """What the problem's formulas say of a variant on that compute roof, which ``work`` may ask for by an argument
+    ``roof``: where the FLOPs are done is a matter of the variant.
+
+    Raises:
+        UsageError: it raises, or a value is no amount.
+    """
+    more = {"roof": roof} if "roof" in inspect.signature(problem.work).parameters else {}
+    try:
+        work: dict[str, Any] = dict(problem.work(dict(params), **more))
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == problem.__file__]
+        raise UsageError(
+            f"{problem.__file__}:{lines[-1] if lines else 1}: expected work() to give amounts for {dict(params)}, "
+            f"found {type(error).__name__}: {error}"
+        ) from error
+    for key, value in work.items():
+        if not isinstance(value, (int, float)) or not 0 <= value <= 1e30:  # false for NaN
+            found = f"{value:g}" if isinstance(value, float) else f"an {type(value).__name__} that is none"
+            raise UsageError(f"{problem.__name__}: work() gives {key!r}: expected a number of 0 to 1e30, found {found}")
+    return work
+
+
+#: What the files of a suite imported of each other, and from which folder.
+_siblings: dict[str, Path] = {}
+
+
+class _Lazily(MetaPathFinder):
+    """Finds what a suite's function imports when it is called, long after its file was loaded: beside the file whose
+    code asks, or whose code called what asks."""
+
+    folders: ClassVar[set[Path]] = set()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        frame = None if "." in name else sys._getframe(1)
+        while frame is not None:
+            folder = Path(str(frame.f_globals.get("__file__", ""))).parent
+            if folder in self.folders:
+                found = PathFinder.find_spec(name, [str(folder)])
+                if found is not None:
+                    _siblings[name] = folder
+                return found
+            frame = frame.f_back
+        return None
+
+
+@functools.cache
+def load_file(path: str) -> ModuleType:
+    """A Python file of a suite as a module, loaded once per process; its files can import each other.
+
+    Raises:
+        UsageError: there is no such file.
+        FlashcoreError: it raises while it is imported.
+    """
+    file = Path(path)
+    if not any(isinstance(finder, _Lazily) for finder in sys.meta_path):
+        sys.meta_path.append(_Lazily())
+    _Lazily.folders.add(file.parent)
+    for name, folder in list(_siblings.items()):
+        if folder != file.parent:  # of another suite, or of another revision of this one
+            sys.modules.pop(name, None)
+            del _siblings[name]
+    spec = importlib.util.spec_from_file_location(f"flashcore_{file.stem}_{abs(hash(path)):x}", file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"{path}: expected a Python file of the suite, found none")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(file.parent))  # so that a suite's files can import each other
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise FlashcoreError(
+            f"{path}: expected a module that can be imported, found {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent))
+        for other in file.parent.glob("*.py"):
+            if getattr(sys.modules.get(other.stem), "__file__", None) == str(other):
+                _siblings[other.stem] = file.parent
+    return module

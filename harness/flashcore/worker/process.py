@@ -1,0 +1,242 @@
+"""One child process and the journal that it writes: started, read along, ended when it hangs, named when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.machine import capabilities, python_process
+from flashcore.worker.journal import (
+    HANG,
+    HOPELESS,
+    POISON,
+    SAYS,
+    SUPERVISOR,
+    Result,
+    Task,
+    answer_of,
+    parse,
+    unwritable,
+)
+from flashcore.worker.limits import Limits
+
+POLL = 0.02  # seconds between two looks at the journal
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+
+
+@dataclass(slots=True)
+class Process:
+    """One child of this host and the journal it writes.
+
+    Args:
+        gpu: the UUID of the GPU that it is to see alone; empty: whatever this process sees.
+    """
+
+    folder: Path
+    tasks: list[Task]
+    command: Callable[[Path, Path], list[str]]
+    limits: Limits
+    environment: Mapping[str, str]
+    gpu: str = ""
+    lost: str = ""  # of a child elsewhere: why its place is gone
+    current: str | None = None  # the task in progress
+    step: str = ""
+    begun: int = 0
+    busy: float = 0.0  # seconds since the task in progress began
+    reason: str = ""  # why the process is over
+    code: int | None = None
+    _popen: subprocess.Popen[bytes] | None = None
+    _log: Path = Path()
+    _journal: Path = Path()
+    _offset: int = 0
+    _rest: bytes = b""
+    _target: int = 0
+    answered: set[str] = field(default_factory=set)
+
+    def start(self) -> None:
+        used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
+        number = f"{max(used, default=0) + 1:03d}"
+        task_file = self.folder / f"tasks-{number}.json"
+        self._journal = self.folder / f"journal-{number}.jsonl"
+        self._log = self.folder / f"child-{number}.log"
+        try:
+            content: dict[str, Any] = {"tasks": [{"name": t.name, "payload": dict(t.payload)} for t in self.tasks]}
+            task_file.write_text(json.dumps({"gpu": self.gpu, **content} if self.gpu else content), encoding="utf-8")
+            log = self._log.open("wb")
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        argv = self.command(task_file, self._journal)
+        own = {"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {}
+        with log:
+            try:
+                self._popen = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # a group of its own, which can be ended as a whole
+                    env={**python_process.environment(), **self.environment, **own, SUPERVISOR: str(os.getpid())},
+                )
+            except OSError as error:
+                raise CapabilityError(
+                    f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
+                ) from error
+
+    def watch(self) -> Iterator[Result | None]:
+        """Yields answers as they come, and nothing where there is none yet, until the process is over; then
+        ``reason`` says why."""
+        limits = self.limits
+        mark = began = time.monotonic()
+        finishing = False
+        wanted = {t.name for t in self.tasks}
+        while True:
+            over = self._exited()  # looked at before the journal, so that no last line is missed
+            for line in self._new_lines():
+                mark = time.monotonic()
+                event = line.get("event")
+                if event == "start":
+                    self._target = int(line.get("pid", 0))
+                elif line.get("name") not in wanted:
+                    continue  # not ours to wait for
+                elif event == "begin" and not finishing:
+                    self.current, self.step, began = line["name"], "", mark
+                    self.begun += 1
+                elif event == "step" and line.get("name") == self.current:
+                    self.step = line["step"]
+                elif (result := answer_of(line)) is not None:
+                    self.current = None
+                    if result.name not in self.answered:
+                        self.answered.add(result.name)
+                        yield result
+                    if line.get("poisoned") or (result.reason and POISON.search(result.reason)):
+                        finishing = True  # what it begins after this is not to be trusted
+            finishing = finishing or len(self.answered) == len(self.tasks)
+            self.busy = time.monotonic() - began
+            if over:
+                self.reason = self._death()
+                return
+            waited = time.monotonic() - mark
+            if finishing:
+                if waited > limits.finish_limit:
+                    return
+            elif self.current is not None and waited > limits.time_limit:
+                at = f" in step {self.step}" if self.step else ""
+                self.reason = f"{HANG} {limits.time_limit:g} s{at}: hang?"
+                self._end()
+                return
+            elif self.current is None and waited > limits.startup_limit:
+                self.reason = f"no task begun within {limits.startup_limit:g} s{self._tail()}"
+                self._end()
+                return
+            yield None
+
+    def raise_if_hopeless(self) -> None:
+        """Raises when no other process would fare better."""
+        said = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
+        if self.code == HOPELESS:
+            raise FlashcoreError(
+                said
+                or f"{self._journal}: expected a journal, but the child could not write there\n"
+                "  hint: make room (or give another folder) and continue with --resume"
+            )
+        if len(self.answered) == len(self.tasks):
+            return
+        if self.code == Exit.INCAPABLE and said:
+            what, _, mend = said.partition("\n  hint: ")
+            raise CapabilityError(what, mend or "see: flashcore doctor")
+        if missing := capabilities.said_in(self._text()):
+            raise missing
+
+    def kill(self) -> None:
+        """Ends whatever is left of the process group, and reaps the child."""
+        if self._popen is None or self._popen.returncode is not None:
+            return
+        # The leader is not reaped yet, so its number still means this group and session. A profiler may
+        # have put the target into a group of its own; it stays in the session.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(int(entry.name)) == self._popen.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
+        self._popen.wait()
+
+    def _end(self) -> None:
+        """Ends the process that works first, so that what wraps it can still write what it has."""
+        assert self._popen is not None
+        target = self._target or self._popen.pid
+        for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(target) == self._popen.pid:  # not a stranger with a reused number
+                    os.kill(target, number)
+            until = time.monotonic() + patience
+            while time.monotonic() < until and not self._exited():
+                if target != self._popen.pid and not _alive(target):
+                    break
+                time.sleep(POLL)
+        until = time.monotonic() + self.limits.finish_limit
+        while time.monotonic() < until and not self._exited():
+            time.sleep(POLL)
+
+    def _exited(self) -> bool:
+        """Whether the child is over, without reaping it: its group's number stays taken."""
+        assert self._popen is not None
+        found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return False
+        signalled = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+        self.code = -found.si_status if signalled else found.si_status
+        return True
+
+    def _new_lines(self) -> Iterator[dict[str, Any]]:
+        with contextlib.suppress(FileNotFoundError), self._journal.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+            self._offset += len(data)
+            whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+            yield from parse(whole)
+
+    def _death(self) -> str:
+        code = self.code or 0
+        if code == 0:
+            return f"ended with exit code 0 before it answered{self._tail()}"
+        if code > 0:
+            return f"exit code {code}{self._tail()}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return f"killed by {name}{hint}{self._tail() if name == 'SIGABRT' else ''}"
+
+    def _text(self) -> str:
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - 64 * 1024))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _tail(self) -> str:
+        lines = [line.strip() for line in self._text().splitlines() if line.strip()]
+        return f": {' | '.join(lines[-3:])[-500:]}" if lines else ""
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
