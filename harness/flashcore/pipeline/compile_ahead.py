@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from flashcore.build import build, launch_plan
+from flashcore.build import build, launch_plan, traced
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
 from flashcore.model.progress import prefixed
@@ -45,7 +45,7 @@ class Compiling:
         count = sum(not v.is_peer for v in job.variants)
         say(f"build: {count} variants for {', '.join(job.archs)}")
         own = job.gpu_arch if ahead and not job.cannot_measure else None
-        nvcc = toolchain.find_nvcc(Path(job.settings.build)).version
+        nvcc = toolchain.find_nvcc(Path(job.settings.build)).version if job.suite.uses_nvcc else ""
         artifacts = self._build((own,) if own else job.archs)
         self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
         if own and len(job.archs) > 1:
@@ -82,6 +82,7 @@ class Compiling:
             gpu_arch=job.gpu_arch,
             say=self._tell,
         )
+        artifacts += traced.build(job.suite, Path(job.settings.build), archs, job.variants)
         self._seconds = time.monotonic() - self._started  # not counting who waits for it
         return artifacts
 
@@ -92,7 +93,11 @@ class Compiling:
 
     def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
         suite = self._job.suite
-        return tuple(launch_plan.plans(suite, artifacts, list(suite.shapes.values())))
+        shapes = list(suite.shapes.values())
+        # Triton gives a kernel other shared memory on another arch: a plan is that of the GPU's arch, or of the last.
+        own = {a.variant: a for a in sorted(artifacts, key=lambda a: a.arch == self._job.gpu_arch) if a.cubins}
+        own_plans = (p for a in own.values() for p in traced.plans(a, shapes))
+        return (*launch_plan.plans(suite, artifacts, shapes), *own_plans)
 
 
 def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None]) -> Built:
@@ -111,7 +116,8 @@ def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None
         facts += found
         if artifact.status == "ok":
             sms = job.gpu.sms if job.gpu and artifact.arch == job.gpu_arch else None
-            facts += _plan_facts(artifact, (p for p in built.plans if p.variant == artifact.variant), found, sms)
+            plans = traced.plans(artifact, job.suite.shapes.values(), possible=True) if artifact.cubins else built.plans
+            facts += _plan_facts(artifact, (p for p in plans if p.variant == artifact.variant), found, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
     say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.machine import toolchain
+from flashcore.machine import gpu_lease, toolchain
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.progress import Step
 from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
@@ -38,6 +38,18 @@ def measure(
     Raises:
         CapabilityError: the machine cannot run the first of them after all.
     """
+    with gpu_lease.leases(() if job.cannot_measure or not job.settings.upto else job.uuids, say):
+        measured = _stages(job, built, folder, say, before_timing)
+    if job.places and measured.outcomes:
+        from flashcore.pipeline import sharing
+
+        measured = dataclasses.replace(measured, gpus=sharing.used(job.places, folder, measured))
+        for gpu in (g for g in measured.gpus if g.remark):
+            say(f"{gpu.uuid}: {gpu.remark}")
+    return measured
+
+
+def _stages(job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object]) -> Measured:
     upto = job.settings.upto
     wanted: tuple[Stage, ...] = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
     wanted = (*wanted, "sanitize") if job.settings.sanitize else wanted
@@ -118,9 +130,10 @@ def _not_ready(job: Job, built: Built, variant: Variant, shape: Shape) -> tuple[
 
 def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
     """What the processes that run kernels are told of each case."""
+    from flashcore.build import traced
     from flashcore.worker.kernel_call import Case
 
-    libraries = {a.variant: a for a in built.artifacts if a.arch == job.gpu_arch}
+    built_as = {a.variant: a for a in built.artifacts if a.arch == job.gpu_arch}
     planned = {(p.variant, p.shape): len(p.launches) for p in built.plans}
     return [
         Case(
@@ -131,8 +144,10 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
             problem_file=job.suite.problems[v.problem].file,
             params=dict(shape.params),
             arguments=job.suite.problems[v.problem].arguments,
-            library=None if v.is_peer else str(Path(libraries[v.name].library or "").resolve()),
+            library=str(Path(built_as[v.name].library or "").resolve()) if v.source else None,
             callable=v.callable,
+            config=dict(v.config) if v.cubins else {},
+            calls=tuple(traced.calls(built_as[v.name], shape.name)) if v.cubins else (),
             tolerance=v.tolerance,
             seeds=job.suite.problems[v.problem].seeds,
             roof=v.roof,
@@ -150,8 +165,8 @@ def _run_stage(
     """One stage's result; and what was measured before it, with the version of ncu once that is known."""
     from flashcore.machine import ncu
     from flashcore.machine.compute_sanitizer import find_sanitizer
+    from flashcore.pipeline import sharing
     from flashcore.stages import settings
-    from flashcore.stages.bench import bench
     from flashcore.stages.check import check
     from flashcore.stages.profile import profile
     from flashcore.stages.sanitize import sanitize
@@ -162,17 +177,20 @@ def _run_stage(
     progress = _progress(say, stage, len(cases))
     if stage == "check":
         check_settings = settings.Check(
-            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, progress=progress
+            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, progress=progress, places=job.places
         )
         return check.run(cases, folder, check_settings), so_far
     if stage == "bench":
         bench_settings = settings.Bench(
-            baseline=job.suite.baseline, samples=s.samples, seconds=s.seconds, modes=s.modes, progress=progress
-        )
-        return bench.run(cases, folder, bench_settings), so_far
+            baseline=job.suite.baseline, samples=s.samples, seconds=s.seconds, modes=s.modes, progress=progress,
+            places=job.places,
+        )  # fmt: skip
+        return sharing.timed(cases, folder, bench_settings, say), so_far
     if stage == "sanitize":
         sanitizer = find_sanitizer()
-        sanitize_settings = settings.Sanitize(sanitizer=sanitizer, time_limit=5 * s.time_limit, progress=progress)
+        sanitize_settings = settings.Sanitize(
+            sanitizer=sanitizer, time_limit=5 * s.time_limit, progress=progress, places=job.places
+        )
         return sanitize.run(cases, folder, sanitize_settings), so_far
     program = ncu.find_ncu()
     so_far = dataclasses.replace(so_far, ncu=toolchain.version_said(program))
@@ -182,12 +200,24 @@ def _run_stage(
         chip=profile.chip_of(job.gpu.capability),
         plans={f"{p.variant}/{p.shape}": p for p in built.plans},
         codes=phases_of(job, built, say),
+        registers=_registers(job, built),
         clock_control=s.clock_control,
         keep_report=s.keep_report,
         time_limit=s.time_limit,
         progress=progress,
+        places=job.places,
     )
     return profile.run(cases, folder, profile_settings), so_far
+
+
+def _registers(job: Job, built: Built) -> dict[str, dict[str, int]]:
+    """Variant → kernel → registers a thread in the code for this GPU."""
+    found: dict[str, dict[str, int]] = {}
+    for fact in built.facts:
+        s = fact.subject
+        if fact.name == "registers" and s.arch == job.gpu_arch and s.kernel and isinstance(fact.value, int):
+            found.setdefault(s.variant, {})[s.kernel] = fact.value
+    return found
 
 
 def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:

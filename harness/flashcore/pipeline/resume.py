@@ -39,12 +39,12 @@ def require_same(folder: Path, closures: Mapping[str, str]) -> None:
             f"{folder}: expected the variants and archs that the run began with "
             f"({', '.join(sorted({name.split()[1] for name in began}))}), found others "
             f"({', '.join(sorted({name.split()[1] for name in closures}))})\n"
-            "  to mend: resume on the machine where it began, or record a new run (without --resume)"
+            "  hint: resume on the machine where it began, or record a new run (without --resume)"
         )
     if began != closures:
         raise UsageError(
             f"{folder}: expected the sources that the run began with, found others\n"
-            "  to mend: record a new run (without --resume); the old folder can be deleted"
+            "  hint: record a new run (without --resume); the old folder can be deleted"
         )
 
 
@@ -59,7 +59,7 @@ def unfinished(settings: Settings) -> tuple[Path, Settings]:
         try:
             own, _ = _began(folder)
         except UsageError as error:
-            torn = f"\n  passed over: {error}"
+            torn = f"\n  skipped: {error}"
             continue
         if own.suite == settings.suite:
             return folder, own
@@ -82,5 +82,5 @@ def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{folder / _FILE}: expected what the run began with, found something else: {error}\n"
-            "  to mend: record a new run (without --resume); the old folder can be deleted"
+            "  hint: record a new run (without --resume); the old folder can be deleted"
         ) from error

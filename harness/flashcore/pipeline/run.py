@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flashcore.build import build
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.machine import toolchain
+from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.environment import of_this_machine
 from flashcore.machine.gpu import Gpu
 from flashcore.manifest.find import roofs_suite
@@ -27,6 +27,7 @@ from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.state import Job, Settings
 from flashcore.runs import store
+from flashcore.worker.gpus import LocalGpu, Place
 
 if TYPE_CHECKING:
     from flashcore.analysis import measured_roofs
@@ -42,8 +43,11 @@ def start(settings: Settings) -> Job:
     """
     suite = load(settings.suite, Path(settings.build))
     options = build.Options.from_environment(suite)
+    if options.archs:  # what is not asked about is not missed either: neither built nor judged
+        suite = dataclasses.replace(suite, archs=tuple(a for a in suite.archs if a in options.archs))
     variants, shapes = select(suite, settings.variant, settings.shapes)
-    gpu = Gpu.find()
+    gpus, places = _places(settings)
+    gpu = next(iter(gpus.values()), None) or Gpu.find()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
     if gpu and arch and settings.upto == "profile":
         _require_budgets(suite, gpu, arch)
@@ -55,7 +59,23 @@ def start(settings: Settings) -> Job:
         names = {suite.baseline, *(v.parent for v in variants)}
         companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
     names_of = frozenset(v.name for v in companions)
-    return Job(settings, suite, gpu, arch, options, (*variants, *companions), tuple(shapes), names_of)
+    here = () if settings.cluster else tuple(gpus)
+    return Job(settings, suite, gpu, arch, options, (*variants, *companions), tuple(shapes), names_of, here, places)
+
+
+def _places(settings: Settings) -> tuple[dict[str, Gpu], tuple[Place, ...]]:
+    """The GPUs that the user asks for, by UUID; and, if they are not simply this host's only one, as places."""
+    if settings.cluster:
+        from flashcore.worker import cluster
+
+        held = cluster.connect(settings.cluster)
+        gpus = gpu_choice.chosen(settings.gpus, {p.gpu: gpu for p in held if (gpu := p.description.gpu)})
+        for place in [p for p in held if p.gpu not in gpus]:  # others may want them
+            place.release()
+            held.remove(place)
+        return gpus, tuple(sorted(held, key=lambda p: list(gpus).index(p.gpu)))
+    gpus = gpu_choice.chosen(settings.gpus, gpu_choice.visible())
+    return gpus, tuple(map(LocalGpu, gpus)) if len(gpus) > 1 or settings.gpus != gpu_choice.ALL else ()
 
 
 def _require_budgets(suite: Suite, gpu: Gpu, arch: str) -> None:
@@ -71,7 +91,7 @@ def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
     loads every SM alike and keeps its working sets within whatever L2 there is."""
     if gpu is None or shape.params.get("SMS", 1) == 1:
         return shape
-    from flashcore.worker.kernel_call import load_problem
+    from flashcore.worker.problem_file import load_problem
 
     problem = load_problem(suite.root, suite.problems[shape.problem].file)
     if not hasattr(problem, "fit"):
@@ -81,7 +101,7 @@ def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
 
 def _formulas(job: Job) -> list[Fact]:
     """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
-    from flashcore.worker.kernel_call import load_problem, work_of
+    from flashcore.worker.problem_file import load_problem, work_of
 
     suite = job.suite
     modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
@@ -120,7 +140,11 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     from flashcore.pipeline.gpu_stages import measure
 
     if resume:
-        folder, settings = resuming.unfinished(settings)
+        folder, began = resuming.unfinished(settings)
+        # Where it goes on may be chosen anew: a GPU that it began on may be gone.
+        if settings.cluster is not None or settings.gpus != gpu_choice.ALL:
+            began = dataclasses.replace(began, gpus=settings.gpus, cluster=settings.cluster)
+        settings = began
         run_id = folder.name.removesuffix(PARTIAL)
         say(f"resume: {run_id}, begun as: {settings.command}")
     job = _job_to_record(settings)
@@ -162,7 +186,7 @@ def _job_to_record(settings: Settings) -> Job:
     if job.options.debug:
         raise UsageError(
             "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
-            "  to mend: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
+            "  hint: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
         )
     return job
 
@@ -172,16 +196,19 @@ def _record(
     *, before: str | None, roofs: tuple[Roof, ...] | None,
 ) -> Record:  # fmt: skip
     """The record of what was found, joined with recorded runs; says what was joined and what is stale."""
+    from flashcore.analysis import clocks
     from flashcore.runs import assemble
 
     s, suite = job.settings, job.suite
-    nvcc = toolchain.find_nvcc(Path(s.build))
+    nvcc = toolchain.find_nvcc(Path(s.build)) if suite.uses_nvcc else None
     machine = of_this_machine(Path(suite.root), nvcc, job.gpu, job.gpu_arch, measured.ncu)
     cases = [(v, shape) for shape in job.shapes for v in job.variants if v.runs_on(shape)]
     found = assemble.Findings(s.command, suite, cases, machine, formulas, built, measured)
     gpu = job.gpu.name if job.gpu else None
-    recorded = assemble.to_join(Path(s.profiles), suite.name, gpu, before=before) if s.join else []
-    record = assemble.record_of(run_id, found, recorded, roofs)
+    recorded = assemble.to_join(s.places, suite.name, gpu, before=before) if s.join else []
+    record = clocks.agreed(assemble.record_of(run_id, found, recorded, roofs))
+    if s.records and not recorded:
+        say(f"join: no measured run of {suite.name} in {', '.join(map(str, s.places))}")
     for origin in record.joined:
         say(f"join: {origin.what} from run {origin.run} on {origin.machine}")
     if record.stale:
@@ -215,10 +242,14 @@ def measure_roofs(
         seconds=0.2,
         modes=("back_to_back", "eager"),
         roofs=None,
+        cluster=settings.cluster,
         command=settings.command,
     )
     suite = load(folder)
-    gpu = Gpu.find()
+    gpus, _ = _places(settings)
+    if len(gpus) > 1 or settings.gpus != gpu_choice.ALL:  # ceilings of one GPU, not the best of several
+        own = dataclasses.replace(own, gpus=next(iter(gpus), own.gpus))
+    gpu = next(iter(gpus.values()), None) or Gpu.find()
     recorded = None if fresh else store.latest(Path(settings.profiles), suite.name)
     if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
         recorded = None
@@ -238,7 +269,7 @@ def _is_of(record: Record, gpu: Gpu) -> bool:
 
 def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
     from flashcore.analysis import measured_roofs
-    from flashcore.worker.kernel_call import load_problem
+    from flashcore.worker.problem_file import load_problem
 
     amounts = {}
     for shape in record.suite.shapes.values():

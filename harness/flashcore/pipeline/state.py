@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.build import build
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
+from flashcore.machine.gpu_choice import ALL
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.stages.settings import Bench, Check, Profile
 
 if TYPE_CHECKING:
     from flashcore.machine.ncu import ClockControl
+    from flashcore.worker.gpus import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Settings:
 
     suite: str
     profiles: str = "profiles"
+    records: tuple[str, ...] = ()  # what was recorded elsewhere and is joined besides: folders, packed runs
     build: str = "build"
     variant: str | None = None
     shapes: tuple[str, ...] = ()
@@ -35,15 +39,23 @@ class Settings:
     samples: int = Bench.samples
     seconds: float = Bench.seconds  # of sampling for each shape and mode
     modes: tuple[str, ...] = Bench.modes
+    gpus: str = ALL  # or a number, or UUIDs with commas between
+    cluster: str | None = None  # the address of a Ray cluster: its GPUs, not this host's
     roofs: str | None = ""  # the suite that measures roofs, "": flashcore's own; None: draw without measured ones
     command: str = ""
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where recorded runs are looked up."""
+        return (Path(self.profiles), *map(Path, self.records))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """The settings resolved: the suite, the chosen variants and shapes, and the GPU to measure them on, if any.
 
-    ``companions`` are timed for comparison and not profiled.
+    ``companions`` are timed for comparison and not profiled. ``uuids`` are the GPUs of this host that are leased while
+    it measures, ``places`` where its processes are started; none: wherever CUDA itself starts them.
     """
 
     settings: Settings
@@ -54,6 +66,8 @@ class Job:
     variants: tuple[Variant, ...]
     shapes: tuple[Shape, ...]
     companions: frozenset[str] = frozenset()
+    uuids: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
 
     @property
     def archs(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class Options:
         if self.processes < decide.FEWEST:
             raise UsageError(f"--processes {self.processes}: expected at least {decide.FEWEST}: fewer have no spread")
         if not 0 < self.alpha < 0.5:
-            raise UsageError(f"--alpha {self.alpha:g}: expected a chance above 0 and below 0.5, like 0.001")
+            raise UsageError(f"--alpha {self.alpha:g}: expected a rate above 0 and below 0.5, like 0.001")
         if not 0 <= self.effect < 1:
             raise UsageError(f"--effect {100 * self.effect:g}: expected percent, from 0 to less than 100")
 
@@ -136,7 +136,7 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
     if resume and not folder.is_dir():
         raise UsageError(
             "--resume: expected a comparison of these very builds that did not end, found none\n"
-            "  to mend: leave --resume out, if the sources or the choice of cases changed"
+            "  hint: leave --resume out, if the sources or the choice of cases changed"
         )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

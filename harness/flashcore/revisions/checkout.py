@@ -38,7 +38,7 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     if name == WORKING_TREE:
         return replace(run.present(settings, say), id="working tree")
     try:
-        return store.read(store.find(Path(settings.profiles), name))
+        return store.read(store.find(settings.places, name))
     except UsageError as error:
         commit = resolve(name, Path(settings.suite))
         if commit is None:

@@ -63,7 +63,7 @@ class Comparison:
         return Exit.INCAPABLE if self.obstacle else max(codes)
 
     @property
-    def nulls(self) -> dict[str, list[float]]:
+    def aa_changes(self) -> dict[str, list[float]]:
         """Every comparison of before with itself, one a process, as ratio less 1, by case."""
         return {row.case: [math.expm1(p.null) for p in row.processes] for row in self.rows if row.processes}
 
@@ -71,7 +71,7 @@ class Comparison:
 def as_json(found: Comparison) -> str:
     """All of it: shares as fractions (0.02 is 2 %), times in us, and what every process said of each case."""
     words = {Exit.OK: "passed", Exit.FAILED: "failed", Exit.UNMEASURED: "undecided"}
-    nulls = [value for values in found.nulls.values() for value in values]
+    aa_changes = [value for values in found.aa_changes.values() for value in values]
     data = {
         "version": JSON_VERSION,
         "tool": f"flashcore {__version__}",
@@ -87,7 +87,7 @@ def as_json(found: Comparison) -> str:
         "outcome": words.get(found.exit_code, "infrastructure"),
         "obstacle": found.obstacle,
         "exit_code": int(found.exit_code),
-        "aa": {"comparisons": len(nulls), "largest": max(map(abs, nulls), default=None)},
+        "aa": {"comparisons": len(aa_changes), "largest": max(map(abs, aa_changes), default=None)},
         "cases": [_row(row) for row in found.rows],
     }
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -103,9 +103,9 @@ def _row(row: Row) -> dict[str, Any]:
         "before_us": row.before_us,
         "after_us": row.after_us,
         "change": row.change,
-        "chance_ends_at": row.critical,
+        "noise_threshold": row.critical,
         "changes": [math.expm1(p.change) for p in row.processes],
-        "nulls": [math.expm1(p.null) for p in row.processes],
+        "aa_changes": [math.expm1(p.null) for p in row.processes],
     }
 
 

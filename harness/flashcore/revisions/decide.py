@@ -1,4 +1,4 @@
-"""Whether one build is slower than another, decided so that chance rarely says so.
+"""Whether one build is slower than another, decided so that noise rarely says so.
 
 Both builds, and the one before a second time, are timed turn by turn in several processes. The second time
 gives the spread of *no* change (A against A): differences of layout, order and drift that taking turns leaves.
@@ -22,7 +22,7 @@ ALPHA = 1e-3  # false alarms a gate run, over all its cases
 EFFECT = 0.01  # slower by less than this is not worth stopping anyone
 PROCESSES = 9  # each of the three builds is three times the first, the second and the last to be loaded
 FEWEST = 4  # processes, below which there is no spread to speak of
-#: Where even so large a change could be chance, nothing was found out.
+#: Where even so large a change could be noise, nothing was found out.
 COARSE = 0.05
 
 Outcome = Literal["slower", "faster", "no difference", "too small to matter", "undecided"]
@@ -63,11 +63,11 @@ def _typical(below: Sequence[float], above: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of a case.
+    """The outcome of a case.
 
     Args:
         change: after over before, less 1: 0.02 is 2 % slower.
-        critical: the change up to which it could be chance, for all cases together.
+        critical: the change up to which it could be noise, for all cases together.
         reason: why nothing was decided; else empty.
     """
 
@@ -89,14 +89,14 @@ def decide(
 
     Args:
         cases: what each process says of each case.
-        alpha: how often one or more cases of a gate run may be called slower by chance; likewise faster.
+        alpha: how often one or more cases of a gate run may be called slower by noise; likewise faster.
         effect: the share of the time before that a change must exceed to matter.
     """
     judged = {name: found for name, found in cases.items() if not _gap(found)}
     level = alpha / max(len(judged), 1)
     # About zero and not about their mean: a load that is always the slower one is spread as well.
-    nulls = {name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in found]) for name, found in judged.items()}
-    typical = statistics.median(nulls.values()) if nulls else 0.0
+    spreads = {name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in found]) for name, found in judged.items()}
+    typical = statistics.median(spreads.values()) if spreads else 0.0
     decided: dict[str, Decision] = {}
     for name, found in cases.items():
         if gap := _gap(found):
@@ -105,21 +105,21 @@ def decide(
         changes, count = [p.change for p in found], len(found)
         critical = max(
             student_quantile(1 - level, count - 1) * statistics.stdev(changes),
-            student_quantile(1 - level, 2 * count - 1) * max(nulls[name], typical),
+            student_quantile(1 - level, 2 * count - 1) * max(spreads[name], typical),
         ) / math.sqrt(count)  # fmt: skip
         decided[name] = _decision(statistics.fmean(changes), critical, effect)
     return decided
 
 
 def _decision(change: float, critical: float, effect: float) -> Decision:
-    ratio, chance = math.expm1(change), math.expm1(critical)
+    ratio, threshold = math.expm1(change), math.expm1(critical)
     if abs(change) > critical:
         if abs(ratio) <= effect:
-            return Decision("too small to matter", ratio, chance)
-        return Decision("slower" if change > 0 else "faster", ratio, chance)
-    if chance > COARSE:
-        return Decision("undecided", ratio, chance, f"too noisy: up to {100 * chance:.1f} % could be chance")
-    return Decision("no difference", ratio, chance)
+            return Decision("too small to matter", ratio, threshold)
+        return Decision("slower" if change > 0 else "faster", ratio, threshold)
+    if threshold > COARSE:
+        return Decision("undecided", ratio, threshold, f"too noisy: up to {100 * threshold:.1f} % could be noise")
+    return Decision("no difference", ratio, threshold)
 
 
 def _gap(found: Sequence[Process]) -> str:

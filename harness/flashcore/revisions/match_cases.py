@@ -59,7 +59,7 @@ def counterpart(root: Path, after: Job, build: str) -> Job:
 
 
 def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list[Pair]]:
-    """Every case of ``after`` that bench would time: what became of it already, or the pair to be timed."""
+    """Every case of ``after`` that bench would time: its outcome already, or the pair to be timed."""
     rows: dict[str, Row] = {}
     pairs: list[Pair] = []
     for variant, shape in after.job.cases("bench"):
@@ -116,7 +116,11 @@ def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Sha
     if old.is_peer or new.is_peer:
         return old.callable == new.callable and python_of(before.job) == python_of(after.job)
     codes = [
-        {a.arch: (a.code, a.host, a.cxx) for a in side.built.artifacts if a.variant == new.name and a.code}
+        {
+            a.arch: (a.code, a.host, a.cxx, a.calls.get(shape.name))
+            for a in side.built.artifacts
+            if a.variant == new.name and a.code
+        }
         for side in (before, after)
     ]
     plans = [before.built.plan(old.name, shape.name), after.built.plan(new.name, shape.name)]

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.machine import python_process
-from flashcore.stages.bench.interleave import Watch, input_sets, release, sample, serve
+from flashcore.stages.bench.interleave import Rotation, Watch, release, sample, serve
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated, timer_for
 from flashcore.worker import journal, supervisor
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned, load_problem
+from flashcore.worker.gpus import Place
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned
 from flashcore.worker.limits import Limits
+from flashcore.worker.problem_file import load_problem
 
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
@@ -89,12 +91,14 @@ def run(
     enough: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
     device: str = "cuda",
+    places: Sequence[Place] = (),
 ) -> Found:
     """Times every contest in ``processes`` child processes; resumable in ``folder``.
 
     Args:
         rounds: samples of each build in each process; calls of many ms get fewer.
         time_limit: seconds for making a build ready, or for a sample, before it counts as hung.
+        places: the one GPU to time on; none: the one that CUDA gives.
         enough: asked before each process; no further one is started once it says so.
 
     Raises:
@@ -105,7 +109,8 @@ def run(
     for process in range(processes):
         if enough() or len(found.lost) == len(contests):
             break
-        _repetition(contests, folder / f"{process:03d}", process, rounds, time_limit, device, found)
+        limits = Limits(time_limit=time_limit, batch=len(contests), places=places)
+        _repetition(contests, folder / f"{process:03d}", process, rounds, limits, device, found)
         progress(f"process {process + 1} of {processes}")
     for name in found.lost:
         found.times.pop(name, None)
@@ -113,7 +118,7 @@ def run(
 
 
 def _repetition(
-    contests: Sequence[Contest], folder: Path, process: int, rounds: int, time_limit: float, device: str, found: Found
+    contests: Sequence[Contest], folder: Path, process: int, rounds: int, limits: Limits, device: str, found: Found
 ) -> None:
     """One process takes every shape, a task each; a shape that a build took down is timed again without it."""
     attempts = dict.fromkeys((c.after.shape for c in contests), 0)
@@ -133,7 +138,7 @@ def _repetition(
             )
             for shape, here in left.items()
         ]
-        results = supervisor.supervise(tasks, folder, _command, Limits(time_limit=time_limit, batch=len(tasks)))
+        results = supervisor.supervise(tasks, folder, _command, limits)
         for (shape, here), result in zip(left.items(), results, strict=True):
             if result.status == "failed" or result.data is None:
                 _blame(result, here, found)
@@ -180,7 +185,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
     first = next(iter(contests.values()))["after"]
     problem = load_problem(first.root, first.problem_file)
     timer = timer_for(device)
-    inputs = input_sets(timer, first, problem, device)
+    rotation = Rotation(timer, first, problem, device)
     ready: dict[str, Timed] = {}
     failed: dict[str, tuple[str, str]] = {}
     for name in rotated(list(contests), process):
@@ -191,7 +196,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
             log.step(task.name, f"{label} made ready")
             try:
                 caller = Caller(contests[name][side], problem, device)
-                made[label] = timer.prepare([caller.bind(own, caller.outputs()) for own in inputs], launches)
+                made[label], _ = rotation.prepare(timer, caller, launches)
             except Exception as error:
                 if is_poisoned(device):
                     raise

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from flashcore.model.record import Built, Environment, Fact, Facts, Measured, Origin, Record, Roof
+from flashcore.model.record import Built, Environment, Fact, Facts, Listing, Listings, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 from flashcore.runs import freshness, store
+
+if TYPE_CHECKING:
+    from flashcore.runs.store import Places
 
 _MOST_RUNS = 8  # that are read to join from, should each be of a few variants
 
@@ -43,7 +47,7 @@ def record_of(
         roofs: this machine's, where they were measured; else those of the newest run that has any.
     """
     suite, built, measured = found.suite, found.built, found.measured
-    arch = found.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.archs[-1]
+    arch = found.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.usual_arch
     keys = freshness.case_keys(suite, found.cases, built.artifacts, built.plans, arch, built.nvcc)
     facts = [*found.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.samples)
@@ -51,6 +55,7 @@ def record_of(
     # What a case that is wrong today once took is no result.
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
+    listings: list[Collection[Listing]] = [measured.listings]
     stale: dict[str, str] = {}
     origins: list[Origin] = []
     for run in recorded:
@@ -59,6 +64,7 @@ def record_of(
             stale.setdefault(case, reason)
         facts += joined.facts
         outcomes += joined.outcomes
+        listings.append(joined.listings)
         samples = {**joined.samples, **samples}
         done |= {(o.case, o.stage) for o in joined.outcomes}
         if joined.origin is not None:
@@ -78,11 +84,13 @@ def record_of(
         stale={c: why for c, why in stale.items() if not any((c, stage) in done for stage in GPU_STAGES)},
         joined=tuple(origins),
         samples=samples,
+        listings=Listings(lambda: chain.from_iterable(listings)),
         roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
+        gpus=measured.gpus,
     )
 
 
-def to_join(profiles: Path, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
+def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
     """Measured runs of this suite, newest first, all of one GPU.
 
     Args:
@@ -90,7 +98,7 @@ def to_join(profiles: Path, suite: str, gpu: str | None, *, before: str | None) 
         before: the run whose elders are joined; ``None``: all are.
     """
     found: list[Record] = []
-    for run in store.measured_runs(profiles, suite, before=before):
+    for run in store.measured_runs(places, suite, before=before):
         if run.gpu != (gpu or (found[0].gpu if found else run.gpu)):
             continue
         found.append(run)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Origin, Plan, Record, Source
+from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Listings, Origin, Plan, Record, Source
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 
 #: What only a GPU can tell.
@@ -46,6 +46,11 @@ def case_keys(
         if artifact is None:
             continue
         plan = planned.get((variant.name, shape.name))
+        if variant.cubins:  # a launch's code, grid and arguments: all that Python makes of it
+            rest = [artifact.calls.get(shape.name, ""), problems[variant.problem], params, variant.tolerance]
+            code = _hash(rest)
+            keys[name] = CaseKey(code, _hash([artifact.closure, *rest[1:]]), artifact.cxx, host=code, cxx=artifact.cxx)
+            continue
         launches = [] if plan is None else [astuple(x) for x in plan.launches]
         host = hosts.get(variant.name, artifact)
         rest = [launches, problems[variant.problem], params, variant.tolerance]
@@ -95,7 +100,7 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
         return ""
     if not (present.host and recorded.host):
         who = "recorded" if present.host else "built"
-        return f"stale: {who} without a hash of the host code: record it anew"
+        return f"stale: {who} without a hash of the host code: record it again"
     for what, compiler, code in _COMPILED:
         same = getattr(present, compiler) == getattr(recorded, compiler)
         if same and getattr(present, code) != getattr(recorded, code):
@@ -123,6 +128,7 @@ class Joined:
     samples: dict[str, tuple[float, ...]]
     stale: dict[str, str]
     origin: Origin | None
+    listings: Listings
 
 
 def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]]) -> Joined:
@@ -171,4 +177,6 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
             what += f", as the sources' text is the same: {', '.join(sorted(others))}"
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
-    return Joined(facts, outcomes, samples, stale, origin)
+    done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
+    listings = Listings(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
+    return Joined(facts, outcomes, samples, stale, origin, listings)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Fact, Record, Subject, Value
+from flashcore.model.catalogue import spec_of
+from flashcore.model.record import Fact, Record, Source, Subject, Value
 
 #: No counter, size or rate comes near; sums and ratios of such still are finite.
 MOST = 1e30
 _SIGNED = ("C",)  # units whose values may be below 0
+_ANY = "any"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")  # names become file names
 
 
@@ -41,8 +42,12 @@ def mistakes(record: Record) -> Iterator[str]:
         if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
             yield f"suite: expected {what}s under their names, such as `fast_2`, found {_short(list(table))}"
     facts = {*(b.fact for b in suite.budgets), *(p.fact for v in suite.variants.values() for p in v.predictions)}
-    for name in sorted(f for f in facts if f not in FACTS):
+    for name in sorted(f for f in facts if spec_of(f) is None):
         yield f"suite: expected budgets and predictions of facts in the catalogue, found {_short(name)}"
+    for budget in suite.budgets:
+        if (spec := spec_of(budget.fact)) is not None and budget.tier != spec.tier:
+            tiers = f"{_short(budget.fact)} to have its tier, {spec.tier}, found {_short(budget.tier)}"
+            yield f"suite: expected budgets of the fact {tiers}"
     for day in filter(None, {*(w.expires for w in suite.waivers), *(r.expires for r in suite.gate.rules)}):
         try:
             date.fromisoformat(day)
@@ -55,8 +60,8 @@ def mistakes(record: Record) -> Iterator[str]:
     if len(set(ran)) < len(ran) or {case for case, _ in ran} & set(record.stale):
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
     for key, series in record.samples.items():
-        if any(complaint(x, "us") or x is None for x in series):
-            yield f"samples of {_short(key)}: expected times in us, found others"
+        if any(complaint(x, "us") or not x for x in series):
+            yield f"samples of {_short(key)}: expected times in us, above 0, found others"
     yield from _facts(record)
 
 
@@ -72,10 +77,14 @@ def _facts(record: Record) -> Iterator[str]:
             yield f"fact {name} of {_short(s)}: expected {known[id(s)]}, found another"
             continue
         if name not in units:
-            units[name] = FACTS[name].unit if isinstance(name, str) and name in FACTS else ""
-        if not units[name] or fact.unit != units[name]:
-            what = f"the unit {units[name]}" if units[name] else "a name of the catalogue"
-            yield f"fact {_short(name)} of {s}: expected {what}, found {_short(fact.unit if units[name] else name)}"
+            spec = spec_of(name) if isinstance(name, str) else None
+            units[name] = "" if spec is None else spec.unit or _ANY
+        unit = units[name]
+        if unit == _ANY:  # of ncu's own name, which has whatever unit ncu gives
+            unit = fact.unit if fact.source is Source.NCU and isinstance(fact.unit, str) else ""
+        if not unit or fact.unit != unit:
+            what = f"the unit {unit}" if unit else "a name of the catalogue, or ncu's own"
+            yield f"fact {_short(name)} of {s}: expected {what}, found {_short(fact.unit if unit else name)}"
         elif (why := complaint(fact.value, fact.unit)) or not isinstance(fact.note, str):
             yield f"fact {name} of {s}: expected {why or 'a note in words'}, found {_short(fact.value)}"
 

@@ -5,7 +5,8 @@ known without looking at file times. While a run is under way its folder ends in
 last act is to rename it, so a folder without that ending is complete.
 
 ``run.json`` holds everything but the facts and the samples, which lie beside it compressed:
-``facts.json.gz`` as rows ``[subject, name, value, unit, source, note]`` over a table of subjects.
+``facts.json.gz`` as rows ``[subject, name, value, unit, source, note]`` over a table of subjects, and, where warps
+were sampled, ``listings.json.gz`` as rows ``[offset, text, line, values]`` over tables of lines and of names.
 """
 
 from __future__ import annotations
@@ -21,22 +22,44 @@ import re
 import shutil
 import sys
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL, write_atomically, writing
-from flashcore.model.record import SCHEMA_VERSION, Artifact, Fact, Facts, Record, Source, Subject
+from flashcore.model.record import (
+    SCHEMA_VERSION,
+    Artifact,
+    Fact,
+    Facts,
+    Instruction,
+    Listing,
+    Listings,
+    Record,
+    Source,
+    Subject,
+)
 from flashcore.runs import convert, soundness
 
 if TYPE_CHECKING:
     import datetime
+    from importlib.resources.abc import Traversable
+
+    #: Where runs lie. One place is the folder that runs are recorded in; of more, the others hold what was recorded
+    #: elsewhere: each a folder of runs, also packed ones, a run's own folder, or one packed file.
+    Places = Path | Sequence[Path]
 
 HEADER = "run.json"
 FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
+LISTINGS = "listings.json.gz"
+_BESIDE = ("facts", "samples", "listings")  # in files of their own
+_LATER = ("gpus",)  # came after the schema: absent where there is nothing to say
 _LOCK = "going.lock"
+ROOFS = "roofs"  # the name of the suite that measures roofs
+PACKED = ".run.zip"  # how a packed run's name ends
+_MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB of them
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
@@ -80,9 +103,10 @@ def claimed(folder: Path) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             stream.seek(0)
+            process = stream.read().strip()
             raise UsageError(
-                f"{folder}: expected a run that nobody is at, found one still going (process {stream.read().strip()})\n"
-                "  to mend: wait for it to end, or end it and then go on with --resume"
+                f"{folder}: expected a run that no process works on, found it locked by process {process}\n"
+                "  hint: wait for it to end, or end it and then continue with --resume"
             ) from None
         with writing(path):
             stream.truncate(0)
@@ -121,19 +145,67 @@ def unfinished(profiles: Path) -> list[Path]:
     return sorted((p for p in found if p.name.endswith(PARTIAL)), key=lambda p: p.name, reverse=True)
 
 
-def find(profiles: Path, name: str | None) -> Path:
-    """The run that ``name`` (an id, the beginning of one, or a folder) means; the newest if ``None``.
+def everywhere(places: Places) -> list[Traversable]:
+    """The complete runs of all places, newest first by their ids; of those with one id the first place's alone.
+
+    Raises:
+        RecordError: a packed run is torn or something else.
+    """
+    first, *others = [places] if isinstance(places, Path) else places
+    found: dict[str, Traversable] = {run.name: run for run in runs(first)}
+    for place in others:
+        for run in recorded_elsewhere(place):
+            found.setdefault(run.name, run)
+    return sorted(found.values(), key=lambda run: run.name, reverse=True)
+
+
+def recorded_elsewhere(place: Path) -> list[Traversable]:
+    """The runs that a user's ``--records`` names: a packed file, a run's folder, or a folder of both.
+
+    Raises:
+        UsageError: there is none.
+        RecordError: a packed run is torn or something else.
+    """
+    if place.is_file():
+        return [opened(place)]
+    if (place / HEADER).is_file() and RUN_ID.fullmatch(place.resolve().name):
+        return [place.resolve()]
+    packed = sorted(place.glob(f"*{PACKED}")) if place.is_dir() else []
+    found: list[Traversable] = [*runs(place), *map(opened, packed)]
+    if not found:
+        raise UsageError(
+            f"--records {place}: expected a run, a packed one (*{PACKED}) or a folder of them, found none\n"
+            "  hint: flashcore pack writes one, where the run was recorded"
+        )
+    return found
+
+
+def opened(file: Path) -> Traversable:
+    """The run in a packed file; see :func:`flashcore.runs.pack.opened`."""
+    from flashcore.runs import pack  # zipfile: most commands meet no packed run
+
+    return pack.opened(file)
+
+
+def find(places: Places, name: str | None) -> Traversable:
+    """The run that ``name`` (an id, the beginning of one, a folder, or a packed file) means; the newest if ``None``.
+
+    ``profile`` may have measured the machine's roofs on the way: their run is the newest only where there is no other.
 
     Raises:
         UsageError: there is no such run, or several begin so.
+        RecordError: a packed run is torn or something else.
     """
-    complete = runs(profiles)
+    if name is not None and (Path(name) / HEADER).is_file():
+        return Path(name)
+    if name is not None and name.endswith(PACKED) and Path(name).is_file():
+        return opened(Path(name))
+    complete = everywhere(places)
     if name is None:
         if not complete:
-            raise UsageError(f"{profiles}: expected a recorded run, found none\n  to mend: make profile")
-        return complete[0]
-    if (Path(name) / HEADER).is_file():
-        return Path(name)
+            where = places if isinstance(places, Path) else places[0]
+            raise UsageError(f"{where}: expected a recorded run, found none\n  hint: make profile")
+        return next((run for run in complete if not _of_roofs(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:
         return matches[0]
@@ -142,14 +214,21 @@ def find(profiles: Path, name: str | None) -> Path:
     raise UsageError(f"run {name}: expected one run's id or folder, found {found} (newest: {known})")
 
 
-def latest(profiles: Path, suite: str, *, before: str | None = None) -> Record | None:
+def _of_roofs(run: Traversable) -> bool:
+    try:
+        return bool(json.loads((run / HEADER).read_bytes())["suite"]["name"] == ROOFS)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False  # reading it says what is wrong with it
+
+
+def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
     """The newest run of this suite that a GPU measured."""
-    return next(measured_runs(profiles, suite, before=before), None)
+    return next(measured_runs(places, suite, before=before), None)
 
 
-def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> Iterator[Record]:
+def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
     """The runs of this suite that a GPU measured, newest first."""
-    for folder in runs(profiles):
+    for folder in everywhere(places):
         if before is not None and folder.name >= before:
             continue
         try:
@@ -161,7 +240,7 @@ def measured_runs(profiles: Path, suite: str, *, before: str | None = None) -> I
             record = read(folder)
         except (OSError, ValueError, LookupError, TypeError, RecursionError, RecordError) as error:
             # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
-            print(f"flashcore: passed over run {folder.name}: {error}", file=sys.stderr)
+            print(f"flashcore: skipped run {folder.name}: {error}", file=sys.stderr)
             continue
         yield record
 
@@ -172,11 +251,10 @@ def write(record: Record, folder: Path) -> None:
     Raises:
         FlashcoreError: they cannot be written.
     """
-    header = {
-        f.name: _plain(getattr(record, f.name))
-        for f in dataclasses.fields(record)
-        if f.name not in ("facts", "samples")
-    }
+    header = {f.name: _plain(getattr(record, f.name)) for f in dataclasses.fields(record) if f.name not in _BESIDE}
+    for name in _LATER:
+        if not header[name]:
+            del header[name]  # and a run that has none reads as it always did
     subjects: dict[Subject, int] = {}
     rows = [
         [
@@ -193,6 +271,8 @@ def write(record: Record, folder: Path) -> None:
     write_atomically(folder / FACTS, _packed({"subjects": table, "facts": rows}))
     samples = {k: [round(x, 4) for x in v] for k, v in record.samples.items()}
     write_atomically(folder / SAMPLES, _packed(samples))
+    if record.listings:
+        write_atomically(folder / LISTINGS, _packed(_listed(record.listings)))
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(folder / HEADER, text.encode())
 
@@ -221,7 +301,7 @@ def keep_raw(folder: Path, artifacts: Iterable[Artifact]) -> None:
                 path.unlink()
 
 
-def read(folder: Path) -> Record:
+def read(folder: Traversable) -> Record:
     """Reads a run.
 
     Raises:
@@ -237,7 +317,7 @@ def read(folder: Path) -> Record:
             found = f"the {age} version {schema}"
         else:
             found, mend = f"{schema!r}", "name a folder that flashcore wrote"
-        raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}\n  to mend: {mend}")
+        raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}\n  hint: {mend}")
     from pydantic import ValidationError  # a quarter of the start of commands that read no run
 
     try:
@@ -252,7 +332,10 @@ def read(folder: Path) -> Record:
     samples = _load(samples_path, lambda: _unpacked(samples_path))
     if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
-    record = Record(facts=facts, samples={convert.samples(k): tuple(v) for k, v in samples.items()}, **values)
+    listings = Listings(lambda: _read_listings(folder / LISTINGS))
+    record = Record(
+        facts=facts, listings=listings, samples={convert.samples(k): tuple(v) for k, v in samples.items()}, **values
+    )
     wrong = list(itertools.islice(soundness.mistakes(record), 10))
     if not RUN_ID.fullmatch(record.id):  # names the folder of its report
         wrong.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
@@ -275,7 +358,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read_facts(path: Path) -> Facts:
+def _read_facts(path: Traversable) -> Facts:
     data = _load(path, lambda: _unpacked(path))
     try:
         subjects = [Subject(*row) for row in data["subjects"]]
@@ -289,17 +372,67 @@ def _read_facts(path: Path) -> Facts:
         raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
 
 
-def _unpacked(path: Path) -> bytes:
+def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
+    """Listings as plain data: each line and each name of a value stands once."""
+    lines: dict[tuple[str, int, str], int] = {}
+    names: dict[str, int] = {}
+    kernels = []
+    for one in listings:
+        rows = [
+            [
+                i.offset,
+                i.text,
+                lines.setdefault((i.file, i.line, i.source), len(lines)),
+                [x for name, value in i.values.items() for x in (names.setdefault(name, len(names)), value)],
+            ]
+            for i in one.instructions
+        ]
+        kernels.append([one.subject.variant, one.subject.shape, one.subject.kernel, rows])
+    return {"lines": list(lines), "names": list(names), "kernels": kernels}
+
+
+def _read_listings(path: Traversable) -> tuple[Listing, ...]:
+    if not path.is_file():
+        return ()  # no warp was sampled, or before listings were kept
+    with _no_collection():
+        return _listings(path)
+
+
+def _listings(path: Traversable) -> tuple[Listing, ...]:
+    data = _load(path, lambda: _unpacked(path))
+    try:
+        lines = [(str(file), int(line), str(text)) for file, line, text in data["lines"]]
+        names = [str(name) for name in data["names"]]
+
+        def instruction(row: Any) -> Instruction:
+            offset, text, at, flat = row
+            file, line, source = lines[at]
+            values = {names[n]: float(v) for n, v in zip(flat[::2], flat[1::2], strict=True)}
+            return Instruction(int(offset), str(text), file, line, source, values)
+
+        return tuple(
+            Listing(Subject(str(variant), shape=str(shape), kernel=str(kernel)), tuple(map(instruction, rows)))
+            for variant, shape, kernel, rows in data["kernels"]
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise RecordError(f"{path}: expected instructions by kernel, found something else ({error!r})") from error
+
+
+def _unpacked(path: Traversable) -> bytes:
     import gzip  # like the others that are imported where they are used: a build writes no record
     import zlib
 
     try:
-        return gzip.decompress(path.read_bytes())
+        with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
+            data = stream.read(_MOST_UNPACKED + 1)
     except zlib.error as error:
         raise ValueError(error) from error
+    if len(data) > _MOST_UNPACKED:
+        raise ValueError(f"more than {_MOST_UNPACKED >> 20} MiB in it")
+    return data
 
 
-def _load(path: Path, read_bytes: Any) -> Any:
+def _load(path: Traversable, read_bytes: Any) -> Any:
     if read_bytes is None:
         raise RecordError(f"{path}: expected a run's header, found no such file")
     try:
@@ -307,7 +440,7 @@ def _load(path: Path, read_bytes: Any) -> Any:
     except FileNotFoundError as error:
         raise RecordError(f"{path}: expected with every run, found no such file") from error
     except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise RecordError(f"{path}: cannot be read: {error}\n  to mend: record the run again") from error
+        raise RecordError(f"{path}: cannot be read: {error}\n  hint: record the run again") from error
 
 
 def _no_constant(text: str) -> Any:
@@ -325,7 +458,9 @@ def _header_form() -> Any:
 
         hints = typing.get_type_hints(Record)
         fields: dict[str, Any] = {
-            f.name: (hints[f.name], ...) for f in dataclasses.fields(Record) if f.name not in ("facts", "samples")
+            f.name: (hints[f.name], f.default if f.name in _LATER else ...)
+            for f in dataclasses.fields(Record)
+            if f.name not in _BESIDE
         }
         _FORM = create_model("RunHeader", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
     return _FORM

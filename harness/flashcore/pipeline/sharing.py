@@ -1,0 +1,113 @@
+"""Several GPUs share the cases of a run: which of them time, whose cases are moved, and what the record says of each.
+
+A shape's cases are on one GPU (see :mod:`flashcore.worker.supervisor`), so no ratio is of two GPUs. Before anything is
+timed all of them time a reference at once (:mod:`flashcore.stages.bench.reference`); one that is slow there times
+nothing. What was timed while the cooling or the power supply held a GPU back is timed once more on another.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
+from flashcore.stages import settings
+from flashcore.stages.bench import bench, reference
+from flashcore.worker.gpus import Place, lost_in, measured_on
+from flashcore.worker.kernel_call import Case
+from flashcore.worker.limits import Limits
+
+_REFERENCE, _AGAIN = "reference", "again"  # below the folder of bench
+_STATE = ("bench_sm_clock", "bench_temperature", "throttle")
+
+
+def timed(cases: Sequence[Case], folder: Path, chosen: settings.Bench, say: Callable[[str], None]) -> StageResult:
+    """The bench stage, on those of ``chosen.places`` that are fit for it.
+
+    Raises:
+        CapabilityError, FlashcoreError: see :func:`flashcore.stages.bench.bench.run`.
+    """
+    if len(chosen.places) < 2 or not cases:
+        return bench.run(cases, folder, chosen)
+    limits = Limits(time_limit=chosen.time_limit, startup_limit=chosen.startup_limit)
+    unfit = reference.unfit(reference.run(chosen.places, folder / _REFERENCE, limits, chosen.device))
+    for gpu, why in unfit.items():
+        say(f"bench: {gpu} times nothing here: {why}")
+    fit = [p for p in chosen.places if p.gpu not in unfit]
+    result = bench.run(cases, folder, replace(chosen, places=fit))
+    unwell = _unwell(result.facts, _shapes(folder))
+    well = [p for p in fit if p.gpu not in unwell]
+    shapes = {shape for own in unwell.values() for shape in own}
+    if not shapes or not well:
+        return result
+    say(f"bench: {', '.join(unwell)} throttled: {len(shapes)} shapes are timed again on another GPU")
+    again = bench.run([c for c in cases if c.shape in shapes], folder / _AGAIN, replace(chosen, places=well))
+    return StageResult(
+        (*(f for f in result.facts if f.subject.shape not in shapes), *again.facts),
+        (*(o for o in result.outcomes if o.shape not in shapes), *again.outcomes),
+        {k: v for k, v in result.samples.items() if k.split("/")[1] not in shapes} | dict(again.samples),
+    )
+
+
+def _shapes(folder: Path) -> dict[str, str]:
+    """Shape → the GPU that its last attempt ran on, of the bench stage's folder itself."""
+    attempts = sorted(measured_on(folder, below=False).items(), key=lambda item: int(item[0].partition("~")[2] or 0))
+    return {name.partition("~")[0]: gpu for name, gpu in attempts}
+
+
+def _unwell(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[str]]:
+    """GPU → the shapes that were timed while it was held back by its cooling or its power supply."""
+    found: dict[str, list[str]] = {}
+    for fact in facts:
+        if fact.name == "throttle" and reference.UNWELL & set(str(fact.value).split(", ")):
+            shape = fact.subject.shape or ""
+            if (gpu := shapes.get(shape)) and shape not in found.setdefault(gpu, []):
+                found[gpu].append(shape)
+    return found
+
+
+def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
+    """What the record says of each GPU of a run, by what lies in its folder."""
+    where = {stage: measured_on(folder / stage) for stage in dict.fromkeys(o.stage for o in measured.outcomes)}
+    if "bench" in where:
+        where["bench"] = _shapes(folder / "bench") | _shapes(folder / "bench" / _AGAIN)
+    references = reference.recorded(folder / "bench" / _REFERENCE)
+    unfit, lost = reference.unfit(references), lost_in(folder)
+    moved = set(_shapes(folder / "bench" / _AGAIN))
+    hosts = {p.gpu: p.host for p in places}
+    for gpu in (gpu for on in where.values() for gpu in on.values()):
+        hosts.setdefault(gpu, None)  # it is gone since, or the run was resumed without it
+    found = []
+    for gpu, host in hosts.items():
+        cases: dict[str, tuple[str, ...]] = {}
+        for stage, on in where.items():
+            ran = (o for o in measured.outcomes if o.stage == stage and o.status in ("ok", "failed"))
+            cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else o.case) == gpu)
+        timed = set(cases.get("bench", ()))
+        state = [f for f in measured.facts if f.name in _STATE and f.subject.case in timed and f.value is not None]
+        clocks = [f.number for f in state if f.name == "bench_sm_clock" and f.number is not None]
+        degrees = [f.number for f in state if f.name == "bench_temperature" and f.number is not None]
+        said = {r for f in state if f.name == "throttle" for r in str(f.value).split(", ")} - {"none"}
+        gone = sorted(s for s in moved if _shapes(folder / "bench").get(s) == gpu)
+        remarks = [
+            unfit.get(gpu, ""),
+            f"lost: {lost[gpu]}" if gpu in lost else "",
+            f"throttled: timed again elsewhere: {', '.join(gone)}" if gone else "",
+        ]
+        own = references.get(gpu)
+        found.append(
+            SharingGpu(
+                uuid=gpu,
+                host=host,
+                spread=own.spread if own and not own.failed else None,
+                reference=own.times if own else {},
+                sm_clock_mhz=statistics.median(clocks) if clocks else None,
+                temperature=max(degrees, default=None),
+                throttle=tuple(sorted(said)),
+                cases=cases,
+                remark="; ".join(filter(None, remarks)),
+            )
+        )
+    return tuple(found)
