@@ -1,0 +1,235 @@
+"""Runs a command under ncu: a cheap pass over all of its launches, then all metrics for those that matter.
+
+The folder of a capture holds, for each time the command ran (``plain``, ``survey``, ``measure-1`` …), what it wrote
+(``output.txt``), what ncu said and its report. A run that was ended by a time limit, a crash or a hang keeps what was
+measured until then: the command is ended first, so that ncu can still write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from flashcore.captures import survey as surveys
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.machine import python_process
+from flashcore.machine.capabilities import said_in
+from flashcore.machine.ncu import CacheControl, ClockControl, command_line, import_report, last_words, refused_metrics
+from flashcore.model.files import write_atomically, writing
+from flashcore.stages.profile import ncu_csv, ncu_facts
+from flashcore.stages.profile.profile import chip_of
+from flashcore.worker import supervisor
+from flashcore.worker.journal import HANG, Task
+from flashcore.worker.limits import Limits
+
+STARTER = python_process.child("flashcore.captures.start")
+ATTEMPTS = 3  # runs of the command for what it did not launch where it was seen before
+OUTPUT = "output.txt"
+#: Why a command came to no end that was not to come to one.
+STOPPED = "ended once the chosen launches were measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Limits):
+    """What a user may choose. ``time_limit`` is for each run of the command, in seconds.
+
+    Args:
+        top: how many cases are measured: kernels at a launch configuration, by the time that all their launches take.
+        kernel: regular expression of demangled names; other kernels are left alone.
+        nvtx: NVTX range, as ncu's ``--nvtx-include`` takes it; launches elsewhere are left alone.
+        skip, count: launches that are passed over first, and how many are looked at from there.
+        source: source counters and the sources themselves as well.
+        sections: ncu's set of sections to collect as well (``full``).
+        settle: run the command once without ncu before, so that what it tunes and compiles is settled.
+        keep_dropped: measure what an autotuner tried and dropped as well.
+        stop_early: end the command once what was wanted is measured.
+        most: launches that the first pass looks at.
+        options: for ncu, as they are.
+    """
+
+    ncu: Path | str
+    top: int = 8
+    kernel: str | None = None
+    nvtx: str | None = None
+    skip: int = 0
+    count: int | None = None
+    source: bool = False
+    sections: str | None = None
+    settle: bool = False
+    keep_dropped: bool = False
+    stop_early: bool = False
+    most: int = 10_000
+    clock_control: ClockControl = "none"
+    cache_control: CacheControl = "all"
+    options: Sequence[str] = ()
+    progress: Callable[[str], None] = lambda line: None
+    time_limit: float = 600.0
+    finish_limit: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of the command. ``code`` is its exit code (below 0: a signal's), ``None`` if it came to no end, as
+    ``reason`` says. ``report`` is ncu's, if it wrote one."""
+
+    name: str
+    code: int | None
+    reason: str
+    seconds: float
+    report: Path | None
+    rows: tuple[ncu_csv.KernelRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What came of it: how the command ran each time, what the first pass saw, the cases that were to be measured,
+    those of them that no run launched again, and metrics that ncu refused with its words."""
+
+    runs: tuple[Ran, ...]
+    survey: surveys.Survey
+    cases: tuple[surveys.Case, ...]
+    missed: tuple[surveys.Case, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raises:
+    UsageError: there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]}: expected a program to run, found none\n  hint: name it with its full path")
+
+
+def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
+    """Captures a command in ``folder``.
+
+    Raises:
+        CapabilityError: ncu says what this machine lacks.
+        FlashcoreError: the command launched no kernel that the filters let pass, or ncu failed.
+    """
+    passes = _Passes(tuple(command), folder, chosen)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if chosen.settle:
+        passes.run("plain", STARTER)
+    found = surveys.survey(passes.look().rows)
+    last = None if chosen.count is None else chosen.skip + chosen.count
+    cases = surveys.chosen(found, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
+    if not cases:
+        raise FlashcoreError(
+            f"expected launches to measure, found {sum(map(len, found.launches.values()))} launches of which the "
+            f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
+            "--launch-skip and --launch-count"
+        )
+    todo, measured = surveys.windows(found, cases), set[surveys.Key]()
+    for attempt in range(ATTEMPTS):
+        for window in todo:
+            measured |= {surveys.Key.of(row) for row in passes.measure(window).rows}
+        missing = {case.key for case in cases} - measured
+        if not missing or attempt == ATTEMPTS - 1 or passes.runs[-1].reason.startswith(HANG):
+            break
+        todo = surveys.missed(found, [case for case in cases if case.key in missing], attempt)
+    left = tuple(case for case in cases if case.key not in measured)
+    return Captured(tuple(passes.runs), found, tuple(cases), left, passes.refused)
+
+
+class _Passes:
+    """The runs of the command so far, and what was learned for the next."""
+
+    def __init__(self, command: tuple[str, ...], folder: Path, chosen: Settings) -> None:
+        self.command, self.folder, self.chosen = command, folder, chosen
+        self.runs: list[Ran] = []
+        self.refused: dict[str, str] = {}
+        self.chip = ""
+
+    def look(self) -> Ran:
+        """The times of all launches that the filters let pass, as the command left the caches."""
+        chosen = self.chosen
+        most = chosen.most if chosen.count is None else min(chosen.most, chosen.skip + chosen.count)
+        which = ["--launch-count", str(most), *(["--kill", "yes"] if chosen.stop_early else [])]
+        if chosen.kernel is not None:
+            which += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{chosen.kernel}"]
+        ran = self._under_ncu("survey", [surveys.TIME], which, "none")
+        self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
+        return ran
+
+    def measure(self, window: surveys.Window) -> Ran:
+        """All metrics of a window of launches; anew without those that ncu refuses."""
+        hangs = any(run.reason.startswith(HANG) for run in self.runs)
+        which = [
+            "--kernel-name-base", window.base, "--kernel-name", f"regex:{surveys.pattern(window.kernels)}",
+            "--launch-skip", str(window.skip), "--launch-count", str(window.count),
+            *(["--kill", "yes"] if hangs or self.chosen.stop_early else []),
+            *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
+            *(["--set", self.chosen.sections] if self.chosen.sections else []),
+        ]  # fmt: skip
+        while True:
+            metrics = ncu_facts.metrics_to_ask(self.chip, self.refused)
+            number = 1 + sum(run.name.startswith("measure") for run in self.runs)
+            ran = self._under_ncu(f"measure-{number}", metrics, which, self.chosen.cache_control)
+            refused = refused_metrics(self._said(ran.name), metrics)
+            if not refused or refused.keys() <= self.refused.keys():
+                return ran
+            self.refused.update(refused)
+
+    def _under_ncu(self, name: str, metrics: list[str], which: list[str], cache_control: CacheControl) -> Ran:
+        chosen = self.chosen
+        report = self.folder / name / "report.ncu-rep"
+        launches = ["--target-processes", "all", "--nvtx"]
+        launches += ["--nvtx-include", chosen.nvtx] if chosen.nvtx is not None else []
+
+        def command(task_file: Path, journal: Path) -> list[str]:
+            return command_line(
+                chosen.ncu, report, metrics, STARTER(task_file, journal), launches=[*launches, *which, *chosen.options],
+                clock_control=chosen.clock_control, cache_control=cache_control,
+            )  # fmt: skip
+
+        ran = self.run(name, command)
+        said = self._said(name)
+        if missing := said_in(said):
+            raise missing
+        if not report.exists():
+            if name == "survey" and not refused_metrics(said, metrics):
+                how = ran.reason or f"the command ended with exit code {ran.code}"
+                raise FlashcoreError(
+                    f"expected a command that launches kernels, found none ({how}; ncu: {last_words(said)})\n"
+                    f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
+                )
+            return ran
+        table = ncu_csv.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
+        if name != "survey":  # where NVIDIA's reader is not installed, the record is made of it
+            write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
+        for note in table.notes:
+            chosen.progress(f"{name}: {note}")
+        stopped = ran.code is None and "--kill" in which and not ran.reason.startswith(HANG)
+        self.runs[-1] = replace(ran, reason=STOPPED if stopped else ran.reason, report=report, rows=table.rows)
+        return self.runs[-1]
+
+    def run(self, name: str, command: Callable[[Path, Path], list[str]]) -> Ran:
+        """Runs the command once, by whatever starts its starter."""
+        folder = self.folder / name
+        self.chosen.progress(f"{name}: {' '.join(self.command)}")
+        # The starter is found by PYTHONPATH, which the command gets back as it was.
+        given = {k: os.environ[k] for k in ("PYTHONPATH",) if k in os.environ}
+        # What Triton's autotuner takes without ncu is kept on disk, so that later runs take the same.
+        tuned = {"TRITON_CACHE_AUTOTUNING": "1"} if self.chosen.settle else {}
+        payload = {
+            "argv": list(self.command),
+            "output": str(folder / OUTPUT),
+            "environment": {"PYTHONUNBUFFERED": "1", **given, **tuned},
+            "unset": [] if given else ["PYTHONPATH"],
+        }
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        result = supervisor.supervise([Task(name, payload)], folder, command, self.chosen)[0]
+        code = int(result.data["code"]) if result.data is not None else None
+        self.runs.append(Ran(name, code, result.reason, result.seconds, None))
+        self.chosen.progress(f"{name}: {result.seconds:.1f} s, {result.reason or f'exit code {code}'}")
+        return self.runs[-1]
+
+    def _said(self, name: str) -> str:
+        """What ncu said; the command's own words stand in its output alone."""
+        return "\n".join(p.read_text(errors="replace") for p in sorted((self.folder / name).glob("child-*.log")))

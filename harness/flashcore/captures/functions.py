@@ -1,0 +1,134 @@
+"""Python functions under ncu: each call in a range of its own, in a process that ncu starts.
+
+ncu cannot look into a process that runs already, so a function is called in another one, which imports it as
+:mod:`multiprocessing`'s spawned processes do: by its module, or by the script that it stands in (run anew without
+being ``__main__``). What is in neither, as in a notebook, is sent whole by cloudpickle. Arguments are pickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flashcore.captures.call import INSIDE, TARGET
+from flashcore.errors import UsageError
+from flashcore.imports.names import slug
+from flashcore.machine.capabilities import lacking
+from flashcore.machine.gpu import Gpu
+from flashcore.machine.ncu import find_ncu
+from flashcore.model.record import StageResult
+from flashcore.stages import settings
+from flashcore.stages.profile import profile
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function with arguments, as a case of the profile stage: ``shape`` tells its calls apart."""
+
+    variant: str
+    shape: str
+    payload: Mapping[str, Any]
+    is_peer: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}/{self.shape}"
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.payload)
+
+
+def profiled(
+    function: Callable[..., Any],
+    calls: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]],
+    folder: Path,
+    *,
+    warm_up: int = 3,
+    time_limit: float = 60.0,
+    ncu: str | None = None,
+) -> StageResult:
+    """Calls a function with each of some arguments, the last time under ncu.
+
+    Args:
+        calls: arguments and keyword arguments by what names them in the facts.
+        folder: for what ncu and the process say.
+        warm_up: calls before the one that is measured.
+        time_limit: seconds that one call may take, all of ncu's passes together.
+
+    Raises:
+        UsageError: called where it would start itself again, or the function or an argument cannot be sent.
+        CapabilityError: no GPU, ncu, nvtx or permission.
+    """
+    if is_inside():
+        raise UsageError(
+            "expected the function alone to run in the process under ncu, found its script capturing again\n"
+            '  hint: put what captures below `if __name__ == "__main__":`'
+        )
+    gpu = Gpu.find()
+    if gpu is None:
+        raise lacking("gpu")
+    main = _main()
+    names = {name: slug(name) for name in calls}
+    taken = list(names.values())
+    cases = [
+        Call(
+            slug(function.__name__),
+            names[name] if taken.count(names[name]) == 1 else f"{names[name]}_{index}",
+            {"main": main, "warm_up": warm_up, "call": _sent((function, tuple(args), dict(more)), main)},
+        )
+        for index, (name, (args, more)) in enumerate(calls.items())
+    ]
+    chosen = settings.Profile(ncu=find_ncu(ncu), chip=profile.chip_of(gpu.capability), time_limit=time_limit)
+    return profile.run(cases, folder, chosen, TARGET)
+
+
+def is_inside() -> bool:
+    """Whether this is the process under ncu."""
+    return bool(os.environ.get(INSIDE))
+
+
+def _main() -> dict[str, Any]:
+    """What a spawned process is told, to import what this one has; without a script (a notebook), nothing of it."""
+    from multiprocessing import spawn
+
+    told = spawn.get_preparation_data("flashcore")
+    if not os.path.isfile(told.get("init_main_from_path", __file__)):  # <stdin>
+        del told["init_main_from_path"]
+    wanted = ("sys_path", "dir", "init_main_from_name", "init_main_from_path")
+    return {name: told[name] for name in wanted if name in told}
+
+
+def _sent(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], main: Mapping[str, Any]) -> str:
+    """The call as text.
+
+    Raises:
+        UsageError: something in it cannot be pickled; says what would help.
+    """
+    function = call[0]
+    scripted = any(name.startswith("init_main") for name in main)
+    local = "<" in function.__qualname__ or (function.__module__ == "__main__" and not scripted)
+    try:
+        if local and importlib.util.find_spec("cloudpickle"):
+            import cloudpickle
+
+            data = cloudpickle.dumps(call)
+        elif local:
+            raise UsageError(
+                f"{function.__qualname__}: expected a function that another process can import, found one of a "
+                "notebook, a lambda or a function within a function\n"
+                "  hint: pip install cloudpickle, or put it in a module beside"
+            )
+        else:
+            data = pickle.dumps(call)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{function.__qualname__}: expected arguments and a function that can be pickled, found: {error}\n"
+            "  hint: put the function in a module, and make in it what cannot be sent"
+        ) from error
+    return base64.b64encode(data).decode()

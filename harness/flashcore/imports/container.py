@@ -1,0 +1,126 @@
+"""The blocks that an ``.ncu-rep`` is made of, as far as they tell whether it is whole.
+
+NVIDIA's reader passes over what is damaged, so a cut file reads as a shorter one. The file itself says more: after its
+header comes block upon block, each with a header that names the bytes and the results that follow (Protocol
+Buffers, little-endian sizes; form 7, read off files of ncu 2025.3). Blocks without a payload describe the session:
+the versions, and the command line. A block of code holds the cubin as it was loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+from flashcore.errors import RecordError
+
+MAGIC = b"NVR\0"
+_KNOWN_FORM = 7
+_ELF = b"\x7fELF\x02\x01"
+# Numbers of fields in a block's header.
+_CODES, _SESSION, _BYTES = 1, 3, 5
+_COMMAND = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What the blocks say. ``results`` is ``None`` for a form of file that is not known here; ``command`` is that of
+    ncu, with its options. Empty is what was not found."""
+
+    results: int | None
+    ncu: str = ""
+    cuda: str = ""
+    command: str = ""
+    cubins: tuple[bytes, ...] = ()
+
+
+def read(data: bytes, name: str) -> Container:
+    """Reads the blocks of a report.
+
+    Raises:
+        RecordError: it is no report, or is cut short or damaged.
+    """
+    if data[:4] != MAGIC:
+        raise RecordError(
+            f"{name}: expected a report of Nsight Compute (.ncu-rep), found a file that begins with {data[:8]!r}\n"
+            "  hint: name the file that ncu --export wrote, or a CSV page of it"
+        )
+    form = None
+    try:
+        (size,) = struct.unpack_from("<I", data, 4)
+        form = _fields(data[8 : 8 + size]).get(1)
+        return _blocks(data, 8 + size)
+    except (struct.error, IndexError, ValueError) as error:
+        if form is not None and form != _KNOWN_FORM:
+            return Container(None)
+        raise RecordError(
+            f"{name}: expected whole blocks of results, found the file cut short or damaged ({error})\n"
+            "  hint: copy it again, or profile again"
+        ) from error
+
+
+def _blocks(data: bytes, at: int) -> Container:
+    results, command = 0, ""
+    cubins: list[bytes] = []
+    said = b""
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        header = _fields(data[at + 4 : at + 4 + size])
+        at += 4 + size
+        length = header.get(_BYTES, 0)
+        if not isinstance(length, int) or not header or at + length > len(data):
+            raise ValueError(f"a block ends beyond the file's {len(data):,} bytes")
+        if isinstance(session := header.get(_SESSION), bytes):
+            said += session + b"\n"
+            if not command and isinstance(words := _fields(session).get(_COMMAND), bytes):
+                command = words.decode(errors="replace").strip()
+        if header.get(_CODES):
+            payload = data[at : at + length]
+            cubins += [payload[m.start() :] for m in re.finditer(re.escape(_ELF), payload)]
+        elif length:
+            results += 1
+        at += length
+
+    def version(of: bytes) -> str:
+        found = re.search(of + rb".{1,4}?(\d+(?:\.\d+)+)", said, re.DOTALL)
+        return found[1].decode() if found else ""
+
+    return Container(results, version(b"Nsight Compute Target"), version(b"CUDA Version"), command, tuple(cubins))
+
+
+def _fields(data: bytes) -> dict[int, int | bytes]:
+    """The fields of one message by number, the first of each: numbers, and bytes of all else.
+
+    Raises:
+        ValueError, IndexError: it is none.
+    """
+    found: dict[int, int | bytes] = {}
+    at = 0
+    while at < len(data):
+        key, at = _number(data, at)
+        kind = key & 7
+        value: int | bytes
+        if kind == 0:
+            value, at = _number(data, at)
+        elif kind in (1, 2, 5):
+            size, at = _number(data, at) if kind == 2 else (8 if kind == 1 else 4, at)
+            value = data[at : at + size]
+            if len(value) < size:
+                raise ValueError("a field is longer than its block")
+            at += size
+        else:
+            raise ValueError(f"a field of the kind {kind}")
+        found.setdefault(key >> 3, value)
+    return found
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")

@@ -1,0 +1,165 @@
+"""A candidate on the GPU: proved right at each shape, then timed shortly; one child process for a batch of them.
+
+Each candidate is a task of its own, so what is known of one is kept before the next begins, and one that crashes or
+hangs takes nobody along. Inputs are the problem's plainest, calls few: this proof decides who is timed. Finalists
+are checked in full. Besides the regime that ranks, calls are timed cold: that is what bench holds a call on data that
+it has not met against.
+
+As a program (``python -m flashcore.search.trial TASKFILE JOURNAL``) this module is that child.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flashcore.machine import python_process
+from flashcore.search.study import Result
+from flashcore.stages.bench import bench, proof
+from flashcore.stages.bench import child as bench_child
+from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.check import child as check_child
+from flashcore.worker import kernel_call, supervisor
+from flashcore.worker.gpus import Place
+from flashcore.worker.guarded import copied
+from flashcore.worker.kernel_call import Case
+from flashcore.worker.limits import Limits
+from flashcore.worker.problem_file import load_problem
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How shortly a candidate is looked at.
+
+    Args:
+        samples: of each shape, in the regime that ranks there.
+        repeats: calls that must agree bit by bit.
+        time_limit: seconds for a step before it counts as hung.
+        device: ``cpu`` runs stand-ins.
+    """
+
+    samples: int = 25
+    repeats: int = 3
+    time_limit: float = 30.0
+    device: str = "cuda"
+
+
+def run(
+    candidates: Sequence[tuple[Result, Sequence[Case]]],
+    folder: Path,
+    chosen: Settings,
+    told: Callable[[Result], None],
+    places: Sequence[Place] = (),
+) -> None:
+    """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
+
+    Args:
+        told: is given each result as soon as it is known.
+        places: the GPUs that share the candidates; none: the one that CUDA gives.
+
+    Raises:
+        CapabilityError: there is no GPU.
+        FlashcoreError: a journal cannot be written.
+    """
+    waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
+    tasks = [supervisor.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
+    # A short timing ranks within a few percent, which GPUs of one kind keep: each takes whatever candidate comes next.
+    limits = Limits(time_limit=chosen.time_limit, batch=len(tasks), places=places, apart=True)
+
+    def tell(found: supervisor.Result) -> None:
+        told(_measured(*waiting.pop(found.name), found))
+
+    command = python_process.child("flashcore.search.trial")
+    results = supervisor.supervise(tasks, folder, command, limits, on_result=tell)
+    for found in (r for r in results if r.name in waiting):  # answered before this process began
+        tell(found)
+
+
+def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
+    rule = StopRule(least=chosen.samples, most=chosen.samples, slow_seconds=0.5, fewest=5)
+    more = {"device": chosen.device}
+    modes = {c.shape: list(dict.fromkeys((c.rank_by, "cold"))) for c in cases}
+    return {
+        **more,
+        "check": [
+            {"case": c.to_json(), "kinds": None, "repeats": chosen.repeats, "opcheck": False, **more} for c in cases
+        ],
+        "bench": [
+            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), **more} for c in cases
+        ],
+    }  # fmt: skip
+
+
+def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -> Result:
+    """What a child's answer says of a candidate."""
+    data = found.data or {"complaints": [], "bench": []}
+    if found.status != "ok":
+        timing = found.step.startswith(f"{cases[0].variant} ")  # as bench names its steps
+        return dataclasses.replace(result, fell="bench" if timing else "check", reason=found.reason)
+    if data["complaints"]:
+        return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
+    times: dict[str, float] = {}
+    for case, own in zip(cases, data["bench"], strict=True):
+        (timed,) = bench.settle(supervisor.Result(case.shape, "ok", data=own), [case])
+        if isinstance(timed, bench.Failed):
+            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
+        times[case.shape] = round(statistics.median(timed.samples[case.rank_by]), 4)
+    return dataclasses.replace(result, times=times, error=data["error"])
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def share() -> None:
+    """What depends on the shape alone is made once for all candidates of this process, not once for each: the timer,
+    and the references that answers of timed calls are held to."""
+    gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
+    for module, name in ((bench_child, "timer_for"), (proof, "References")):
+        setattr(module, name, functools.cache(getattr(module, name)))
+
+
+def _inputs_once(problem: ModuleType) -> None:
+    """Makes the inputs of a seed once; each caller gets tensors of its own."""
+    import torch
+
+    if hasattr(problem, "_make_inputs"):
+        return
+    make, made = problem.make_inputs, {}
+
+    def copies(params: dict[str, Any], seed: int, device: str, kind: str = problem.KINDS[0]) -> dict[str, Any]:
+        key = (tuple(sorted(params.items())), seed, device, kind)
+        if key not in made:
+            made[key] = make(dict(params), seed, device, kind)
+        return {name: copied(x) if isinstance(x, torch.Tensor) else x for name, x in made[key].items()}
+
+    setattr(problem, "_make_inputs", make)  # noqa: B010
+    setattr(problem, "make_inputs", copies)  # noqa: B010
+
+
+def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+    """Checks one candidate at each shape, and times it if it is right."""
+    complaints: list[str] = []
+    errors = []
+    for payload in task.payload["check"]:
+        case = Case.from_json(payload["case"])
+        problem = load_problem(case.root, case.problem_file)
+        _inputs_once(problem)
+        kinds = problem.KINDS[:1]
+        own = check_child.perform(supervisor.Task(task.name, {**payload, "kinds": kinds}), log)
+        complaints += [f"{case.shape}: {text}" for text in own["complaints"]]
+        errors += [value for value, _ in [own["worst"].get("frobenius_error", (None, ""))] if value is not None]
+    right = not complaints
+    timed = [bench_child.perform(supervisor.Task(task.name, p), log) for p in task.payload["bench"] if right]
+    return {"complaints": complaints, "error": max(errors, default=None), "bench": timed}
+
+
+if __name__ == "__main__":
+    sys.exit(kernel_call.serve(sys.argv[1:], perform, prepare=share))
