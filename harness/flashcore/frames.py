@@ -93,7 +93,7 @@ def samples(record: Record) -> DataFrame:
 def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFrame:
     """A row per variant that runs on ``shape``, in the order of the manifest.
 
-    ``role`` is baseline, variant or peer; ``check`` what became of it, ``stale`` if its code has changed since. Then a
+    ``role`` is baseline, variant or peer; ``check`` its outcome, ``stale`` if its code has changed since. Then a
     column per fact in ``names``, with its unit: ``cold_p50 [us]``; static ones are of the arch that was measured, the
     largest of the variant's kernels, or the smallest of what is better high. ``floor [us]`` is the least time that the
     resource ``floor_by`` allows, ``gap`` the median time of the regime that ranks over it.
@@ -105,7 +105,7 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
         raise UsageError(f"shape {shape}: expected one of {', '.join(record.suite.shapes)}")
     for name in names:
         if name not in FACTS or FACTS[name].unit == "text":
-            raise UsageError(f"fact {name}: expected a fact with a number\n  to mend: see flashcore list --facts")
+            raise UsageError(f"fact {name}: expected a fact with a number\n  hint: see flashcore list --facts")
     title = {n: n if FACTS[n].unit == "1" else f"{n} [{FACTS[n].unit}]" for n in names}
     variants = [v for v in record.suite.variants.values() if v.runs_on(record.suite.shapes[shape])]
     subjects = [Subject(v.name, shape=shape) for v in variants]

@@ -7,12 +7,13 @@ of their ratio and never judged, since machines and days differ; within one run 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from flashcore.analysis.predictions import still
 from flashcore.model.catalogue import FACTS, OWN_STAGE
-from flashcore.model.intervals import ratio
+from flashcore.model.intervals import Ratio, ratio
 from flashcore.model.record import Fact, Record, Subject, Value
 from flashcore.model.suite import REGIMES, Tier
 from flashcore.model.text import number
@@ -106,6 +107,14 @@ class TimeChange:
         return f"{1 / self.ratio:.3f}× slower [{1 / self.high:.3f}, {1 / self.low:.3f}]"
 
 
+def contradiction(found: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:
+    """The regimes that disagree about one pair: in which it is fastest and in which slowest, both beyond noise.
+    ``None`` if none do."""
+    told = [(r.value, mode) for mode, r in found if mode in REGIMES and not still(r.value, r.low, r.high)]
+    best, worst = max(told, default=(1.0, "")), min(told, default=(1.0, ""))
+    return (best[1], worst[1]) if best[0] > 1 > worst[0] else None
+
+
 def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChange]:
     """Every case that both records timed at the same shape, by mode."""
     found = []
@@ -160,7 +169,9 @@ def remarks(a: Record, b: Record) -> list[str]:
         ("driver", one.driver, other.driver),
     ):
         if was != now:
-            found.append(f"{what} {was or 'none'} before, {now or 'none'} after: differences may be its own")
+            found.append(
+                f"{what} {was or 'not recorded'} before, {now or 'not recorded'} after: differences may be its own"
+            )
     reason = comparable(a, b)
     return [*found, f"times are not comparable: {reason}"] if reason else found
 
@@ -176,12 +187,18 @@ MOVED = 0.05  # a counter's share of change that is worth a line
 MOST_MOVED = 5
 
 
-def moved(a: Record, b: Record, subject: Subject) -> list[Change]:
-    """The counters of a case that differ the most, where both sides have them: what a time may have moved with."""
+def moved(
+    a: Record, b: Record, subject: Subject, before: Subject | None = None, most: int | None = MOST_MOVED
+) -> list[Change]:
+    """The counters of a case that differ the most, where both sides have them: what a time may have moved with.
+
+    Args:
+        before: the case of ``a``, where it is another one.
+    """
     found: list[tuple[float, Change]] = []
     for fact in b.facts.of(subject.variant):
         spec = FACTS.get(fact.name)
-        was = a.facts.number(fact.name, subject)
+        was = a.facts.number(fact.name, before or subject)
         now = fact.number
         if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in OWN_STAGE:
             continue
@@ -191,4 +208,19 @@ def moved(a: Record, b: Record, subject: Subject) -> list[Change]:
         if share > MOVED:
             direction = _direction(fact.name, was, now)
             found.append((share, Change(subject, fact.name, fact.unit, was, now, direction)))
-    return [change for _, change in sorted(found, key=lambda x: (-x[0], x[1].fact))[:MOST_MOVED]]
+    return [change for _, change in sorted(found, key=lambda x: (-x[0], x[1].fact))[:most]]
+
+
+def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
+    """The imported cases that both sides have: the duration under ncu where it differs, then the counters that differ
+    the most."""
+    found = []
+    for fact in b.facts.named("ncu_duration"):
+        subject, now = fact.subject, fact.value
+        variants = [r.suite.variants.get(subject.variant) for r in (a, b)]
+        old = a.facts.get("ncu_duration", subject)
+        if subject.kernel is None and old is not None and all(v and v.kernel for v in variants):
+            time = Change(subject, fact.name, fact.unit, old.value, now, _direction(fact.name, old.value, now))
+            rest = [c for c in moved(a, b, subject) if c.fact != fact.name]
+            found.append((subject, [time, *rest] if now != old.value else rest))
+    return found

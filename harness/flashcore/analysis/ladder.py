@@ -12,7 +12,7 @@ from math import inf, log
 
 from flashcore.analysis import roofline
 from flashcore.analysis.limiter import limiter
-from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress
+from flashcore.analysis.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress, still
 from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Record, Subject
@@ -64,7 +64,7 @@ class Step:
     Args:
         time: the fact that ranks at this shape.
         ratio: its time over its parent's, with the 95 % interval where the samples are there.
-        outcome: what became of the first prediction of time; without one, of the step itself.
+        outcome: the outcome of the first prediction of time; without one, of the step itself.
         limiter: what held the variant most, by the counters; empty if unmeasured.
         chosen: whether it lies on the way from the baseline to the best.
     """
@@ -87,7 +87,7 @@ class Step:
     @property
     def still(self) -> bool:
         """Whether the times of parent and variant are the same as far as can be seen."""
-        return _still(self.ratio, self.low, self.high)
+        return self.ratio is not None and still(self.ratio, self.low, self.high)
 
     @property
     def predicted(self) -> Judged | None:
@@ -114,14 +114,6 @@ class Ladder:
     @property
     def best(self) -> Step | None:
         return self.way[-1] if self.way else None
-
-    def counts(self) -> dict[Outcome, int]:
-        """How many predictions (of any fact) came to what."""
-        found: dict[Outcome, int] = {}
-        for step in self.steps:
-            for j in step.judged:
-                found[j.outcome] = found.get(j.outcome, 0) + 1
-        return found
 
 
 Bounds = Mapping[Subject, roofline.CaseBounds]
@@ -179,12 +171,6 @@ def _floor(bounds: Bounds, variant: str, shape: Shape) -> roofline.Gap | None:
     return next((g for g in own.gaps if g.time == shape.time), None) if own else None
 
 
-def _still(ratio: float | None, low: float | None, high: float | None) -> bool:
-    if ratio is None:
-        return False
-    return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
-
-
 def _step(known: Readings, variant: Variant, at: Shape, chosen: bool) -> Step:
     shape = at.name
     before, after = known.of(at.time, variant.parent, shape), known.of(at.time, variant.name, shape)
@@ -196,7 +182,8 @@ def _step(known: Readings, variant: Variant, at: Shape, chosen: bool) -> Step:
     ours, theirs = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
     if ratio is not None and ours and theirs:
         interval = intervals.ratio(ours, theirs)
-        low, high = interval.low, interval.high
+        # Of the rounds that both saw: what is told with an interval is what the interval is of.
+        ratio, low, high = interval.value, interval.low, interval.high
     moved = tuple(
         Moved(name, known.of(name, variant.parent, shape), known.of(name, variant.name, shape)) for name in COUNTERS
     )
@@ -224,38 +211,42 @@ def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
     wanted = predicted.predicted if predicted else None
     if step.still:
         return _stood_still(step, wanted, held_before)
-    way = "slower" if step.ratio > 1 else "faster"
     moved = _with(step, "worse" if step.ratio > 1 else "better")
     if wanted is None:
-        return "open", f"{way}: {step.ratio:.2f}× the time, none was predicted{moved}"
+        return "open", f"{'slower: ' if step.ratio > 1 else ''}{_faster(step.ratio)}, none was predicted{moved}"
     outcome = progress(log(step.ratio), log(wanted), False, wanted < 1)
     if outcome == "none" and (step.ratio > 1) != (wanted > 1):
         outcome = "against"  # little, but not noise
-    share = f"{step.ratio:.2f}× the time, {wanted:.2f}× predicted{_also(step)}"
+    share = f"{_faster(step.ratio)}, predicted {1 / wanted:.2f} ×{_also(step)}"
     lead = {
         "held": "prediction held",
         "more": "more than predicted",
         "missed": "slower than predicted",
         "partly": "went the right way" if wanted < 1 else "slower, though less than predicted",
-        "against": way,
+        "against": "slower" if step.ratio > 1 else "faster",
     }.get(outcome, "hardly any effect")
     if outcome in ("held", "more"):
         return outcome, f"{lead}: {share}"
-    held = f"; held by {step.limiter}" if step.limiter else ""
+    held = f"; limited by {step.limiter}" if step.limiter else ""
     return outcome, f"{lead}: {share}" + ((moved or held) if outcome in ("against", "missed") else held)
+
+
+def _faster(ratio: float) -> str:
+    """A ratio of times as the speed-up that it is: below 1 is slower."""
+    return f"{1 / ratio:.2f} × faster" if ratio <= 1 else f"{1 / ratio:.2f} × the speed"
 
 
 def _also(step: Step) -> str:
     """What else was predicted of the step's time: documents differ."""
     times = [j.predicted for j in step.judged if j.prediction.fact == step.time and j.scale == "ratio" and j.predicted]
-    more = [f"{t:.2f}×" for t in times[1:]]
+    more = [f"{1 / t:.2f} ×" for t in times[1:]]
     return f" (elsewhere {', '.join(more)})" if more else ""
 
 
 def _stood_still(step: Step, wanted: float | None, held_before: str) -> tuple[Outcome, str]:
     assert step.ratio is not None
     if wanted is not None and abs(wanted - 1) < NOISE:
-        return "held", f"prediction held: {step.ratio:.2f}× the time, {wanted:.2f}× predicted"
+        return "held", f"prediction held: {_faster(step.ratio)}, predicted {1 / wanted:.2f} ×"
     done = [
         f"{COUNTERS.get(j.prediction.fact, j.prediction.fact.replace('_', ' '))} "
         f"{said(j.before.value, j.prediction.unit)} → {said(j.after.value, j.prediction.unit)}"
@@ -265,7 +256,7 @@ def _stood_still(step: Step, wanted: float | None, held_before: str) -> tuple[Ou
     ]  # fmt: skip
     though = f" though {', '.join(done[:_MOST_CAUSES])}" if done else ""
     where = f": the limiter was elsewhere ({held_before})" if held_before else ""
-    said_of = "" if wanted is None else f"; {wanted:.2f}× the time was predicted"
+    said_of = "" if wanted is None else f"; predicted {_faster(wanted)}"
     return "none", f"no effect{though}{where}{said_of}"
 
 

@@ -35,6 +35,11 @@ ZERO_PCT = 0.5
 RANDOM = "normal"
 
 
+def still(ratio: float, low: float | None, high: float | None) -> bool:
+    """Whether two times are the same as far as can be seen: their ratio, and its interval where there is one."""
+    return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A measured number, or why there is none; ``note`` says more of one that was measured."""
@@ -47,15 +52,15 @@ class Reading:
 class Readings:
     """The numbers of a record by fact, variant and shape.
 
-    Static ones are of the arch that was measured (else of the suite's last): the largest of a variant's
+    Static ones are of the arch that was measured (else of the suite's usual one): the largest of a variant's
     kernels, of what is better high the smallest.
     """
 
     def __init__(self, record: Record) -> None:
         self.record = record
         own, archs = record.gpu_arch, record.suite.archs
-        #: The measured GPU's, else the suite's last.
-        self.arch = archs[-1] if archs else None
+        #: The measured GPU's, else the suite's usual one.
+        self.arch = record.suite.usual_arch or None
         if own is not None:
             self.arch = own if own in archs else next((a for a in archs if same_hardware(a, own)), own)
         self._static: dict[tuple[str, str], list[Fact]] = {}

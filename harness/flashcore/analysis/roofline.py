@@ -67,6 +67,7 @@ def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -
 
 #: What the hardware cannot pass, and what is believed to be within reach.
 THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
+MEASURED: tuple[RoofOrigin, ...] = ("measured",)
 REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
 
 
@@ -168,8 +169,10 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
 def regime(record: Record, subject: Subject) -> str:
     """Which caches ncu's time and bytes saw: cold, since it flushes them, unless the fact says not."""
     fact = record.facts.get("ncu_duration", subject)
-    kept = fact is not None and "cache-control none" in fact.note
-    return "warm, ncu (caches kept)" if kept else "cold, ncu (caches flushed)"
+    note = "" if fact is None else fact.note
+    if "cache control unknown" in note:
+        return "ncu (caches as the imported report has them)"
+    return "warm, ncu (caches kept)" if "cache-control none" in note else "cold, ncu (caches flushed)"
 
 
 def _points_of(
@@ -209,9 +212,34 @@ def _points_of(
                 time_us=duration / 1e3,
                 roof=variant.roof,
                 theory=_ceiling(ceilings, variant.roof, level, flop / amount, THEORY),
-                measured=_ceiling(ceilings, variant.roof, level, flop / amount, ("measured",)),
+                measured=_ceiling(ceilings, variant.roof, level, flop / amount, MEASURED),
             )
             yield replace(bare, faults=tuple(_faults(record, bare)))
+
+
+def formula_points(record: Record, subject: Subject) -> list[Point]:
+    """The points of a case without counters: the problem's own FLOPs and bytes over a time that the bench measured.
+
+    Its bytes come from DRAM once where caches are cold, and else through L2; each level takes the time of that regime.
+    """
+    variant = record.suite.variants[subject.variant]
+    shape = record.suite.shapes[subject.shape or ""]
+
+    def number(name: str) -> float | None:
+        return record.facts.number(name, subject)
+
+    flop, clock = number("formula_flop"), number("bench_sm_clock")
+    ceilings = roofs(devices.find(record.gpu), clock, record.roofs)
+    found = []
+    levels: tuple[tuple[Level, str, str], ...] = (("dram", "formula_bytes", "cold_p50"),
+                                                  ("l2", "formula_l2_bytes", shape.time))  # fmt: skip
+    for level, name, time in levels:
+        amount, us = number(name) or number("formula_bytes"), number(time)
+        if flop and amount and us and subject.case not in record.stale:
+            regime = f"{time.removesuffix('_p50').replace('_', ' ')} p50, FLOPs and bytes of the problem's formula"
+            theory, measured = (_ceiling(ceilings, variant.roof, level, flop / amount, o) for o in (THEORY, MEASURED))
+            found.append(Point(subject, level, "formula", regime, flop, amount, us, variant.roof, theory, measured))
+    return found
 
 
 def _why(record: Record, subject: Subject, name: str) -> str:
@@ -365,13 +393,19 @@ class CaseBounds:
     gaps: tuple[Gap, ...]
 
 
+def fits_l2(record: Record, size: float | None) -> bool:
+    """Whether so many bytes are known to fit the L2 of the GPU that was measured."""
+    device = devices.find(record.gpu)
+    l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
+    return l2 is not None and size is not None and size <= l2
+
+
 def case_bounds(record: Record) -> list[CaseBounds]:
     """Bounds of every case whose formulas were recorded.
 
     A warm time has no DRAM floor where the problem's data fits L2: it may never leave it.
     """
     device = devices.find(record.gpu)
-    l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
     by_clock: dict[float | None, tuple[Roof, ...]] = {}
     found = []
@@ -391,8 +425,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
             by_clock[clock] = roofs(device, clock, record.roofs)
         ceilings = by_clock[clock]
         own = bounds(work, variant.roof, ceilings, launches=launches)
-        size = work.get("bytes")
-        resident = l2 is not None and size is not None and size <= l2
+        resident = fits_l2(record, work.get("bytes"))
         gaps = []
         if subject.case not in record.stale:
             for regime in REGIMES:

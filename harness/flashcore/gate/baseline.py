@@ -37,13 +37,20 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Facts by what they are about, of one suite and one nvcc version. ``lines`` says where each stands."""
+    """Facts by what they are about, of one suite and one version of each compiler (empty: none was used). ``lines``
+    says where each stands."""
 
     suite: str
     nvcc: str
     values: Mapping[Key, float]
     file: str = ""
     lines: Mapping[Key, int] | None = None
+    triton: str = ""
+
+    @property
+    def compilers(self) -> dict[str, str]:
+        """Compiler → version."""
+        return {name: version for name, version in (("nvcc", self.nvcc), ("triton", self.triton)) if version}
 
     def text(self) -> str:
         """The file: a header, then a fact a line, sorted."""
@@ -54,7 +61,7 @@ class Baseline:
             f"{HEADER}: written by `flashcore baseline save`, read by `flashcore gate`",
             "# variant arch kernel shape fact value",
             f"suite {self.suite}",
-            f"nvcc {self.nvcc}",
+            *(f"{name} {version}" for name, version in self.compilers.items()),
             "",
         ]
         return "\n".join([*head, *rows]) + "\n"
@@ -86,7 +93,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
     Raises:
         UsageError: see :func:`read`.
     """
-    mend = "\n  to mend: resolve the conflict or the edit, or write it again with: flashcore baseline save"
+    mend = "\n  hint: resolve the conflict or the edit, or write it again with: flashcore baseline save"
     if not text.startswith(HEADER + ":"):
         found = text.splitlines()[0][:60] if text.strip() else "nothing"
         raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {found!r}{mend}")
@@ -94,14 +101,14 @@ def parse(text: str, file: str = "baseline") -> Baseline:
     values: dict[Key, float] = {}
     lines: dict[Key, int] = {}
     for line_number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
             continue
-        if len(words) == 2 and words[0] in ("suite", "nvcc"):
-            heads[words[0]] = words[1]
+        if len(parts) == 2 and parts[0] in ("suite", "nvcc", "triton"):
+            heads[parts[0]] = parts[1]
             continue
         try:
-            *names, value = words
+            *names, value = parts
             key = Key(*names)
             values[key], again = float(value), key in values
         except (TypeError, ValueError):
@@ -109,13 +116,13 @@ def parse(text: str, file: str = "baseline") -> Baseline:
                 f"{file}:{line_number}: expected `variant arch kernel shape fact value`, found {line!r}{mend}"
             ) from None
         if key.fact not in ALLOWANCES or again or not abs(values[key]) < 1e15:  # NaN is not below either
-            expected = "a line of its own for each fact" if again else "a fact that baselines hold, with its value"
+            expected = "one line for each fact" if again else "a fact that baselines hold, with its value"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{mend}")
         lines[key] = line_number
     for name in ("suite", "nvcc"):
-        if name not in heads:
+        if name not in heads and not (name == "nvcc" and "triton" in heads):
             raise UsageError(f"{file}: expected a line `{name} …`, found none{mend}")
-    return Baseline(heads["suite"], heads["nvcc"], values, file, lines)
+    return Baseline(heads["suite"], heads.get("nvcc", ""), values, file, lines, heads.get("triton", ""))
 
 
 # --- the present facts ---------------------------------------------------------------------------
@@ -124,6 +131,13 @@ def parse(text: str, file: str = "baseline") -> Baseline:
 def shaped(key: Key, shape: str) -> Key:
     """The same fact at another shape."""
     return replace(key, shape=shape)
+
+
+def compilers(record: Record) -> dict[str, str]:
+    """Compiler → the version that made the record's static facts."""
+    e, uses = record.environment, any(v.cubins == "triton" for v in record.suite.variants.values())
+    found = {"nvcc": e.nvcc, "triton": e.libraries.get("triton") if uses else None}
+    return {name: version for name, version in found.items() if version}
 
 
 def present(record: Record) -> dict[Key, Fact]:
@@ -162,7 +176,7 @@ def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A new baseline, and what became of the old one's facts.
+    """A new baseline, and the outcome of the old one's facts.
 
     Args:
         tightened: what was taken over since it is better, as text.
@@ -183,19 +197,20 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     Raises:
         UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
     """
-    nvcc = record.environment.nvcc
-    if nvcc is None:
+    made_by = compilers(record)
+    if not made_by:
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
+    nvcc, triton = made_by.get("nvcc", ""), made_by.get("triton", "")
     facts = {k: f.number for k, f in present(record).items()}
     now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v)}
-    if old is None or (old.nvcc, old.suite) != (nvcc, record.suite.name):
+    if old is None or old.suite != record.suite.name or {**old.compilers, **made_by} != {**made_by, **old.compilers}:
         if ratchet:
-            found = "none" if old is None else f"one of {old.suite}, nvcc {old.nvcc}"
+            found = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
             raise UsageError(
-                f"--ratchet: expected a baseline of {record.suite.name}, nvcc {nvcc}, found {found}\n"
-                "  to mend: flashcore baseline save"
+                f"--ratchet: expected a baseline of {record.suite.name}, {words(made_by)}, found {found}\n"
+                "  hint: flashcore baseline save"
             )
-        return Saved(Baseline(record.suite.name, nvcc, _collapse(now)))
+        return Saved(Baseline(record.suite.name, nvcc, _collapse(now), triton=triton))
     names = renames(old, now)
     before = {k: v for k, v in _expanded(old, now, names).items() if v is not None}
     made: dict[Key, float] = {}
@@ -210,11 +225,11 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             continue
         allowance = ALLOWANCES[key.fact]
         made[key] = value if allowance.improves(value, was) else was
-        words = f"{_name(key)} {number(was)} → {number(value, FACTS[key.fact].unit)}"
+        change = f"{_name(key)} {number(was)} → {number(value, FACTS[key.fact].unit)}"
         if allowance.improves(value, was):
-            tightened.append(words)
+            tightened.append(change)
         elif value != was and _worse(allowance, value, was):
-            kept.append(f"{words}: {_loosening(key, value)}")
+            kept.append(f"{change}: {_loosening(key, value)}")
     # What was not built this time (--variant, CUDA_ARCH) stays as it is.
     built = {(a.variant, a.arch) for a in record.artifacts}
     untouched = {
@@ -225,7 +240,12 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         and k.arch in variant.where.archs
     }
     values = {**_collapse(made), **untouched}
-    return Saved(Baseline(record.suite.name, nvcc, values), tuple(tightened), tuple(kept))
+    return Saved(Baseline(record.suite.name, nvcc, values, triton=triton), tuple(tightened), tuple(kept))
+
+
+def words(versions: Mapping[str, str]) -> str:
+    """``nvcc 13.0.88, triton 3.6.0``."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _worse(allowance: Allowance, value: float, was: float) -> bool:

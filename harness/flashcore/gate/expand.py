@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from flashcore.hardware import devices
-from flashcore.model.catalogue import FACTS, OWN_STAGE
+from flashcore.model.catalogue import FACTS, OWN_STAGE, spec_of
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
-from flashcore.model.suite import Budget, Stage, Variant, Waiver
+from flashcore.model.suite import Budget, Shape, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
 #: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
@@ -63,6 +63,9 @@ class Promises:
             (o.variant, o.shape, o.stage): o for o in record.outcomes
         }
         self.kernels = self._find_kernels()
+        #: Other names of an imported kernel: without its parameters, and its slug.
+        self._aliases = {v.kernel: (v.technique, v.name) for v in self.variants if v.kernel}
+        self._shapes: dict[str, Sequence[Shape]] = {}
 
     def _find_kernels(self) -> Mapping[tuple[str, str], Sequence[str]]:
         """The kernels that each (variant, arch) is known to have."""
@@ -92,15 +95,20 @@ class Promises:
         if stage is not None and arch and not any(same_hardware(arch, a) for a in variant.where.archs):
             self.left_out.add((variant.name, arch))
             return
-        for shape in self.record.suite.shapes.values():
-            if stage is not None and stage not in shape.stages:
-                continue
-            if variant.runs_on(shape) and matches_any(shape.name, globs):
+        for shape in self._supported(variant):
+            if (stage is None or stage in shape.stages) and matches_any(shape.name, globs):
                 yield shape.name
+
+    def _supported(self, variant: Variant) -> Sequence[Shape]:
+        """Its shapes, whatever the stage; every budget asks."""
+        if variant.name not in self._shapes:
+            self._shapes[variant.name] = [s for s in self.record.suite.shapes.values() if variant.runs_on(s)]
+        return self._shapes[variant.name]
 
     def expand(self, budget: Budget) -> Iterator[Promise]:
         """Everything that ``budget`` is about, in the manifest's order."""
-        spec = FACTS[budget.fact]
+        spec = spec_of(budget.fact)
+        assert spec is not None, "held to the catalogue when it was read"
         self._matched: set[str] = set()  # the globs for kernels that found one
         self._covering = [
             b for b in self.record.suite.budgets if b.fact == budget.fact and b.severity == budget.severity
@@ -113,6 +121,9 @@ class Promises:
             if not matches_any(variant.name, budget.variants):
                 continue
             own = facts.get(variant.name, {})
+            if variant.kernel and budget.tier != "static":
+                yield from self._imported(budget, variant, own)
+                continue
             if spec.group == "formula":
                 promises = self._formula(budget, variant, own)
             elif budget.tier == "static":
@@ -132,17 +143,19 @@ class Promises:
         chosen = {v.name for v in self.variants}
         return all(
             n in chosen or not matches_any(n, budget.variants) for n in self.record.suite.matching("*")
-        ) and bool(self.kernels or self.plans)
+        ) and bool(self.kernels or self.plans or self._aliases)
 
     def _named(self, budget: Budget, kernel: str) -> bool:
         """Whether the budget is about this kernel."""
-        globs = [g for g in budget.kernels if matches_any(kernel, (g,))]
+        names = (kernel, *self._aliases.get(kernel, ()))
+        globs = [g for g in budget.kernels if any(matches_any(name, (g,)) for name in names)]
         self._matched.update(globs)
         return bool(globs)
 
     def _escaped(self, budget: Budget, at: Subject, kernels: Iterable[str]) -> Iterator[Promise]:
-        """Kernels of which no limit on the fact speaks, where one speaks of some: a new name frees nobody."""
-        for kernel in kernels:
+        """Kernels of which no limit on the fact speaks, where one speaks of some: a new name frees nobody. Imported
+        reports hold kernels of all sorts, of which many are nobody's concern."""
+        for kernel in () if self._aliases else kernels:
             if budget.severity == "limit" and not any(
                 matches_any(kernel, b.kernels)
                 and matches_any(at.variant, b.variants)
@@ -166,6 +179,7 @@ class Promises:
                 self.left_out.add((variant.name, arch))
                 continue
             reason = "not built" if artifact is None else "not recorded"
+            reason = "the report has no cubin that says it" if variant.kernel else reason
             if artifact is not None and artifact.status == "failed":
                 reason = "it does not build"
             if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
@@ -231,6 +245,17 @@ class Promises:
                     yield Promise(subject, found.get(subject), reason)
                 else:
                     yield from self._escaped(budget, whole, [kernel])
+
+    def _imported(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
+        """Each launch of an imported kernel keeps the promise by itself. There is no plan to hold it to."""
+        elsewhere = self._elsewhere(budget)
+        named = budget.fact != "plan_matches" and self._named(budget, variant.kernel)
+        for shape in self.shapes(variant, budget.shapes, "profile") if named else ():
+            found = own.get((None, shape), {})
+            launches = [s for s in found if s.launch is not None] or [s for s in found if s.kernel is not None]
+            launches = launches or [Subject(variant.name, shape=shape)]
+            for subject in launches:
+                yield Promise(subject, found.get(subject), "the report does not have it", elsewhere)
 
     def _elsewhere(self, budget: Budget) -> str:
         """Why a measured budget is not about the record's GPU; empty if it is."""

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
+from flashcore.analysis.clocks import LEAST_OF_FLOOR
 from flashcore.analysis.explain import advice
 from flashcore.analysis.roofline import case_bounds
 from flashcore.errors import Exit
-from flashcore.gate.baseline import Baseline
+from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
-from flashcore.gate.regressions import Comparison, another_nvcc, compare
+from flashcore.gate.regressions import Comparison, another_compiler, compare
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.record import Fact, Record, Source, Subject, Value
@@ -153,8 +154,6 @@ def judge(
 
 
 _EVERY = "every variant"
-#: Roofs that were measured scatter by so much.
-_LEAST_OF_FLOOR = 0.95
 _LIMITS = {
     "builds": "compiles",
     CORRECT: "within its tolerance class",
@@ -189,7 +188,7 @@ class _Judge:
         self.record = record
         self.only = variants
         self.baseline = baseline
-        self.trouble = list(self._trouble())
+        self.trouble = self._trouble()
         self.require = require
         self.today = today
         self.required_tiers = TIERS[: TIERS.index(require) + 1]
@@ -214,24 +213,28 @@ class _Judge:
             self.require,
             self._exit(verdicts),
             held.relaxed,
-            tuple(self.trouble),
+            tuple(self.trouble.values()),
         )
 
-    def _trouble(self) -> Iterator[str]:
-        """Why this machine's static facts are no measure of what the suite promises."""
-        suite, found = self.record.suite, self.record.environment.nvcc
-        if found is not None and ".".join(found.split(".")[:2]) != suite.nvcc:
-            yield (
-                f"built with nvcc {found}, but the static budgets were set with {suite.nvcc}: "
-                "static facts compare only within one release"
-            )
-        elif self.baseline is not None and (why := another_nvcc(self.record, self.baseline)):
-            yield why
+    def _trouble(self) -> dict[str, str]:
+        """Compiler → why the static facts that it made here are no measure of what the suite promises."""
+        suite = self.record.suite
+        found = {} if self.baseline is None else another_compiler(self.record, self.baseline)
+        for compiler, version in compilers(self.record).items():
+            wanted = suite.triton if compiler == "triton" else suite.nvcc
+            if ".".join(version.split(".")[:2]) != wanted:
+                found[compiler] = (
+                    f"built with {compiler} {version}, but the static budgets were set with {wanted}: "
+                    "static facts compare only within one release"
+                )
+        return found
 
-    def _foreign(self, fact: str) -> str:
+    def _foreign(self, fact: str, variant: str) -> str:
         """Why a static fact made here says nothing; empty if it does. Formulas know no compiler."""
         compiled = fact == "builds" or FACTS[fact].group == "static"
-        return self.trouble[0] if self.trouble and compiled else ""
+        own = self.record.suite.variants.get(variant)
+        compiler = "nvcc" if own is None or not own.cubins else own.cubins
+        return self.trouble.get(compiler, "") if compiled else ""
 
     def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
         if any(v.status == "fail" for v in verdicts):
@@ -246,7 +249,9 @@ class _Judge:
 
     def _builds(self) -> Iterator[Verdict]:
         for variant in self.promises.variants:
-            for arch in variant.where.archs:
+            # Nobody builds what was imported; nor, where CUDA_ARCH names one, for other archs.
+            asked = [a for a in variant.where.archs if a in self.record.suite.archs]
+            for arch in () if variant.kernel else asked:
                 artifact = self.promises.artifacts.get((variant.name, arch))
                 status: Status = "pass"
                 reason = ""
@@ -254,8 +259,8 @@ class _Judge:
                     status, reason = "unmeasured", "not built"
                 elif artifact.status == "failed":
                     status, reason = "fail", artifact.message or "the build failed"
-                    if self.trouble:
-                        status, reason = "unmeasured", f"{self.trouble[0]}; {reason}"
+                    if foreign := self._foreign("builds", variant.name):
+                        status, reason = "unmeasured", f"{foreign}; {reason}"
                 elif artifact.status == "unsupported":
                     self.promises.left_out.add((variant.name, arch))
                     continue
@@ -286,9 +291,9 @@ class _Judge:
             case = (bounds.subject.variant, bounds.subject.shape or "")
             for gap in bounds.gaps:
                 # Launches can overlap back to back: bench itself holds times against the empty launch.
-                if case in went and gap.floor.resource != "launch" and gap.ratio < _LEAST_OF_FLOOR:
+                if case in went and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
                     floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
-                    went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} lies below {floor}")
+                    went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} is below {floor}")
         names = {v.name for v in self.promises.variants}
         for (variant, shape), failed in went.items():
             if variant in names:
@@ -336,7 +341,7 @@ class _Judge:
     def _verdict(self, budget: Budget, promise: Promise) -> Verdict:
         subject, fact, elsewhere = promise.subject, promise.fact, promise.elsewhere
         value, gap = _number(fact)
-        if budget.tier == "static" and (foreign := self._foreign(budget.fact)):
+        if budget.tier == "static" and (foreign := self._foreign(budget.fact, subject.variant)):
             value, gap = None, foreign
         status: Status
         progress = None
@@ -423,9 +428,11 @@ class _Judge:
 
     def _notes(self) -> Iterator[str]:
         suite = self.record.suite
-        yield from self.trouble
+        yield from self.trouble.values()
         if self.today is None and any(w.expires for w in suite.waivers):
             yield "no date was given: no waiver counts as expired"
+        if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
+            yield f"judged for {', '.join(suite.archs)} alone: CUDA_ARCH names no other arch"
         for outcome in self.record.outcomes:
             variant = suite.variants.get(outcome.variant)
             if variant is not None and variant.is_peer and outcome.status == "failed":

@@ -88,13 +88,13 @@ class Places:
 
     def _definition(self, subject: Subject) -> Place | None:
         variant = self.suite.variants.get(subject.variant)
-        if variant is None or variant.source is None:
+        if variant is None or not variant.file:
             return None
         kernel = subject.kernel or self._kernels.get((subject.variant, subject.shape))
         kernel = kernel or self._kernels.get((subject.variant, None))
-        key = (variant.source, kernel)
+        key = (variant.file, kernel)
         if key not in self._defined:
-            self._defined[key] = self._find(variant.source, kernel)
+            self._defined[key] = self._find(variant.file, kernel)
         return self._defined[key]
 
     def _find(self, source: str, kernel: str | None) -> Place | None:
@@ -156,9 +156,10 @@ def _text(path: Path) -> str | None:
 
 
 def _names(kernel: str) -> list[str]:
-    """How the source may spell a kernel: its name, or the names within a mangled one, innermost first."""
+    """How the source may spell a kernel: its name without namespaces and template arguments, or the names within a
+    mangled one, innermost first."""
     if not kernel.startswith("_Z"):
-        return [kernel]
+        return [kernel.partition("<")[0].rpartition("::")[2]]
     found: list[str] = []
     at = 2
     while length := _LENGTH.search(kernel, at):  # each name stands behind its length
@@ -168,7 +169,9 @@ def _names(kernel: str) -> list[str]:
 
 
 def _kernel_line(text: str, name: str) -> int | None:
-    """The line on which ``name`` is defined or declared as a kernel."""
+    """The line on which ``name`` is defined or declared as a kernel, in CUDA or in Python."""
+    if found := re.search(rf"^[ \t]*def {re.escape(name)}\(", text, re.MULTILINE):
+        return text.count("\n", 0, found.start()) + 1
     for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         before = text[: found.start()]
         head = before[max(before.rfind(c) for c in ";}{#") + 1 :]

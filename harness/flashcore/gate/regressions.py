@@ -1,16 +1,16 @@
 """A record held to its baseline: each committed fact becomes a budget on what there is now.
 
-Renamed kernels are recognised; what is gone from the suite is noted; a kernel that is gone without a
+Renamed kernels are recognised; what is no longer in the suite is noted; a kernel that is gone without a
 successor leaves a gap, which is *unmeasured* and no pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from flashcore.gate.baseline import EVERY, NO_KERNEL, Baseline, Key, plain, present, renames, shaped
+from flashcore.gate.baseline import EVERY, NO_KERNEL, Baseline, Key, compilers, plain, present, renames, shaped
 from flashcore.gate.expand import Promise, Promises, excess
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
@@ -34,15 +34,15 @@ class Comparison:
     relaxed: tuple[str, ...] = ()
 
 
-def another_nvcc(record: Record, old: Baseline) -> str:
-    """Why the record cannot be held to this baseline; empty if it can."""
-    found = record.environment.nvcc
-    if found is None or found == old.nvcc:
-        return ""
-    return (
-        f"built with nvcc {found}, but {old.file or 'the baseline'} was written with {old.nvcc}: "
+def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
+    """Compiler → why what it made cannot be held to this baseline; empty if all can."""
+    file, made_by = old.file or "the baseline", compilers(record)
+    return {
+        name: f"built with {name} {made_by[name]}, but {file} was written with {then}: "
         "facts compare only within one version (install that one, or write a new baseline)"
-    )
+        for name, then in old.compilers.items()
+        if made_by.get(name, then) != then
+    }
 
 
 def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> Comparison:
@@ -89,14 +89,21 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if not chosen:
             kernel = None if here.kernel == NO_KERNEL else here.kernel
             subject = Subject(key.variant, key.arch, None if key.shape == EVERY else key.shape, kernel)
-            why = "it does not build" if built[key.variant, key.arch] == "failed" else "no such kernel or fact any more"
-            found.append((budget, Promise(subject, None, f"{why} (if that is meant: flashcore baseline save)")))
+            why = (
+                "it does not build"
+                if built[key.variant, key.arch] == "failed"
+                else "this kernel or fact does not exist any more"
+            )
+            found.append((budget, Promise(subject, None, f"{why} (if this is intended: flashcore baseline save)")))
         found += [(budget, Promise(fact.subject, fact)) for fact in chosen.values()]
-    notes += [f"{what}: gone from the suite, {n} facts of the baseline left out" for what, n in gone.items()]
-    new = _unknown(old, facts, names)
+    notes += [f"{what}: no longer in the suite, {n} facts of the baseline left out" for what, n in gone.items()]
+    new, bare = _unknown(old, facts, names), _unlisted(old, facts)
     if new:
-        notes.append(f"{len(new)} kernels or variants are not in the baseline yet: {', '.join(new[:3])}"
-                     f"{' …' if len(new) > 3 else ''} (flashcore baseline save adds them)")  # fmt: skip
+        notes.append(f"{len(new)} kernels or variants are not in the baseline yet: {_short(new)}")
+    if bare:
+        notes.append(
+            f"{len(bare)} facts of kernels in the baseline have no line in it, new or taken out: {_short(bare)}"
+        )
     return Comparison(tuple(found), tuple(notes), tuple(_relaxed(record.suite.gate.rules, today)))
 
 
@@ -133,6 +140,11 @@ def _budget(old: Baseline, key: Key, value: float, allowance: Allowance, rule: G
     )
 
 
+def _short(names: Sequence[str]) -> str:
+    more = " …" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more} (flashcore baseline save adds them)"
+
+
 def _unknown(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str, str], str]) -> list[str]:
     known = {(k.variant, k.arch, k.kernel) for k in old.values}
     new = {
@@ -143,6 +155,22 @@ def _unknown(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str,
         and (k.variant, k.arch, k.kernel) not in names
     }
     return sorted(new)
+
+
+def _unlisted(old: Baseline, facts: Mapping[Key, Fact]) -> list[str]:
+    """Facts that nothing is held to although their kernel stands in the baseline. What is 0 and can only get better
+    needs no line."""
+    known = {(k.variant, k.arch, k.kernel) for k in old.values}
+    return sorted(
+        {
+            f"{key.variant}/{key.kernel} ({key.arch}) {key.fact}"
+            for key, fact in facts.items()
+            if (key.variant, key.arch, key.kernel) in known
+            and key not in old.values
+            and shaped(key, EVERY) not in old.values
+            and (fact.number or ALLOWANCES[key.fact].better == "lower")
+        }
+    )
 
 
 def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:

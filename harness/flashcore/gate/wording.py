@@ -34,7 +34,9 @@ def sentence(verdict: Verdict) -> str:
 
 def value_of(verdict: Verdict) -> str:
     """The value that was judged; empty for what has none to show, as that a variant builds."""
-    return number(verdict.value, verdict.unit) if verdict.unit else ""
+    if isinstance(verdict.value, bool) or (verdict.value is None and not verdict.unit):
+        return ""
+    return number(verdict.value, verdict.unit)
 
 
 def clean(text: str) -> str:

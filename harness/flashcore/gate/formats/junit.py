@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree as ET
+from collections.abc import Iterable
+from html import escape
 
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
@@ -11,39 +12,49 @@ from flashcore.model.record import Record
 
 
 def render(judgement: Judgement, record: Record, _: Places) -> str:
-    """The judgement as JUnit XML."""
+    """The judgement as JUnit XML. Written line by line: a tree of fifty thousand cases takes a second more."""
     groups: dict[str, list[Verdict]] = {}
     for verdict in judgement.verdicts:
         groups.setdefault(verdict.budget, []).append(verdict)
-    top = ET.Element("testsuites", name=f"flashcore gate: {record.suite.name}")
-    totals = [0, 0, 0]
+    lines: list[str] = []
+    every: list[str] = []
     for budget, verdicts in groups.items():
-        suite = ET.SubElement(top, "testsuite", name=clean(budget))
-        kinds = [_case(suite, record, v) for v in verdicts]
-        counted = (len(kinds), kinds.count("failure"), kinds.count("error"))
-        totals = [a + b for a, b in zip(totals, counted, strict=True)]
-        _count(suite, counted)
-        suite.set("skipped", str(kinds.count("skipped")))
-    _count(top, totals)
-    ET.indent(top, " ")
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(top, encoding="unicode") + "\n"
+        kinds = [_kind(v) for v in verdicts]
+        every += kinds
+        name = _attribute(f"{record.suite.name}.{budget}")
+        lines.append(f' <testsuite name="{_attribute(budget)}" {_count(kinds)} skipped="{kinds.count("skipped")}">')
+        lines += (_case(name, v, kind) for v, kind in zip(verdicts, kinds, strict=True))
+        lines.append(" </testsuite>")
+    top = f'<testsuites name="flashcore gate: {_attribute(record.suite.name)}" {_count(every)}>'
+    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', top, *lines, "</testsuites>", ""))
 
 
-def _count(element: ET.Element, counted: tuple[int, ...] | list[int]) -> None:
-    for name, count in zip(("tests", "failures", "errors"), counted, strict=True):
-        element.set(name, str(count))
+def _count(kinds: list[str]) -> str:
+    return f'tests="{len(kinds)}" failures="{kinds.count("failure")}" errors="{kinds.count("error")}"'
 
 
-def _case(suite: ET.Element, record: Record, verdict: Verdict) -> str:
-    """Adds a case; gives the name of its failure's element, empty if there is none."""
-    name = f"{record.suite.name}.{verdict.budget}"
-    case = ET.SubElement(suite, "testcase", classname=clean(name), name=clean(str(verdict.subject)))
-    words = clean(sentence(verdict))
+def _kind(verdict: Verdict) -> str:
+    """The name of its failure's element, empty if there is none."""
     gap = "error" if verdict.required else "skipped"
-    kind = {"fail": "failure", "unmeasured": gap, "open": "skipped"}.get(verdict.status, "")
+    return {"fail": "failure", "unmeasured": gap, "open": "skipped"}.get(verdict.status, "")
+
+
+def _case(name: str, verdict: Verdict, kind: str) -> str:
+    head = f'  <testcase classname="{name}" name="{_attribute(str(verdict.subject))}"'
+    inside = "".join(_inside(verdict, kind))
+    return f"{head}>{inside}</testcase>" if inside else f"{head} />"
+
+
+def _inside(verdict: Verdict, kind: str) -> Iterable[str]:
     if kind:
-        head = words.splitlines()[0]
-        ET.SubElement(case, kind, type=verdict.status, message=head).text = words if words != head else None
+        words = clean(sentence(verdict))
+        first = words.splitlines()[0]
+        opened = f'{kind} type="{verdict.status}" message="{_attribute(first)}"'
+        yield f"<{opened}>{escape(words, quote=False)}</{kind}>" if words != first else f"<{opened} />"
     elif verdict.status == "waived":
-        ET.SubElement(case, "system-out").text = f"waived: {words}"
-    return kind
+        yield f"<system-out>waived: {escape(clean(sentence(verdict)), quote=False)}</system-out>"
+
+
+def _attribute(text: str) -> str:
+    """As an attribute's value, in double quotes; a reader would make spaces of its line ends."""
+    return escape(clean(text)).replace("\n", "&#10;").replace("\t", "&#9;")

@@ -1,0 +1,158 @@
+"""What published runs measured, case by case: a line for each in a committed table, and what changed between them.
+
+Times of different runs are shown with what differed around them and never judged: machines and days differ.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from flashcore.errors import RecordError
+from flashcore.model.record import Record, Subject
+from flashcore.model.suite import REGIMES
+
+#: A time above this many times the one before is pointed out: 3 of the cases of the first two
+#: published runs, two of them a peer's.
+SLOWER = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One case of one run. Times are medians in us, and the clock is in MHz: the median that NVML showed while it was
+    timed. Empty (``None``) is unmeasured. ``code`` names the machine code; of a peer it is empty."""
+
+    run: str
+    suite: str
+    variant: str
+    shape: str
+    params: str
+    ranked_by: str
+    isolated_us: float | None
+    back_to_back_us: float | None
+    cold_us: float | None
+    clock_mhz: float | None
+    gpu: str
+    driver: str
+    nvcc: str
+    code: str
+    commit: str
+
+
+def lines(record: Record) -> list[Line]:
+    """A line for each case that this run itself timed; what was joined stands in the history of its own run."""
+    e = record.environment
+    commit = (e.git_commit or "")[:12] + ("+" if e.git_dirty else "")
+    found = []
+    for o in record.outcomes:
+        if o.stage != "bench" or o.status != "ok" or o.origin:
+            continue
+        subject = Subject(o.variant, shape=o.shape)
+        shape = record.suite.shapes[o.shape]
+        times = {f"{r}_us": _rounded(record.facts.number(f"{r}_p50", subject)) for r in REGIMES}
+        if all(t is None for t in times.values()):
+            continue
+        key = record.keys.get(o.case)
+        found.append(
+            Line(
+                record.id,
+                record.suite.name,
+                o.variant,
+                o.shape,
+                shape.params_text,
+                shape.rank_by,
+                **times,
+                clock_mhz=record.facts.number("bench_sm_clock", subject),
+                gpu=e.gpu or "",
+                driver=e.driver or "",
+                nvcc=e.nvcc or "",
+                code=key.code[:12] if key is not None and not key.peer else "",
+                commit=commit,
+            )
+        )
+    return found
+
+
+def _rounded(value: float | None) -> float | None:
+    """To six digits: events tick in 1/32 us, what lies below is noise of the conversion."""
+    return None if value is None else float(f"{value:.6g}")
+
+
+def written(rows: Iterable[Line]) -> str:
+    """As CSV, by run, then as the run had them."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(f.name for f in fields(Line))
+    for row in sorted(rows, key=lambda r: r.run):
+        writer.writerow("" if v is None else v for v in asdict(row).values())
+    return stream.getvalue()
+
+
+def read(text: str, name: str = "history.csv") -> list[Line]:
+    """What :func:`written` wrote.
+
+    Raises:
+        RecordError: it is something else.
+    """
+    names = [f.name for f in fields(Line)]
+    head, *rows = list(csv.reader(io.StringIO(text))) or [[]]
+    if head != names:
+        raise RecordError(f"{name}: expected the columns {','.join(names)}, found {','.join(head)}")
+    found = []
+    for number, row in enumerate(rows, 2):
+        try:
+            values: dict[str, Any] = dict(zip(names, row, strict=True))
+            for key in names:
+                if key.endswith(("_us", "_mhz")):
+                    values[key] = float(values[key]) if values[key] else None
+            if values["ranked_by"] not in REGIMES:
+                raise ValueError(f"no regime {values['ranked_by']!r}")
+        except ValueError as error:
+            raise RecordError(f"{name}, line {number}: expected a case's times, found: {error}") from None
+        found.append(Line(**values))
+    return found
+
+
+def series(rows: Iterable[Line]) -> dict[tuple[str, ...], list[Line]]:
+    """The lines of each (suite, GPU, variant, shape, its parameters), oldest first."""
+    found: dict[tuple[str, ...], list[Line]] = {}
+    for row in sorted(rows, key=lambda r: r.run):
+        found.setdefault((row.suite, row.gpu, row.variant, row.shape, row.params), []).append(row)
+    return found
+
+
+def changed(before: Line, after: Line) -> list[str]:
+    """What differed around two times of a case: a time may have moved with any of it."""
+    found = [
+        f"{name} {was or 'unknown'} → {now or 'unknown'}"
+        for name, was, now in (("driver", before.driver, after.driver), ("nvcc", before.nvcc, after.nvcc))
+        if was != now
+    ]
+    clocks = before.clock_mhz, after.clock_mhz
+    if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1) > 0.02:
+        found.append(f"clock {clocks[0]:,.0f} → {clocks[1]:,.0f} MHz")
+    if before.code and after.code:
+        found.append("same machine code" if before.code == after.code else "other machine code")
+    return found
+
+
+def regime(rows: Sequence[Line]) -> str:
+    """The regime that a case's history is told in: the one most lines have a time in; of several, what ranks last."""
+    rank = rows[-1].ranked_by
+    return max(REGIMES, key=lambda r: (sum(getattr(x, f"{r}_us") is not None for x in rows), r == rank))
+
+
+def slower(rows: Sequence[Line]) -> list[tuple[Line, Line, float]]:
+    """The steps at which a case got slower by more than :data:`SLOWER`, in the :func:`regime` of its history."""
+    found = []
+    name = f"{regime(rows)}_us"
+    timed = [r for r in rows if getattr(r, name)]
+    for before, after in itertools.pairwise(timed):
+        ratio = getattr(after, name) / getattr(before, name)
+        if ratio > SLOWER:
+            found.append((before, after, ratio))
+    return found
