@@ -1,4 +1,4 @@
-"""The cells of a page's tables: values rounded for reading, exact on hover, never blank.
+"""The cells of a page's tables: values rounded for reading, to six digits on hover, never blank.
 
 What was not measured is the word ``unmeasured`` with its reason, and sorts last.
 """
@@ -10,7 +10,8 @@ from typing import Literal
 
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact
-from flashcore.model.text import UNMEASURED, exact, quantity
+from flashcore.model.text import UNMEASURED, quantity, significant
+from flashcore.model.text import number as written
 
 NOT_APPLICABLE = "n/a"
 
@@ -23,7 +24,7 @@ class Cell:
 
     Args:
         text: what is read; ``unit`` follows it in small type.
-        title: what hovering tells: exact value, source, subject, note.
+        title: what hovering tells: more digits, source, subject, note.
         sort: the value a column sorts by; ``None`` sorts last, whatever the direction.
         kind: ``missing`` is unmeasured, ``none`` does not apply here.
         mark: a status word that the style sheet knows (``pass``, ``fail``, …).
@@ -60,21 +61,20 @@ def not_applicable(reason: str) -> Cell:
     return Cell(NOT_APPLICABLE, title=reason, kind="none")
 
 
-def fact_cell(fact: Fact, *, with_unit: bool = True) -> Cell:
-    """The cell of one fact. Without ``with_unit`` the column's heading must carry it."""
+def fact_cell(fact: Fact, *, with_unit: bool = True, brief: bool = False) -> Cell:
+    """The cell of one fact. Without ``with_unit`` the column's heading must carry it; a ``brief`` one tells
+    nothing more."""
     if fact.value is None:
         return missing(fact.note or f"{fact.source} gave no value", f"{fact.name} of {fact.subject}")
     text, unit = quantity(fact.value, fact.unit)
-    title = f"{exact(fact.value, fact.unit)}\n{origin(fact)}"
-    number = fact.number
+    title = "" if brief else f"{written(fact.value, fact.unit)}\n{origin(fact)}"
+    value = fact.number
     scaled = unit and unit[0] in "TGM" and fact.unit in ("1", "B")
     kept = unit if with_unit or scaled else ""
-    return Cell(text, kept, title, number if number is not None else text, "text" if number is None else "number")
+    return Cell(text, kept, title, value if value is not None else text, "text" if value is None else "number")
 
 
-def number_cell(value: float | None, unit: str, title: str, *, with_unit: bool = True, reason: str = "") -> Cell:
-    """The cell of a value that analysis computed."""
-    if value is None:
-        return missing(reason or title)
-    text, shown = quantity(value, unit)
-    return Cell(text, shown if with_unit else "", f"{exact(value, unit)}\n{title}", value, "number")
+def faster(ratio: float, than: str) -> str:
+    """A speed-up in words, whichever way it goes: ratios of times are never told the other way round."""
+    shown = significant(ratio, 3)
+    return f"{shown}\u00a0×\u00a0faster than {than}" if ratio >= 1 else f"{shown}\u00a0× the speed of {than}"

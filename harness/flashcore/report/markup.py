@@ -5,7 +5,7 @@ Everything that comes from a record is escaped here, as jinja's autoescape does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from html import escape
 
 from markupsafe import Markup
@@ -28,15 +28,25 @@ def badge(cell: Cell, up: str, href: Href) -> Markup:
     return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
 
 
-def row(cells: Iterable[Cell], up: str, href: Href, heading: bool = False) -> Markup:
-    """The cells of a table row; with ``heading`` the first one names the row."""
-    return Markup("".join(_td(c, up, href, heading and i == 0) for i, c in enumerate(cells)))
+def row(cells: Sequence[Cell], up: str, href: Href, heading: bool = False, shown: int | None = None) -> Markup:
+    """The cells of a table row; with ``heading`` the first one names the row. Those behind ``shown`` are hidden."""
+    last = len(cells) if shown is None else shown
+    return Markup("".join(_td(c, up, href, heading and i == 0, i >= last) for i, c in enumerate(cells)))
 
 
-def _td(cell: Cell, up: str, href: Href, first: bool) -> str:
+def _reads_so(cell: Cell) -> bool:
+    """Whether a column sorts by what the cell reads: a plain number, or its own words."""
+    plain = not cell.unit and not cell.detail
+    number = cell.kind == "number" and cell.text.replace(",", "").replace(".", "").isdigit()
+    return plain and (number or cell.text == cell.sort)
+
+
+def _td(cell: Cell, up: str, href: Href, first: bool, hidden: bool) -> str:
     """Its title tells source and subject; ``data-sort`` is what the column sorts by."""
     name, attributes = ("th", f'scope="row" class="{cell.kind} name"') if first else ("td", f'class="{cell.kind}"')
-    if cell.sort is not None:
+    if hidden:
+        attributes += " hidden"
+    if cell.sort is not None and not _reads_so(cell):
         attributes += f' data-sort="{escape(str(cell.sort))}"'
     if cell.title:
         attributes += f' title="{escape(cell.title)}"'

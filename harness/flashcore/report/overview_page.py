@@ -1,119 +1,279 @@
-"""The overview: what ran where, what is missing and why, and the ladder."""
+"""The overview: who won, how far it is from its floor, what holds it, and how the ladder got there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log10
 from typing import Any
 
-from flashcore.gate.wording import summary
+from flashcore.analysis import bounds_in_use
+from flashcore.analysis.ladder import Ladder, Step
+from flashcore.analysis.roofline import Gap
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Record, Subject
-from flashcore.model.suite import Shape, Variant
+from flashcore.model.record import Subject
+from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import UNMEASURED, significant
-from flashcore.report import charts
-from flashcore.report.cells import Cell, missing, not_applicable, number_cell
-from flashcore.report.view import GUARDRAILS, INDEX, MAX_BARS, Book, Figure, Page, tile, variant_page
+from flashcore.report import frame
+from flashcore.report.cells import Cell, faster, missing, not_applicable
+from flashcore.report.outcomes import outcome_cell
+from flashcore.report.view import GUARDRAILS, INDEX, Book, Page, variant_page
 
-#: Of each regime; the one that ranks at a shape orders its rows.
-TIMES = (("isolated", "p50"), ("isolated", "p90"), ("back_to_back", "p50"), ("cold", "p50"))
+#: Key, heading, unit, why; the first eight are shown unless a reader chooses others.
 COLUMNS = (
-    ("variant", "", "links to its page"),
-    ("right?", "", "against fp64, within its tolerance class"),
-    ("limits", "", "verdicts on its limits, over all archs and shapes"),
-    *((f"{regime} {stat}".replace("_", " "), "µs", FACTS[f"{regime}_{stat}"].why) for regime, stat in TIMES),
-    ("× baseline", "", "speed-up over the baseline, with its 95 % bootstrap interval"),
-    ("× fastest peer", "", "the fastest peer's time over this one's, with its 95 % bootstrap interval"),
-    ("TFLOP/s", "", "formula FLOPs over the median time of the regime that ranks"),
-    ("floor", "µs", "the least time that any resource allows; hover names the resource"),
-    ("gap", "×", "the time that ranks over the floor of that regime"),
-    ("tensor active", "%", "share of active cycles in which the tensor pipe works"),
-    ("occ. theory", "%", "theoretical occupancy of the launch plan"),
-    ("occ. achieved", "%", "warps that were there over the most an SM holds"),
-    ("regs", "", "registers a thread"),
-    ("spills", "B", "bytes a thread spills, stores and loads (ptxas)"),
-    ("smem", "B", "shared memory a block, static and dynamic"),
-    ("parent", "", "the variant it was made from"),
-    ("technique", "", "what it adds to its parent"),
+    ("variant", "variant", "", "links to its page; ★ is on the way from the baseline to the winner"),
+    ("time", "time", "µs", "p50 of the regime that ranks at this shape"),
+    ("over-parent", "× faster than parent", "", "its parent's time over its own, with the 95 % bootstrap interval"),
+    ("over-peer", "× faster than peer", "", "the fastest peer's time over its own, with the 95 % bootstrap interval"),
+    ("above-floor", "× above floor", "", "its time over the least that any resource allows"),
+    ("right", "right?", "", "against fp64, within its tolerance class"),
+    ("limits", "limits", "", "verdicts on its limits, over all archs and shapes"),
+    ("held", "limited by", "", "what limits it the most; its page has the evidence"),
+    ("over-baseline", "× faster than baseline", "", "the baseline's time over its own, with its interval"),
+    *((f"{r}-p50", f"{r.replace('_', ' ')} p50", "µs", FACTS[f"{r}_p50"].why) for r in REGIMES),
+    ("isolated-p90", "isolated p90", "µs", "of single calls"),
+    ("tflops", "TFLOP/s", "", "formula FLOPs over the time that ranks"),
+    ("floor", "floor", "µs", "the least time that any resource allows; hover names it"),
+    ("tensor", "tensor active", "%", FACTS["tensor_active"].why),
+    ("occupancy", "occ. theory", "%", "theoretical occupancy of the launch plan"),
+    ("achieved", "occ. achieved", "%", FACTS["achieved_occupancy"].why),
+    ("registers", "regs", "", FACTS["registers"].why),
+    ("spills", "spills", "B", "bytes a thread spills, stores and loads (ptxas)"),
+    ("smem", "smem", "B", FACTS["smem"].why),
+    ("parent", "parent", "", "the variant it was made from"),
+    ("came-true", "came true?", "", "outcome of the predicted time"),
+    ("finding", "finding", "", "made of the facts, not written"),
+    ("technique", "technique", "", "what it adds to its parent"),
 )
+USUAL = 8
+#: Of each variant that was timed, by resource.
+Needs = Mapping[str, Mapping[str, bounds_in_use.Need]]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the ladder: its cells, and its class (peer, baseline, failed)."""
+    """One line of the table: its cells, and its class (peer, baseline, variant)."""
 
     cells: tuple[Cell, ...]
     role: str
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Stair:
+    """One line of the picture. Places are percent of its width, from the floor to the slowest.
+
+    Args:
+        at, before: where its time stands, and its parent's; ``None`` where that is not drawn.
+        needs: a resource's share of its time and of its parent's, in the order of the page; ``None``: not known.
+        usual: whether it is shown before a reader asks for all.
+    """
+
+    name: Cell
+    role: str
+    text: str
+    at: float
+    before: float | None
+    slower: bool
+    needs: tuple[tuple[float, float | None, str] | None, ...]
+    usual: bool
+
+    @property
+    def left(self) -> bool:
+        """Whether its number stands left of it: where it hangs from the right, or no room is left there."""
+        return self.at > 15 and (self.at > 88 or (self.before is not None and not self.slower))
+
+
 def page(book: Book) -> Page:
     """The page ``index``."""
     record = book.record
+    sections = [_section(book, s) for s in book.shown_shapes]
     context: dict[str, Any] = {
-        "tiles": _tiles(book),
-        "summary": summary(book.judgement),
-        "machine": _machine(record),
+        "machine": frame.provenance(record),
         "stages": record.stages,
-        "joined": record.joined,
         "gaps": _gaps(book),
         "builds": _builds(book),
         "columns": COLUMNS,
-        "ladders": [_ladder(book, s) for s in book.shown_shapes],
+        "usual": USUAL,
+        "resources": bounds_in_use.RESOURCES,
+        "sections": sections,
         "shapes_left_out": len(book.shapes) - len(book.shown_shapes),
         "arch": book.arch,
     }
     return Page(INDEX, "Overview", "overview.html.j2", context)
 
 
-# --- the ladder ---------------------------------------------------------------------------------
-
-
-def _ladder(book: Book, shape: Shape) -> dict[str, Any]:
+def _section(book: Book, shape: Shape) -> dict[str, Any]:
+    found = book.ladder(shape)
+    steps = {s.variant.name: s for s in found.steps}
     variants = book.cases(shape)
-    facts = book.record.facts
-
-    def time(v: Variant) -> float | None:
-        return facts.number(shape.time, Subject(v.name, shape=shape.name))
-
-    ordered = sorted(variants, key=lambda v: (time(v) is None, time(v) or 0.0))
-    bars = [
-        (v.name, book.role(v), t, facts.number(f"{shape.rank_by}_p90", Subject(v.name, shape=shape.name)))
-        for v in ordered
-        if (t := time(v)) is not None and t > 0
-    ]
-    figure: Figure | None = charts.times(f"times-{shape.name}", shape, bars) if bars else None
-    reasons = dict.fromkeys(book.why_stage(v.name, shape.name, "bench") for v in variants) if not bars else {}
+    timed = [(t, v) for v in variants if (t := _time(book, v, shape)) is not None]
+    timed.sort(key=lambda x: (x[0], x[1].name))
+    ordered = [v for _, v in timed] + [v for v in variants if _time(book, v, shape) is None]
+    reasons = dict.fromkeys(book.why_stage(v.name, shape.name, "bench") for v in variants) if not timed else {}
+    needs = {v.name: bounds_in_use.needs(book.readings, v, shape) for _, v in timed}
+    stairs, ticks, marks = _stairs(book, shape, found, timed, needs)
     return {
         "shape": shape,
         "params": shape.params_text,
-        "rows": [_row(book, v, shape) for v in ordered],
-        "figure": figure,
-        "bars_left_out": max(0, len(bars) - MAX_BARS),
+        "answer": _answer(book, shape, found),
+        "stairs": stairs,
+        "ticks": ticks,
+        "marks": marks,
+        "counted": any(n.counted for own in needs.values() for n in own.values()),
+        "table": _facts(book, shape, found, timed, needs),
+        "rows": [_row(book, v, shape, steps.get(v.name)) for v in ordered],
         "no_times": "; ".join(list(reasons)[:3]),
     }
 
 
-def _row(book: Book, variant: Variant, shape: Shape) -> Row:
+def _time(book: Book, variant: Variant, shape: Shape) -> float | None:
+    time = book.record.facts.number(shape.time, Subject(variant.name, shape=shape.name))
+    return time if time and time > 0 else None
+
+
+# --- the answer -------------------------------------------------------------------------------------
+
+
+def _answer(book: Book, shape: Shape, found: Ladder) -> dict[str, Any] | None:
+    """The winner in a sentence, what holds it, and its parent with what held that."""
+    best = found.best
+    if best is None or best.after.value is None:
+        return None
+    name, time = best.variant.name, best.after.value
+    parent = best.parent if best.parent in book.record.suite.variants else None
+    gain = 1 / best.ratio if best.ratio else None
+    subject = Subject(name, shape=shape.name)
+    others = [(r, book.record.facts.number(f"{r}_p50", subject)) for r in REGIMES if r != shape.rank_by]
+    return {
+        "name": name,
+        "time": significant(time, 3),
+        "regime": shape.rank_by.replace("_", " "),
+        "over_peer": significant(found.peer[1] / time, 3) if found.peer else UNMEASURED,
+        "peer_name": found.peer[0] if found.peer else "",
+        "above": significant(found.floor.ratio, 3) if found.floor else UNMEASURED,
+        "short": book.held(name, shape.name).short or UNMEASURED,
+        "peer": faster(found.peer[1] / time, found.peer[0]) if found.peer else "no peer was timed",
+        "floor": _above(found.floor.ratio) if found.floor else "its floor is unknown",
+        "floor_title": _floor_text(found.floor) if found.floor else "",
+        "held": book.held(name, shape.name).text or UNMEASURED,
+        "parent": parent,
+        "parent_held": book.held(parent, shape.name).text or UNMEASURED if parent else "",
+        "gain": faster(gain, "").rsplit(maxsplit=1)[0] if gain else "",
+        "others": [f"{r.replace('_', ' ')} {significant(t, 3)} µs" for r, t in others if t],
+    }
+
+
+def _above(ratio: float) -> str:
+    return f"{significant(ratio, 3)}\u00a0×\u00a0above its floor"
+
+
+def _floor_text(gap: Gap) -> str:
+    origin = f", {gap.floor.roof.origin}" if gap.floor.roof else ""
+    return f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})"
+
+
+# --- the picture ------------------------------------------------------------------------------------
+
+
+def _stairs(
+    book: Book, shape: Shape, found: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs
+) -> tuple[list[Stair], list[tuple[float, str]], list[tuple[str, float, str]]]:
+    """The lines, each after what it was made from, peers last; then ticks and marks (floor, fastest peer)."""
+    if not timed:
+        return [], [], []
+    floor = found.floor.floor_us if found.floor else None
+    low, high = min(timed[0][0], floor or timed[0][0]) * 0.9, timed[-1][0] * 1.1
+
+    def at(us: float) -> float:
+        return round(100 * log10(us / low) / log10(high / low), 2)
+
+    way = {s.variant.name for s in found.way}
+    times = {v.name: t for t, v in timed}
+    stairs = []
+    order = {s.variant.name: i for i, s in enumerate(found.steps)}
+    for t, v in sorted(timed, key=lambda x: (order.get(x[1].name, len(order)), -x[0])):
+        usual = v.name in way or v.is_peer
+        # What hangs from a line that is not shown hangs in the air.
+        parent = v.parent if v.parent in (way if usual else times) else None
+        own, before = needs[v.name], needs.get(parent or "", {})
+        bullets = tuple(
+            (round(own[r].percent, 1), round(before[r].percent, 1) if r in before else None, own[r].text)
+            if r in own else None
+            for r in bounds_in_use.RESOURCES
+        )  # fmt: skip
+        name = Cell(v.name, title=v.technique, href=variant_page(v.name), detail="peer" if v.is_peer else "")
+        start = at(times[parent]) if parent else None
+        slower = parent is not None and t > times[parent]
+        stairs.append(Stair(name, book.role(v), significant(t, 3), at(t), start, slower, bullets, usual))
+    ticks = [(at(us), f"{us:,g}") for us in _ticks(low, high)]
+    marks = [("floor", at(floor), f"floor {significant(floor, 3)} µs")] if floor else []
+    if found.peer:
+        marks.append(("peer", at(found.peer[1]), f"fastest peer: {found.peer[0]} {significant(found.peer[1], 3)} µs"))
+    return stairs, ticks, marks
+
+
+#: Where ticks stand in a decade, coarse to fine.
+_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """As few round values between the two as make a scale."""
+    found: list[float] = []
+    for steps in _STEPS:
+        every = (round(s * 10.0**d, 6) for d in range(-3, 8) for s in steps)
+        found = [us for us in every if low < us < high]
+        if len(found) >= 3:
+            break
+    return found
+
+
+def _facts(
+    book: Book, shape: Shape, found: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs
+) -> list[list[Any]]:
+    """The picture's CSV."""
+    floor = found.floor.floor_us if found.floor else None
+    head = ["variant", "shape", "role", f"{shape.time} us", "parent", "floor us"]
+    rows: list[list[Any]] = [head + [f"{r} percent of the time" for r in bounds_in_use.RESOURCES]]
+    for t, v in reversed(timed):
+        own = needs[v.name]
+        shares = [own[r].percent if r in own else None for r in bounds_in_use.RESOURCES]
+        rows.append([v.name, shape.name, book.role(v), t, v.parent, floor, *shares])
+    return rows
+
+
+# --- the table --------------------------------------------------------------------------------------
+
+
+def _row(book: Book, variant: Variant, shape: Shape, step: Step | None) -> Row:
     subject = Subject(variant.name, shape=shape.name)
 
     def measured(name: str) -> Cell:
-        return book.cell(name, subject, with_unit=False)
+        return book.cell(name, subject, with_unit=False, brief=True)
 
     role = book.role(variant)
     right, note = _right(book, variant, shape)
-    name = Cell(variant.name, title=variant.technique, sort=variant.name, href=variant_page(variant.name),
-                detail="" if role == "variant" else role)  # fmt: skip
+    mark = "★" if step and step.chosen else "" if role == "variant" else role
+    held = book.held(variant.name, shape.name)
     parent = variant.parent
+    floor, gap = _floor(book, subject, shape.time)
     cells = (
-        name,
-        right,
-        not_applicable("peers carry no budgets") if variant.is_peer
-        else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
-        *(measured(f"{regime}_{stat}") for regime, stat in TIMES),
-        _ratio(book, "speedup_vs_baseline", subject),
+        Cell(variant.name, title=variant.technique, sort=variant.name, href=variant_page(variant.name), detail=mark),
+        book.cell("ncu_duration" if variant.kernel else shape.time, subject, with_unit=False),
+        _over_parent(step),
         _ratio(book, "speedup_vs_peer", subject),
+        gap,
+        right,
+        not_applicable("peers carry no budgets")
+        if variant.is_peer
+        else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
+        Cell(held.short, title=held.text if held.text != held.short else "", sort=held.short)
+        if held.text else missing(book.why_stage(variant.name, shape.name, "profile")),
+        _ratio(book, "speedup_vs_baseline", subject),
+        *(measured(f"{regime}_p50") for regime in REGIMES),
+        measured("isolated_p90"),
         measured("tflops"),
-        *_floor(book, subject, shape.time),
+        floor,
         measured("tensor_active"),
         book.static_cell("theoretical_occupancy", variant, shape.name, with_unit=False),
         measured("achieved_occupancy"),
@@ -122,6 +282,8 @@ def _row(book: Book, variant: Variant, shape: Shape) -> Row:
         book.static_cell("smem", variant, shape.name, with_unit=False),
         Cell(parent, sort=parent, href=variant_page(parent) if parent in book.record.suite.variants else "")
         if parent else Cell("none", title="it has no parent", sort=""),
+        outcome_cell(step.outcome) if step else not_applicable("a peer"),
+        Cell(step.finding, sort=step.finding) if step else not_applicable("a peer"),
         Cell(variant.technique, title=variant.technique, sort=variant.technique),
     )  # fmt: skip
     return Row(cells, role, note)
@@ -149,6 +311,16 @@ def _right(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
     return Cell(text, title=outcome.reason, sort=1.0, mark=mark), note
 
 
+def _over_parent(step: Step | None) -> Cell:
+    if step is None or step.parent is None:
+        return not_applicable("it has no parent")
+    if not step.ratio:
+        return missing(step.after.why or f"of its parent: {step.before.why}")
+    ends = f"{1 / step.high:.3f}–{1 / step.low:.3f}" if step.low and step.high else "unmeasured"
+    title = f"than {step.parent}; 95 % interval: {ends}"
+    return Cell(significant(1 / step.ratio, 3), title=title, sort=1 / step.ratio, kind="number")
+
+
 def _ratio(book: Book, name: str, subject: Subject) -> Cell:
     cell = book.cell(name, subject, with_unit=False)
     facts = book.record.facts
@@ -156,28 +328,25 @@ def _ratio(book: Book, name: str, subject: Subject) -> Cell:
     value = facts.number(name, subject)
     if value is None:
         return cell
-    interval = f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else ""
-    title = f"{cell.title}\n95 % interval: {interval or 'unmeasured'}"
-    return replace(cell, text=significant(value, 3), title=title, detail=f"[{interval}]" if interval else "")
+    interval = f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
+    return replace(cell, text=significant(value, 3), title=f"95 % interval: {interval}")
 
 
 def _floor(book: Book, subject: Subject, time: str) -> tuple[Cell, Cell]:
-    """The floor that the time which ranks is held against, and the gap over it."""
+    """The floor of the regime that ranks (of no time: with caches cold), and the gap to it."""
     bounds = book.bounds.get(subject)
-    if bounds is None:
-        gone = missing("the problem's formulas were not recorded")
-        return gone, gone
-    gap = next((g for g in bounds.gaps if g.time == time), None)
-    bound = gap.floor if gap else bounds.floor
-    if bound is None or bound.us is None:
+    gap = next((g for g in bounds.gaps if g.time == time), None) if bounds else None
+    bound = gap.floor if gap is not None else bounds.floor if bounds else None
+    if bound is None:
         gone = missing("no roof of this device is known")
         return gone, gone
     roof = bound.roof.name if bound.roof else ""
     title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
-    floor = replace(number_cell(bound.us, "us", title, with_unit=False), detail=bound.resource)
+    floor = Cell(significant(bound.us or 0, 3), sort=bound.us, kind="number", detail=bound.resource)
     if gap is None:
         return floor, missing(book.why(time, subject))
-    return floor, number_cell(gap.ratio, "1", f"{gap.time} {significant(gap.time_us)} µs over {title}")
+    over = f"over {significant(gap.floor_us, 3)} µs, {title}"
+    return floor, Cell(significant(gap.ratio, 3), title=over, sort=gap.ratio, kind="number")
 
 
 def _spills(book: Book, variant: Variant) -> Cell:
@@ -190,83 +359,6 @@ def _spills(book: Book, variant: Variant) -> Cell:
 
 
 # --- the rest -----------------------------------------------------------------------------------
-
-
-def _rest(wrong: int, unchecked: int) -> str:
-    parts = [f"{wrong} wrong"] if wrong else []
-    parts += [f"{unchecked} not checked"] if unchecked else []
-    return ", ".join(parts) or "within their tolerance classes"
-
-
-def _tiles(book: Book) -> list[dict[str, str]]:
-    """The four answers in four boxes."""
-    record, judgement = book.record, book.judgement
-    counts = judgement.counts()
-    checked = [o for o in record.outcomes if o.stage == "check"]
-    right = sum(o.status == "ok" for o in checked)
-    wrong = sum(o.status == "failed" for o in checked)
-    value = f"{right} of {len(checked)} cases" if checked else UNMEASURED
-    detail = _rest(wrong, len(checked) - right - wrong) if checked else "no case was checked"
-    mark = "fail" if wrong else "pass" if checked and right == len(checked) else UNMEASURED
-    tiles = [tile("Right?", value, detail, mark)]
-    shape = book.shapes[0] if book.shapes else None
-    fast = [
-        (t, v.name)
-        for v in (book.cases(shape) if shape else [])
-        if shape and not v.is_peer and (t := record.facts.number(shape.time, Subject(v.name, shape=shape.name)))
-    ]
-    if fast and shape:
-        best, name = min(fast)
-        gain = record.facts.number("speedup_vs_baseline", Subject(name, shape=shape.name))
-        behind = record.facts.number("speedup_vs_peer", Subject(name, shape=shape.name))
-        parts = [f"{significant(gain, 3)} × as fast as {record.suite.baseline}"] if gain else []
-        parts += [f"{significant(1 / behind, 3)} × the fastest peer's time"] if behind else []
-        detail = name + (f": {', '.join(parts)}" if parts else "")
-        tiles.append(tile(f"Fastest at {shape.name}, {shape.rank_by}", f"{significant(best)} µs", detail))
-    else:
-        tiles.append(tile("Fastest", UNMEASURED, "no times were recorded", UNMEASURED))
-    value, mark = "all limits", "pass"
-    if counts["fail"]:
-        value, mark = f"{counts['fail']} failed", "fail"
-    elif judgement.gaps:
-        value, mark = f"{len(judgement.gaps)} unmeasured", UNMEASURED
-    kept = f"{counts['pass']} pass, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
-    tiles.append(tile("Promises kept?", value, f"{kept}; gate exits {int(judgement.exit_code)}", mark))
-    origin = (
-        f"joined from run {record.joined[0].run}" if record.joined and not record.environment.gpu else "measured here"
-    )
-    detail = f"{record.gpu_arch}, {origin}" if record.gpu else "static facts only"
-    return [*tiles, tile("GPU", record.gpu or "none", detail)]
-
-
-def _machine(record: Record) -> list[tuple[str, str]]:
-    e = record.environment
-    unknown = "unknown"
-    commit = (
-        unknown if e.git_commit is None else e.git_commit[:12] + (", with uncommitted changes" if e.git_dirty else "")
-    )
-    rows = [
-        ("run", record.id),
-        ("recorded", record.created),
-        ("command", record.command),
-        ("source", commit),
-        ("host", ", ".join(filter(None, (e.host, e.os, e.cpu)))),
-        ("GPU", e.gpu or "none on this machine"),
-    ]
-    if e.gpu:
-        clock = f"up to {e.gpu_sm_clock_mhz:,.0f} MHz" if e.gpu_sm_clock_mhz else f"clock {unknown}"
-        memory = f"{e.gpu_memory_bytes / 1e9:,.0f} GB" if e.gpu_memory_bytes else f"memory {unknown}"
-        l2 = f"{e.gpu_l2_bytes / 2**20:,.0f} MiB L2" if e.gpu_l2_bytes else f"L2 {unknown}"
-        rows.append(("", f"{e.gpu_arch or unknown}, {e.gpu_sms or unknown} SMs, {clock}, {memory}, {l2}"))
-        rows.append(("driver", f"{e.driver or unknown}, CUDA runtime {e.cuda_runtime or unknown}"))
-    rows += [
-        ("nvcc", f"{e.nvcc or 'absent'} (static budgets were set with {record.suite.nvcc})"),
-        ("ncu", e.ncu or "absent"),
-        ("torch", e.torch or "absent"),
-        ("Python", e.python),
-        ("harness", f"{e.harness}, record schema {record.schema_version}"),
-    ]
-    return rows + sorted(e.libraries.items())
 
 
 def _builds(book: Book) -> list[dict[str, Any]]:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from flashcore.analysis import explain, predictions
-from flashcore.analysis.limiter import phase_shares
-from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
+from flashcore.model.catalogue import FACTS, OWN_STAGE, RULE
 from flashcore.model.record import Fact, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import quantity
-from flashcore.report import charts, occupancy_chart
+from flashcore.report import occupancy_chart
+from flashcore.report.case_view import case_view
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 from flashcore.report.guardrail_page import RANK, goal_row, value_cell
-from flashcore.report.ladder_page import outcome_cell, predicted_share
-from flashcore.report.view import MAX_COLUMNS, MAX_ROWS, Book, Figure, Page
+from flashcore.report.outcomes import outcome_cell
+from flashcore.report.view import MAX_COLUMNS, Book, Page
 from flashcore.report.view import variant_page as name_of
 
-MODES = (
-    ("isolated", "a call by itself, its data in L2: a latency"),
-    ("back_to_back", "period of calls replayed in one graph: a throughput"),
-    ("cold", "as isolated, L2 flushed before"),
-    ("eager", "called from Python, back to back"),
-)
-STATS = ("p50", "p90", "p99", "mean", "std", "samples", "launch_floor")
-BESIDE = ("launches_per_sample", "bench_sm_clock", "bench_temperature", "throttle", "tflops")
+#: The columns of the table of times: fact, heading.
+TIMES = (
+    ("isolated_p50", "isolated p50"), ("isolated_p90", "p90"), ("isolated_p99", "p99"),
+    ("back_to_back_p50", "back to back"), ("cold_p50", "cold"), ("eager_p50", "eager"),
+    ("isolated_launch_floor", "empty launch"), ("tflops", "TFLOP/s"), ("bench_sm_clock", "SM clock"),
+)  # fmt: skip
+MOST_VERDICTS = 12
 OCCUPANCY = ("theoretical_occupancy", "occupancy_limiter", "blocks_per_sm", "waves", "threads", "blocks",
              "dynamic_smem", "smem", "workspace_bytes")  # fmt: skip
 
@@ -52,16 +53,18 @@ def page(book: Book, variant: Variant) -> Page:
         "builds": _builds(book, variant),
         "outcomes": _outcomes(book, variant),
         "static": _static(book, variant),
-        "plans": [_plan(p) for p in book.record.plans if p.variant == variant.name][:MAX_COLUMNS],
+        "plans": _plans(book, variant),
         "occupancy": _occupancy(book, variant, shown),
         "next_steps": _next_steps(book, variant, shown),
-        "timing": _timing(book, variant, [s for s in shown if "bench" in s.stages]),
+        "times": TIMES,
+        "timing": [_timing(book, variant, s) for s in shown if "bench" in s.stages],
         "counters": _counters(book, variant, shown),
-        "charts": [_charts(book, variant, s) for s in shown],
+        "findings": _findings(book, variant, shown),
+        "cases": [case_view(book, variant, s) for s in _looked_into(book, variant, shown)],
         "checks": _checks(book, variant),
         "verdicts": _verdicts(book, variant),
         "verdict_total": sum(v.severity == "limit" for v in book.verdicts.get(variant.name, ())),
-        "goals": [goal_row(v) for v in book.verdicts.get(variant.name, ()) if v.severity == "goal"][:200],
+        "goals": [goal_row(v) for v in book.verdicts.get(variant.name, ()) if v.severity == "goal"][:MOST_VERDICTS],
         "shapes_left_out": len(shapes) - len(shown),
         "arch": book.arch,
     }
@@ -131,7 +134,7 @@ def _builds(book: Book, variant: Variant) -> list[dict[str, Any]]:
 
 
 def _outcomes(book: Book, variant: Variant) -> list[dict[str, Any]]:
-    """Cases that are not plainly fine, by what became of them, with the reason in full."""
+    """Cases that are not plainly fine, by their outcomes, with the reason in full."""
     groups: dict[tuple[str, str], dict[str, list[str]]] = {}
     for o in book.record.outcomes:
         if o.variant == variant.name and o.status != "ok" and o.case not in book.record.stale:
@@ -183,29 +186,38 @@ def _fact_row(book: Book, name: str, facts: Sequence[Fact | None], reason: str) 
         "better": spec.better if spec else "",
         "source": ", ".join(sources),
         "metric": spec.ncu or "" if spec else "",
-        "cells": [fact_cell(f) if f is not None else missing(reason, name) for f in facts],
+        "cells": [
+            replace(fact_cell(f, brief=True), sort=None) if f is not None else missing(reason, name) for f in facts
+        ],
     }
 
 
-def _plan(plan: Any) -> dict[str, Any]:
+def _plans(book: Book, variant: Variant) -> dict[str, Any]:
+    """What one call launches: a row for each way that a kernel is launched, with the grids by shape."""
+
     def dims(d: tuple[int, int, int]) -> str:
         return " × ".join(f"{n:,}" for n in d)
 
+    ways: dict[tuple[str, str, str, str], list[str]] = {}
+    own = [p for p in book.record.plans if p.variant == variant.name]
+    for plan in own:
+        for x in plan.launches:
+            way = (x.kernel, dims(x.block), dims(x.cluster), f"{x.dynamic_smem:,} B")
+            ways.setdefault(way, []).append(f"{plan.shape} {dims(x.grid)}")
+    spaces: dict[int, list[str]] = {}
+    for plan in own:
+        if plan.workspace_bytes:
+            spaces.setdefault(plan.workspace_bytes, []).append(plan.shape)
     return {
-        "shape": plan.shape,
-        "error": plan.error,
-        "workspace": f"{plan.workspace_bytes:,} B",
-        "launches": [
-            {"kernel": x.kernel, "grid": dims(x.grid), "block": dims(x.block), "cluster": dims(x.cluster),
-             "smem": f"{x.dynamic_smem:,} B"}
-            for x in plan.launches
-        ],
-    }  # fmt: skip
+        "rows": [(*way, "; ".join(grids[:MAX_COLUMNS])) for way, grids in ways.items()],
+        "workspace": "; ".join(f"{size:,} B at {', '.join(shapes)}" for size, shapes in spaces.items()),
+        "errors": [(p.shape, p.error) for p in own if p.error],
+    }
 
 
 def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str, Any]:
-    """What the launch plan makes of it: a row for each arch, shape and kernel."""
-    rows = []
+    """What the launch plan makes of it: a row for each arch and kernel, shapes that are alike in one."""
+    rows: dict[tuple[object, ...], dict[str, Any]] = {}
     for arch in book.record.suite.archs:
         for shape in shapes:
             kernels: dict[str | None, dict[str, Fact]] = {}
@@ -216,9 +228,11 @@ def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[st
             whole = kernels.pop(None, {})
             for kernel, own in (kernels or ({None: {}} if whole else {})).items():
                 facts = [own.get(n, whole.get(n)) for n in OCCUPANCY]
-                cells = _fact_row(book, "", facts, "not recorded")["cells"]
-                rows.append({"arch": arch, "shape": shape.name, "kernel": kernel or "all kernels", "cells": cells})
-    return {"names": [(n, FACTS[n].why) for n in OCCUPANCY], "rows": rows[:400], "more": max(0, len(rows) - 400)}
+                key = (arch, kernel, *(f.value if f else None for f in facts))
+                row = rows.setdefault(key, {"arch": arch, "shapes": [], "kernel": kernel or "all kernels",
+                                            "cells": _fact_row(book, "", facts, "not recorded")["cells"]})  # fmt: skip
+                row["shapes"].append(shape.name)
+    return {"names": [(n, FACTS[n].why) for n in OCCUPANCY], "rows": list(rows.values())[:200]}
 
 
 def _next_steps(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
@@ -250,38 +264,61 @@ def _next_steps(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[d
 # --- measured -----------------------------------------------------------------------------------
 
 
-def _timing(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
-    found = []
-    for shape in shapes:
-        subject = Subject(variant.name, shape=shape.name)
-        modes = [
-            {"mode": mode, "text": text, "cells": [_timed(book, f"{mode}_{s}", subject) for s in STATS]}
-            for mode, text in MODES
-        ]
-        beside = [{"name": n, "why": FACTS[n].why, "cell": book.cell(n, subject)} for n in BESIDE]
-        found.append({"shape": shape.name, "params": shape.params_text, "modes": modes, "beside": beside})
-    return found
+def _looked_into(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[Shape]:
+    """The shapes that were profiled; without any the first."""
+    facts = book.record.facts
+    found = [s for s in shapes if facts.number("ncu_duration", Subject(variant.name, shape=s.name)) is not None]
+    return found or list(shapes[:1])
 
 
-def _timed(book: Book, name: str, subject: Subject) -> Cell:
-    if name not in FACTS:
-        return not_applicable("a sample is the mean of many calls, and their launches take the host's time")
-    return book.cell(name, subject, with_unit=False)
+def _timing(book: Book, variant: Variant, shape: Shape) -> list[Cell]:
+    subject = Subject(variant.name, shape=shape.name)
+    held = book.held(variant.name, shape.name)
+    cells = [book.cell(n, subject, with_unit=False, brief=True) for n, _ in TIMES]
+    return [Cell(shape.name, title=shape.params_text, sort=shape.name), *cells,
+            Cell(held.short or "unmeasured", title=held.text, sort=held.short)]  # fmt: skip
 
 
 def _checks(book: Book, variant: Variant) -> dict[str, Any]:
     """Errors against fp64 of every shape that was checked."""
-    names = [n for n, s in FACTS.items() if s.group in OWN_STAGE]
+    known = {f.name for f in book.record.facts.of(variant.name) if f.number is not None}
+    names = [n for n, s in FACTS.items() if s.group in OWN_STAGE and n in known]
     rows = []
     for o in book.record.outcomes:
         if o.variant == variant.name and o.stage == "check":
             subject = Subject(variant.name, shape=o.shape)
             mark = {"ok": "pass", "failed": "fail"}.get(o.status, "unmeasured")
             word = {"ok": "right", "failed": "wrong"}.get(o.status, o.status)
-            cells = [book.cell(n, subject) for n in names]
+            cells = [replace(c, title=c.title if c.kind == "missing" else "", sort=None)
+                     for c in (book.cell(n, subject) for n in names)]  # fmt: skip
             rows.append({"shape": o.shape, "word": word, "mark": mark, "reason": o.reason, "origin": o.origin,
                          "cells": cells})  # fmt: skip
     return {"names": [(n, FACTS[n].why) for n in names], "rows": rows[:200], "more": max(0, len(rows) - 200)}
+
+
+#: How ncu marks a link in a text of its rules: `@section:Name:text@`, `@url:text:https:…@`, `@source:file:line:text@`.
+_LINK = re.compile(r"@(?:section:[^:@]*:([^@]*)|url:([^@]*?):https?://[^@]*|source:[^@]*?:\d+:([^@]*))@")
+
+
+def _plain(text: str) -> str:
+    """A rule's text with the words of its links alone."""
+    return _LINK.sub(lambda found: next(filter(None, found.groups()), ""), text)
+
+
+def _findings(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
+    """What NVIDIA's rules say of the launch that stands for each case of an imported kernel, the largest estimate
+    first."""
+    facts, rows = book.record.facts, []
+    said = [f for f in facts.of(variant.name) if f.name.startswith(RULE) and not f.name.endswith(".speedup")]
+    for shape in shapes:
+        time = facts.number("ncu_duration", Subject(variant.name, shape=shape.name))
+        own = [f for f in said if f.subject.shape == shape.name and facts.number("ncu_duration", f.subject) == time]
+        for fact in own:
+            if fact.subject == own[0].subject:
+                speedup = facts.get(f"{fact.name}.speedup", fact.subject)
+                rows.append({"shape": shape.name, "rule": fact.name.removeprefix(RULE), "text": _plain(str(fact.value)),
+                             "speedup": fact_cell(speedup) if speedup else not_applicable("no estimate")})  # fmt: skip
+    return sorted(rows, key=lambda row: -(row["speedup"].sort or 0.0))
 
 
 def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str, Any]:
@@ -303,17 +340,24 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
     known = set(FACTS)
     order = [n for n in FACTS if n in found] + [n for n in found if n not in known]
     groups: dict[str, list[dict[str, Any]]] = {}
+    gone: dict[str, list[str]] = {}
     for name in order:
+        if f"stall_share_{name.removeprefix('stall_')}" in found:
+            continue  # its share says the same
         facts = [book.record.facts.get(name, s) for s in shown]
         row = _fact_row(book, name, facts, "")
         row["cells"] = [
             c if f is not None else _absent(book, name, s) for c, f, s in zip(row["cells"], facts, shown, strict=True)
         ]
-        groups.setdefault(str(row["group"]), []).append(row)
+        if all(c.kind == "missing" for c in row["cells"]):
+            gone.setdefault(row["cells"][0].title.partition(": ")[2] or row["cells"][0].title, []).append(name)
+        else:
+            groups.setdefault(str(row["group"]), []).append(row)
     reasons = dict.fromkeys(book.why_stage(variant.name, s.name, "profile") for s in shapes if "profile" in s.stages)
     return {
         "columns": [(s.shape, s.kernel) for s in shown],
         "groups": list(groups.items()),
+        "gone": list(gone.items()),
         "more": len(columns) - len(shown),
         "reason": "; ".join(list(reasons)[:4]) or "no shape of it is for profile",
     }
@@ -326,42 +370,9 @@ def _absent(book: Book, name: str, subject: Subject) -> Cell:
     return missing(book.why(name, subject), name)
 
 
-def _charts(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:
-    subject = Subject(variant.name, shape=shape.name)
-    series = [(m, s) for m, _ in MODES if (s := book.record.samples.get(f"{subject.case}/{m}"))]
-    figure: Figure | None = charts.samples(f"samples-{shape.name}", subject.case, series) if series else None
-    shares = [(r, v) for r in STALL_REASONS if (v := book.record.facts.number(f"stall_share_{r}", subject)) is not None]
-    stalls: Figure | None = charts.stalls(f"stalls-{shape.name}", subject.case, shares) if shares else None
-    return {
-        "shape": shape.name,
-        "params": shape.params_text,
-        "samples": figure,
-        "no_samples": book.why_stage(variant.name, shape.name, "bench"),
-        "stalls": stalls,
-        "phases": _phases(variant, shape, phase_shares(book.record, subject)),
-        "no_stalls": book.why_stage(variant.name, shape.name, "profile"),
-    }
-
-
-def _phases(variant: Variant, shape: Shape, shares: Mapping[str, Fact]) -> list[dict[str, Any]]:
-    """Where the time of its warps goes, phase by phase, beside what was predicted."""
-    rows = []
-    for phase, share in shares.items():
-        wanted = predicted_share(variant, phase, shape)
-        said = wanted.after if wanted is not None else None
-        predicted = (
-            Cell(f"{said:g}", "%", wanted.source, said, "number")
-            if wanted is not None and said is not None
-            else not_applicable("nothing was said of it")
-        )
-        rows.append({"name": phase, "percent": share.number, "cells": (fact_cell(share), predicted)})
-    return rows
-
-
 def _verdicts(book: Book, variant: Variant) -> list[dict[str, Any]]:
-    own = sorted(
-        (v for v in book.verdicts.get(variant.name, ()) if v.severity == "limit"), key=lambda v: RANK[v.status]
-    )
+    limits = [v for v in book.verdicts.get(variant.name, ()) if v.severity == "limit" and v.status != "pass"]
+    own = sorted(limits, key=lambda v: RANK[v.status])
     return [
         {
             "cells": [
@@ -374,5 +385,5 @@ def _verdicts(book: Book, variant: Variant) -> list[dict[str, Any]]:
                 Cell(v.reason.strip().splitlines()[0] if v.reason.strip() else "as promised", title=v.reason),
             ]
         }
-        for v in own[: MAX_ROWS // 8]
+        for v in own[:MOST_VERDICTS]
     ]

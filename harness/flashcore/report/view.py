@@ -8,24 +8,24 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from flashcore.analysis import roofline
+from flashcore.analysis import ladder, limiter, roofline
+from flashcore.analysis.ladder import Ladder
+from flashcore.analysis.limiter import Held, Remedy
 from flashcore.analysis.predictions import Readings
 from flashcore.analysis.roofline import CaseBounds
 from flashcore.gate import judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Artifact, CaseOutcome, Fact, Record, Subject
-from flashcore.model.suite import Shape, Stage, Tier, Variant
+from flashcore.model.record import Artifact, CaseOutcome, Fact, Listing, Record, Subject
+from flashcore.model.suite import Budget, Shape, Stage, Tier, Variant
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
-INDEX, LADDER, ROOFLINE, GUARDRAILS = "index", "ladder", "roofline", "guardrails"
+INDEX, ROOFLINE, GUARDRAILS, COMPARE = "index", "roofline", "guardrails", "compare"
 
 #: Above these a page shows the first ones and says how many it leaves out; the record has them all.
-MAX_SHAPES = 12
-MAX_ROWS = 4000
+MAX_SHAPES = 40
 MAX_COLUMNS = 24
-MAX_BARS = 80
 
 PEER_STATIC = "a peer: its kernels are not built here"
 
@@ -33,22 +33,6 @@ PEER_STATIC = "a peer: its kernels are not built here"
 def variant_page(name: str) -> str:
     """The page of a variant."""
     return f"variant/{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart: plotly's data and layout as plain dicts, with the words for those who do not see it.
-
-    Args:
-        key: unique on its page; the element's id is made of page and key.
-        label: what the picture shows, one sentence, for screen readers.
-    """
-
-    key: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-    label: str
-    height: int = 420
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +55,9 @@ class Book:
         self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
             (o.variant, o.shape, o.stage): o for o in record.outcomes
         }
+        self._held: dict[tuple[str, str], Held] = {}
+        self._ladders: dict[str, Ladder] = {}
+        self._remedies: dict[str, dict[str, list[Remedy]]] = {}
         self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
         for fact in record.facts:
             s = fact.subject
@@ -92,9 +79,41 @@ class Book:
         return Readings(self.record)
 
     @cached_property
+    def budgets(self) -> dict[str, Budget]:
+        """Budgets by name."""
+        return {b.name: b for b in self.record.suite.budgets}
+
+    @cached_property
     def bounds(self) -> dict[Subject, CaseBounds]:
         """Bounds by case."""
         return {b.subject: b for b in roofline.case_bounds(self.record)}
+
+    def ladder(self, shape: Shape) -> Ladder:
+        """The ladder of a shape."""
+        if shape.name not in self._ladders:
+            self._ladders[shape.name] = ladder.ladder(self.record, shape, self.readings, self.bounds)
+        return self._ladders[shape.name]
+
+    def held(self, variant: str, shape: str) -> Held:
+        """What holds a case back."""
+        if (variant, shape) not in self._held:
+            self._held[variant, shape] = limiter.held(self.readings, variant, shape)
+        return self._held[variant, shape]
+
+    def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
+        """What took a limiter away at a shape, by its kind."""
+        if shape.name not in self._remedies:
+            held = {v.name: self.held(v.name, shape.name) for v in self.cases(shape)}
+            self._remedies[shape.name] = limiter.remedies(self.readings, shape.name, held)
+        return self._remedies[shape.name]
+
+    @cached_property
+    def listings(self) -> dict[tuple[str, str], list[Listing]]:
+        """Listings by variant and shape."""
+        found: dict[tuple[str, str], list[Listing]] = {}
+        for x in self.record.listings:
+            found.setdefault((x.subject.variant, x.subject.shape or ""), []).append(x)
+        return found
 
     @cached_property
     def verdicts(self) -> dict[str, list[Verdict]]:
@@ -134,12 +153,12 @@ class Book:
 
     # --- cells ----------------------------------------------------------------------------------
 
-    def cell(self, name: str, subject: Subject, *, with_unit: bool = True) -> Cell:
+    def cell(self, name: str, subject: Subject, *, with_unit: bool = True, brief: bool = False) -> Cell:
         """The cell of a measured fact, or why there is none."""
         fact = self.record.facts.get(name, subject)
         if fact is None:
             return missing(self.why(name, subject), f"{name} of {subject}")
-        return fact_cell(fact, with_unit=with_unit)
+        return fact_cell(fact, with_unit=with_unit, brief=brief)
 
     def static_cell(self, name: str, variant: Variant, shape: str | None = None, *, with_unit: bool = True) -> Cell:
         """The largest value among a variant's kernels (of occupancies the smallest), each named on hover."""
@@ -202,6 +221,9 @@ class Book:
         outcome = self._outcomes.get((variant, shape, stage))
         if outcome is not None and outcome.status != "ok":
             return f"{outcome.status} in {stage}: {outcome.reason}"
+        found = self.record.suite.variants.get(variant)
+        if stage == "bench" and found is not None and found.kernel:
+            return "its kernels were imported, and the time is what ncu counted of the launch of median duration"
         declared = self.record.suite.shapes.get(shape)
         if declared is not None and stage not in declared.stages:
             return f"shape {shape} is not for {stage}"
@@ -227,8 +249,3 @@ class Book:
         text = worst if worst == "pass" else f"{counts[worst]} {worst}"
         title = "\n".join([f"limits: {said}", *failed[:8]])
         return Cell(text, title=title, sort=float(order.index(worst)), mark=worst)
-
-
-def tile(label: str, value: str, detail: str, mark: str = "") -> dict[str, str]:
-    """A box at the head of a page; ``mark`` is a status that the style sheet knows."""
-    return {"label": label, "value": value, "detail": detail, "mark": mark}

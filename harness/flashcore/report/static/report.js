@@ -1,137 +1,192 @@
-// Makes tables sort and filter, shapes switch and charts draw. Without it the pages still say everything.
+// Keeps what a reader chose in the address, shows one shape at a time, and makes tables sort, filter and choose columns.
+// Without it the pages still say everything of their first shape.
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+  const single = document.body.classList.contains("single");
+
+  // --- state: in the query of the address; with all pages in one file, behind the page's name ---
+  const KEPT = ["shape", "focus", "against"]; // what the next page takes over
+  const address = () => (single ? location.hash.slice(1).split("?") : [location.hash.slice(1), location.search.slice(1)]);
+  const params = () => new URLSearchParams(address()[1] ?? "");
+  const listeners = [];
+  const state = {
+    get: (key) => params().get(key),
+    set(changes) {
+      const now = params();
+      for (const [key, value] of Object.entries(changes)) value ? now.set(key, value) : now.delete(key);
+      const query = now.toString() ? `?${now}` : "";
+      history.replaceState(null, "", single ? `#${address()[0]}${query}` : `${location.pathname}${query}${location.hash}`);
+      for (const heard of listeners) heard(changes);
+    },
+    // Called after every change, with what changed: nothing where another page of the single file was gone to.
+    heard: (listener) => listeners.push(listener),
+  };
+  function carry(link) {
+    const href = (link.dataset.href ??= link.getAttribute("href")); // as it was: in the single file it is followed again
+    const target = /^(#[^?#]*|(?!\w+:)[^?#]*\.html)(\?[^#]*)?(#.*)?$/.exec(href);
+    if (!target || (!single && href.startsWith("#"))) return;
+    const next = new URLSearchParams(target[2] ?? "");
+    for (const key of KEPT) if (!next.has(key) && state.get(key)) next.set(key, state.get(key));
+    link.setAttribute("href", target[1] + (next.toString() ? `?${next}` : "") + (target[3] ?? ""));
+  }
+  for (const event of ["click", "auxclick", "contextmenu"])
+    document.addEventListener(event, (e) => {
+      const link = e.target instanceof Element ? e.target.closest("a[href]") : null;
+      if (link) carry(link);
+    }, true);
 
   // --- sorting: numbers and words; what was not measured stays last, whatever the direction ---
+  const slug = (heading) => heading.dataset.key || heading.firstChild.textContent.trim().toLowerCase().replace(/[^a-z0-9]+/g, "-");
   const key = (row, index) => {
     const cell = row.cells[index];
-    if (!cell) return null;
-    if (cell.classList.contains("missing") || cell.classList.contains("none")) return null;
+    if (!cell || cell.classList.contains("missing") || cell.classList.contains("none")) return null;
     const text = cell.dataset.sort ?? cell.textContent.trim();
-    const number = Number(text);
+    const number = Number(text.replaceAll(",", ""));
     return text === "" ? null : Number.isNaN(number) ? text.toLowerCase() : number;
   };
   const compare = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en");
-  function sort(table, heading, index) {
-    const down = heading.getAttribute("aria-sort") === "ascending";
+  function sort(table, index, down) {
+    const headings = Array.from(table.tHead.rows[0].cells);
     const body = table.tBodies[0];
     const keyed = Array.from(body.rows, (row) => [key(row, index), row]);
     keyed.sort(([a], [b]) => {
       if (a === null || b === null) return (a === null) - (b === null);
       return down ? compare(b, a) : compare(a, b);
     });
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    for (const other of headings) other.removeAttribute("aria-sort");
+    headings[index].setAttribute("aria-sort", down ? "descending" : "ascending");
     body.append(...keyed.map(([, row]) => row));
   }
-  for (const table of all("table.sortable")) {
-    Array.from(table.tHead.rows[0].cells).forEach((heading, index) => {
+  // A table with data-main takes part in the address: its order, filter and columns are kept there.
+  function sortable(table) {
+    const headings = Array.from(table.tHead.rows[0].cells);
+    if (headings.some((heading) => heading.querySelector("button"))) return; // it sorts by a script of its own
+    const main = "main" in table.dataset;
+    headings.forEach((heading, index) => {
+      const name = slug(heading);
       const button = document.createElement("button");
       button.type = "button";
       button.append(...heading.childNodes);
       heading.append(button);
-      button.addEventListener("click", () => sort(table, heading, index));
+      heading.dataset.key = name;
+      button.addEventListener("click", () => {
+        const down = heading.getAttribute("aria-sort") === "ascending";
+        sort(table, index, down);
+        if (main) state.set({ sort: (down ? "-" : "") + name });
+      });
+    });
+    if (!main) return;
+    const wanted = state.get("sort") ?? "";
+    const at = headings.findIndex((heading) => heading.dataset.key === wanted.replace(/^-/, ""));
+    if (at >= 0) sort(table, at, wanted.startsWith("-"));
+    narrow(table);
+    choose(table);
+  }
+  function narrow(table) {
+    const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of table.tBodies[0].rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+  }
+  // Columns marked data-more are left out unless asked for; `cols` in the address names what differs from that.
+  function choose(table) {
+    const other = new Set((state.get("cols") ?? "").split(",").filter(Boolean));
+    Array.from(table.tHead.rows[0].cells).forEach((heading, index) => {
+      const shown = "more" in heading.dataset === other.has(heading.dataset.key);
+      heading.hidden = !shown;
+      for (const row of table.tBodies[0].rows) if (row.cells[index]) row.cells[index].hidden = !shown;
+    });
+  }
+  function controls(form) {
+    const tables = () => all("table[data-main]", form.closest(".page"));
+    const search = form.elements.q;
+    if (search) {
+      search.value = state.get("q") ?? "";
+      search.addEventListener("input", () => {
+        state.set({ q: search.value.trim() });
+        tables().forEach(narrow);
+      });
+    }
+    for (const box of all("[name=col]", form)) {
+      const usual = box.defaultChecked;
+      box.checked = usual !== (state.get("cols") ?? "").split(",").includes(box.value);
+      box.addEventListener("change", () => {
+        const other = all("[name=col]", form).filter((b) => b.checked !== b.defaultChecked).map((b) => b.value);
+        state.set({ cols: other.join(",") });
+        tables().forEach(choose);
+      });
+    }
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  // --- one shape at a time: the others lie in templates until they are asked for ---
+  function unfold(template) {
+    const part = document.createElement("div");
+    part.className = template.className;
+    part.dataset.shape = template.dataset.shape;
+    part.append(template.content);
+    template.replaceWith(part);
+    enliven(part);
+    return part;
+  }
+  function showShape(page) {
+    const select = page.querySelector("[data-switch] select");
+    if (!select) return;
+    const wanted = state.get("shape");
+    const known = wanted && Array.from(select.options).some((option) => option.value === wanted);
+    select.value = known ? wanted : select.options[0].value;
+    for (let part of all(".byshape", page)) {
+      const chosen = part.dataset.shape === select.value;
+      if (chosen && part instanceof HTMLTemplateElement) part = unfold(part);
+      part.hidden = !chosen;
+    }
+    window.charts?.near();
+  }
+  for (const control of all("[data-switch]")) {
+    control.querySelector("select").addEventListener("change", (event) => {
+      state.set({ shape: event.target.value });
+      showShape(control.closest(".page"));
     });
   }
 
-  // --- charts: drawn when they come into view, in the colours of the style sheet ---
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  function painted(value) {
-    if (typeof value === "string") return /^@[a-z]+$/.test(value) ? colour(value.slice(1)) : value;
-    if (Array.isArray(value)) return value.map(painted);
-    if (value && typeof value === "object")
-      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v)]));
-    return value;
+  // --- the menu of variants: the same on every page, so it lies in a file of its own ---
+  const menu = document.getElementById("variants");
+  for (const [name, peer] of (menu && window.variants) || []) {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    const { up, here } = menu.parentElement.dataset;
+    link.href = `${up}variant/${name}.html`;
+    link.textContent = name;
+    if (here === `variant/${name}`) link.setAttribute("aria-current", "page");
+    item.append(link, peer ? " (peer)" : "");
+    menu.append(item);
   }
-  function draw(plot) {
-    const figure = painted(JSON.parse(document.getElementById(plot.dataset.figure).textContent));
-    const axis = { gridcolor: colour("grid"), linecolor: colour("line"), tickcolor: colour("line") };
-    const narrow = plot.clientWidth < 520;
-    const layout = {
-      ...figure.layout,
-      xaxis: { ...axis, ...figure.layout.xaxis },
-      yaxis: { ...axis, ...figure.layout.yaxis },
-      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 10 : 12, color: colour("text") },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") }, align: "left" },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("link") },
-      margin: { l: 8, r: narrow ? 20 : 40, t: 36, b: 8 },
-    };
-    plot.dataset.drawn = "1";
-    plot.dataset.width = plot.clientWidth;
-    return Plotly.react(plot, figure.data, layout, { displaylogo: false, displayModeBar: narrow ? false : "hover",
-      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] });
+
+  // What a page, or a part of it that was unfolded, needs to come to life; other scripts may add to it.
+  const makers = [];
+  let alive = false; // whether the document itself has been gone through
+  function enliven(root) {
+    all("table.sortable", root).forEach(sortable);
+    all("form[data-controls]", root).forEach(controls);
+    window.charts?.watch(root);
+    for (const make of makers) make(root);
   }
-  // At once, for what a click has just brought into view; scrolling is left to the observer.
-  function drawNear() {
-    for (const plot of all(".plot:not([data-drawn])")) {
-      if (plot.clientWidth > 0 && plot.getBoundingClientRect().top < innerHeight + 800) draw(plot);
-    }
-  }
-  const seen = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries) {
-        if (entry.isIntersecting && entry.target.clientWidth > 0 && !entry.target.dataset.drawn) draw(entry.target);
-      }
+  window.flashcore = {
+    state, all, enliven,
+    // Runs `make(root)` on what is there, and on what comes later.
+    add(make) {
+      makers.push(make);
+      if (alive) make(document);
     },
-    { rootMargin: "800px" },
-  );
-  all(".plot").forEach((plot) => seen.observe(plot));
-  // A chart that was hidden, or whose window changed, takes its new width.
-  const sized = new ResizeObserver((entries) => {
-    for (const { target } of entries) {
-      if (!target.dataset.drawn || target.clientWidth === 0 || Number(target.dataset.width) === target.clientWidth) continue;
-      draw(target);
-    }
-  });
-  all(".plot").forEach((plot) => sized.observe(plot));
-  const redraw = () => all(".plot[data-drawn]").filter((plot) => plot.clientWidth > 0).forEach(draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", () => all(".plot").filter((plot) => plot.clientWidth > 0).forEach(draw));
-
-  // --- one shape at a time ---
-  for (const control of all("[data-switch]")) {
-    const page = control.closest(".page");
-    const select = control.querySelector("select");
-    const show = () => {
-      for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
-      drawNear();
-    };
-    const wanted = new URLSearchParams(location.search).get("shape");
-    if (wanted && Array.from(select.options).some((o) => o.value === wanted)) select.value = wanted;
-    select.addEventListener("change", show);
-    control.hidden = false;
-    show();
-  }
-
-  // --- the verdicts' filter ---
-  for (const form of all("[data-filter]")) {
-    const rows = Array.from(document.getElementById(form.dataset.filter).tBodies[0].rows);
-    const count = form.querySelector("output");
-    const apply = () => {
-      const status = new Set(all("[name=status]:checked", form).map((box) => box.value));
-      const tier = form.elements.tier.value;
-      const variant = form.elements.variant.value.trim().toLowerCase();
-      let shown = 0;
-      for (const row of rows) {
-        const keep =
-          status.has(row.dataset.status) &&
-          (!tier || row.dataset.tier === tier) &&
-          row.dataset.variant.toLowerCase().includes(variant);
-        row.hidden = !keep;
-        shown += keep;
-      }
-      count.textContent = `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")} shown`;
-    };
-    form.elements.variant.value = new URLSearchParams(location.search).get("variant") ?? "";
-    form.addEventListener("input", apply);
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.hidden = false;
-    apply();
-  }
+  };
+  document.dispatchEvent(new Event("flashcore")); // for scripts that were there before
+  enliven(document);
+  alive = true;
+  all(".page").forEach(showShape);
+  document.documentElement.classList.remove("pending");
 
   // --- what hovering tells, for those who tap ---
   const inspector = document.getElementById("inspector");
@@ -139,7 +194,7 @@
     const from = event.target instanceof Element ? event.target : null;
     const menu = from?.closest(".menu");
     for (const open of all(".menu[open]")) if (open !== menu) open.open = false;
-    const cell = from?.closest("a, button, summary, label") ? null : from?.closest("td[title], dd[title], .badge[title]");
+    const cell = from?.closest("a, button, summary, label") ? null : from?.closest("td[title], dd[title], .badge[title], [data-tell]");
     inspector.hidden = !cell;
     inspector.textContent = cell ? cell.title : "";
   });
@@ -150,16 +205,33 @@
   });
 
   // --- all pages in one file: show the one that the address names ---
-  if (document.body.classList.contains("single")) {
+  if (single) {
     document.body.classList.add("paged");
-    const show = () => {
-      const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    // The other pages lie packed in the file until they are asked for.
+    async function unpack(name) {
+      const own = all("script.packed").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
+      const packed = own.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length)[0];
+      if (!packed) return;
+      const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      const page = document.createElement("section");
+      page.className = "page";
+      page.id = packed.dataset.anchor;
+      page.dataset.title = packed.dataset.title;
+      page.innerHTML = await new Response(stream).text();
+      packed.replaceWith(page);
+      enliven(page);
+    }
+    const show = async () => {
+      await unpack(decodeURIComponent(address()[0]));
+      const target = document.getElementById(decodeURIComponent(address()[0]));
       const page = target?.closest(".page") ?? document.querySelector(".page");
       for (const other of all(".page")) other.classList.toggle("current", other === page);
       document.title = document.title.replace(/^[^·]*·/, `${page.dataset.title} ·`);
+      showShape(page);
+      for (const heard of listeners) heard({});
       if (target && target !== page) target.scrollIntoView();
       else scrollTo(0, 0);
-      drawNear();
     };
     addEventListener("hashchange", show);
     show();

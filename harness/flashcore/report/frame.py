@@ -1,0 +1,83 @@
+"""What stands around every page: the gate as a chip above, where the figures come from below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flashcore.gate.wording import summary
+from flashcore.model.record import Record
+from flashcore.model.text import UNMEASURED
+from flashcore.report.cells import Cell
+from flashcore.report.view import Book
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The gate's chip, and one line of provenance."""
+
+    gate: Cell
+    line: str
+
+
+def frame(book: Book) -> Frame:
+    """The frame of a record's pages."""
+    return Frame(_gate(book), _line(book.record))
+
+
+def _gate(book: Book) -> Cell:
+    judgement = book.judgement
+    counts = judgement.counts()
+    title = f"{summary(judgement)}; the gate exits {int(judgement.exit_code)}"
+    if counts["fail"]:
+        return Cell(f"{counts['fail']:,} failed", title=title, mark="fail")
+    if judgement.gaps:
+        return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED)
+    return Cell("gate passed", title=title, mark="pass")
+
+
+def _line(record: Record) -> str:
+    e = record.environment
+    tools = ", ".join(filter(None, (e.nvcc and f"nvcc {e.nvcc}", e.ncu and f"ncu {e.ncu}", _commit(record))))
+    joined = "".join(f" Joined: {o.what} from run {o.run}, measured on {o.machine} ({o.arch})." for o in record.joined)
+    return f"Run {record.id}, {record.gpu or 'no GPU'}; {tools or 'no tools'}.{joined}"
+
+
+def _commit(record: Record) -> str:
+    e = record.environment
+    if e.git_commit is None:
+        return "source unknown"
+    return f"source {e.git_commit[:12]}" + (" with uncommitted changes" if e.git_dirty else "")
+
+
+def provenance(record: Record) -> list[tuple[str, str]]:
+    """Machine and tools, by name."""
+    e = record.environment
+    unknown = "unknown"
+    rows = [
+        ("run", record.id),
+        ("recorded", record.created),
+        ("command", record.command),
+        ("source", _commit(record).removeprefix("source ")),
+        ("host", ", ".join(filter(None, (e.host, e.os, e.cpu)))),
+        ("GPU", e.gpu or "none on this machine"),
+    ]
+    if e.gpu:
+        clock = f"up to {e.gpu_sm_clock_mhz:,.0f} MHz" if e.gpu_sm_clock_mhz else f"clock {unknown}"
+        memory = f"{e.gpu_memory_bytes / 1e9:,.0f} GB" if e.gpu_memory_bytes else f"memory {unknown}"
+        l2 = f"{e.gpu_l2_bytes / 2**20:,.0f} MiB L2" if e.gpu_l2_bytes else f"L2 {unknown}"
+        rows.append(("", f"{e.gpu_arch or unknown}, {e.gpu_sms or unknown} SMs, {clock}, {memory}, {l2}"))
+        rows.append(("driver", f"{e.driver or unknown}, CUDA runtime {e.cuda_runtime or unknown}"))
+    for one in record.gpus:
+        cases = ", ".join(f"{stage} {len(own):,}" for stage, own in one.cases.items())
+        spread = "A/A unmeasured" if one.spread is None else f"A/A {100 * one.spread:.2f} %"
+        clock = f", {one.sm_clock_mhz:,.0f} MHz" if one.sm_clock_mhz else ""
+        remark = f"; {one.remark}" if one.remark else ""
+        rows.append((one.uuid, f"{one.host + ': ' if one.host else ''}{cases or 'no cases'}; {spread}{clock}{remark}"))
+    rows += [
+        ("nvcc", f"{e.nvcc or 'absent'} (static budgets were set with {record.suite.nvcc or 'none'})"),
+        ("ncu", e.ncu or "absent"),
+        ("torch", e.torch or "absent"),
+        ("Python", e.python),
+        ("harness", f"{e.harness}, record schema {record.schema_version}"),
+    ]
+    return rows + sorted(e.libraries.items())

@@ -1,0 +1,292 @@
+// Every verdict in one table: of tens of thousands of rows only those in view are in the page. Order and filter are kept
+// in the address. Columns come packed: distinct values, and runs of which one it is.
+"use strict";
+(() => {
+  let state, all; // report.js's, once it is there
+  const RANK = { fail: 0, unmeasured: 1, waived: 2, open: 3, pass: 4 };
+  const WORDS = ["status", "variant", "arch", "shape", "kernel", "reason"];
+  const AROUND = 12; // rows kept above and below those in view
+
+  function unpacked([values, which, long], count) {
+    const at = new Uint32Array(count);
+    if (!which.length) for (let row = 0; row < count; row++) at[row] = row;
+    for (let i = 0, row = 0; i < which.length; i++) at.fill(which[i], row, (row += long[i]));
+    return { values, at };
+  }
+  // Made once: making one takes longer than its work.
+  const WHOLE = new Intl.NumberFormat("en");
+  const SIX = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+  // As flashcore.model.text.number writes it.
+  function number(value) {
+    if (typeof value === "boolean") return value ? "yes" : "no";
+    if (typeof value !== "number") return value;
+    if (Number.isInteger(value)) return WHOLE.format(value);
+    const size = Math.abs(value);
+    if (size >= 1e-4 && size < 1e6) return SIX.format(value);
+    const [digits, power] = value.toExponential(5).split("e");
+    return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  }
+  function share(value) {
+    const size = Math.abs(100 * value);
+    const text = size === 0 ? "0" : size < 1 ? "<1" : WHOLE.format(Math.floor(size));
+    return `${value < 0 ? "−" : ""}${text} %`;
+  }
+  function headroom(value, low, high) {
+    if (typeof value !== "number" || (low === null && high === null)) return null;
+    const over = high === null ? -Infinity : value - high;
+    const under = low === null ? -Infinity : low - value;
+    const limit = over >= under ? high : low;
+    return limit ? -Math.max(over, under) / Math.abs(limit) : null;
+  }
+
+  class Verdicts {
+    constructor(table) {
+      this.table = table;
+      this.body = table.tBodies[0];
+      this.box = table.parentElement;
+      this.page = table.closest(".page");
+      this.form = this.page.querySelector("form.controls");
+      const given = JSON.parse(document.getElementById(`${table.dataset.verdicts}-data`).textContent);
+      this.count = given.count;
+      this.known = new Set(given.known);
+      for (const name of [...WORDS, "required", "budget", "launch", "value", "from"]) this[name] = unpacked(given[name], given.count);
+      this.ranks = {};
+      this.sorting();
+      this.read();
+      state.heard((changes) => Object.keys(changes).length || this.read());
+      this.box.addEventListener("scroll", () => this.draw());
+      new ResizeObserver(() => this.draw()).observe(this.box);
+    }
+    get(name, row) {
+      return this[name].values[this[name].at[row]];
+    }
+    left(row) {
+      const budget = this.get("budget", row);
+      return headroom(this.get("value", row), budget[7], budget[8]);
+    }
+
+    // --- order: each row's place in a column, found once; what has no value stays last ---
+    places(key) {
+      if (this.ranks[key]) return this.ranks[key];
+      const of = { verdict: ["status", (s) => RANK[s]], "limit-on": ["budget", (b) => b[0]], promised: ["budget", (b) => b[2]],
+        "reason-or-source": ["reason", (r) => r || null] }[key] ?? [key, (v) => v];
+      const [column, take] = key === "headroom" ? [null, null] : of;
+      const values = column ? this[column].values.map((v) => take(v) ?? null) : Array.from({ length: this.count }, (_, row) => this.left(row));
+      const given = values.map((v) => (typeof v === "boolean" ? Number(v) : v));
+      const order = Uint32Array.from(given.keys()).filter((i) => given[i] !== null);
+      if (order.every((i) => typeof given[i] === "number")) {
+        const numbers = Float64Array.from(given);
+        order.sort((a, b) => numbers[a] - numbers[b]);
+      } else {
+        const { compare } = new Intl.Collator("en");
+        order.sort((a, b) => compare(String(given[a]), String(given[b])));
+      }
+      const rank = new Int32Array(given.length).fill(-1);
+      order.forEach((i, place) => {
+        const before = order[place - 1];
+        rank[i] = place && given[before] === given[i] ? rank[before] : place + 1;
+      });
+      const rows = new Int32Array(this.count);
+      for (let row = 0; row < this.count; row++) rows[row] = rank[column ? this[column].at[row] : row];
+      return (this.ranks[key] = rows);
+    }
+    sorting() {
+      for (const heading of this.table.tHead.rows[0].cells) {
+        const key = heading.textContent.trim().replace(/[^a-z]+/g, "-");
+        const button = document.createElement("button");
+        button.type = "button";
+        button.append(...heading.childNodes);
+        heading.append(button);
+        heading.dataset.key = key;
+        button.addEventListener("click", () => {
+          state.set({ sort: heading.getAttribute("aria-sort") === "ascending" ? `-${key}` : key });
+          this.choose();
+        });
+      }
+      for (const kind of ["input", "change"]) this.form.addEventListener(kind, () => this.keep());
+      this.form.addEventListener("submit", (event) => event.preventDefault());
+      this.form.elements.clear.addEventListener("click", () => this.only({}));
+    }
+
+    // --- what is chosen: from the address into the form, and back ---
+    read() {
+      const { elements } = this.form;
+      const hidden = new Set((state.get("without") ?? "").split(","));
+      for (const box of all("[name=status]", this.form)) box.checked = !hidden.has(box.value);
+      for (const name of ["kind", "fact", "tier", "variant", "q"]) elements[name].value = state.get(name) ?? "";
+      this.choose();
+    }
+    keep() {
+      const { elements } = this.form;
+      const without = all("[name=status]", this.form).filter((box) => !box.checked).map((box) => box.value).join(",");
+      state.set({ without, ...Object.fromEntries(["kind", "fact", "tier", "variant", "q"].map((name) => [name, elements[name].value.trim()])) });
+      this.choose();
+    }
+    only(chosen) {
+      state.set({ without: "", kind: "", fact: "", tier: "", variant: "", q: "", ...chosen });
+      this.read();
+    }
+    choose() {
+      const kind = state.get("kind") || "limit";
+      const [fact, tier, part] = ["fact", "tier", "variant"].map((name) => (state.get(name) ?? "").toLowerCase());
+      const without = new Set((state.get("without") ?? "").split(","));
+      const budgets = this.budget.values.map(
+        ([, f, , , t, severity]) => (kind === "all" || severity === kind) && (!fact || f === fact) && (!tier || t === tier),
+      );
+      const variants = this.variant.values.map((name) => (this.known.has(part) ? name === part : name.toLowerCase().includes(part)));
+      const statuses = this.status.values.map((status) => !without.has(status));
+      const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean).map((word) => [
+        ...WORDS.map((name) => [this[name].at, this[name].values.map((v) => String(v ?? "").toLowerCase().includes(word))]),
+        [this.budget.at, this.budget.values.map(([name, f]) => name.toLowerCase().includes(word) || f.includes(word))],
+      ]);
+      const kept = new Uint8Array(this.count);
+      for (let row = 0; row < this.count; row++)
+        kept[row] = budgets[this.budget.at[row]] && variants[this.variant.at[row]] && statuses[this.status.at[row]] ? 1 : 0;
+      for (const columns of words) {
+        const hits = new Uint8Array(this.count);
+        for (const [at, hit] of columns) if (hit.includes(true)) for (let row = 0; row < this.count; row++) hits[row] |= hit[at[row]];
+        for (let row = 0; row < this.count; row++) kept[row] &= hits[row];
+      }
+      const found = new Uint32Array(this.count);
+      let many = 0;
+      for (let row = 0; row < this.count; row++) if (kept[row]) found[many++] = row;
+      const rows = found.subarray(0, many);
+      const sort = state.get("sort") ?? "";
+      const key = sort.replace(/^-/, "");
+      const heading = Array.from(this.table.tHead.rows[0].cells).find((h) => h.dataset.key === key);
+      for (const h of this.table.tHead.rows[0].cells) h.removeAttribute("aria-sort");
+      if (heading) {
+        heading.setAttribute("aria-sort", sort.startsWith("-") ? "descending" : "ascending");
+        const rank = this.places(key);
+        // A number that holds place and row: sorted without a call for each pair.
+        const down = sort.startsWith("-");
+        const keys = new Float64Array(many);
+        for (let i = 0; i < many; i++) {
+          const place = rank[rows[i]];
+          keys[i] = (place < 0 ? this.count + 1 : down ? this.count - place : place) * this.count + rows[i];
+        }
+        keys.sort();
+        for (let i = 0; i < many; i++) rows[i] = keys[i] % this.count;
+      }
+      this.rows = rows;
+      this.table.setAttribute("aria-rowcount", many + 1);
+      this.form.querySelector("output").textContent = `${WHOLE.format(many)} of ${WHOLE.format(this.count)} shown`;
+      this.box.scrollTop = 0;
+      this.first = -1;
+      this.draw();
+    }
+
+    // --- the rows in view ---
+    draw() {
+      this.height ||= 27;
+      const many = Math.ceil((this.box.clientHeight || 600) / this.height) + 2 * AROUND;
+      const from = Math.max(0, Math.min(Math.floor(this.box.scrollTop / this.height) - AROUND, this.rows.length - many));
+      const start = from - (from % 2); // in steps, so that a small scroll changes nothing
+      if (start === this.first && this.many === many) return;
+      [this.first, this.many] = [start, many];
+      const shown = Array.from(this.rows.slice(start, start + many));
+      this.body.replaceChildren(
+        this.space(start), ...shown.map((row, i) => this.row(row, start + i)), this.space(this.rows.length - start - shown.length),
+      );
+      const real = this.body.rows[1]?.offsetHeight;
+      if (shown.length && real && Math.abs(real - this.height) > 1) {
+        this.height = real;
+        this.first = -1;
+        this.draw();
+      }
+    }
+    space(rows) {
+      const row = document.createElement("tr");
+      row.className = "space";
+      row.ariaHidden = "true";
+      row.style.height = `${rows * this.height}px`;
+      return row;
+    }
+    row(at, index) {
+      const [budget, fact, limit, source, tier, , unit] = this.get("budget", at);
+      const [status, variant, arch, shape, kernel, reason] = WORDS.map((name) => this.get(name, at));
+      const [value, launch, from] = ["value", "launch", "from"].map((name) => this.get(name, at));
+      const left = this.left(at);
+      const row = document.createElement("tr");
+      row.setAttribute("aria-rowindex", index + 2);
+      row.dataset.status = status;
+      const cell = (text, title = "", kind = "text") => {
+        const td = row.insertCell();
+        td.className = kind;
+        if (title) td.title = title;
+        td.append(text);
+        return td;
+      };
+      const badge = document.createElement("span");
+      badge.className = `badge ${status}`;
+      const sign = document.createElement("span");
+      sign.className = "sign";
+      sign.ariaHidden = "true";
+      badge.append(sign, status === "open" ? "not yet" : status);
+      cell(badge).append(status === "unmeasured" && this.get("required", at) ? " required" : "");
+      cell(budget, `${budget}\non the fact ${fact}\n${source}`);
+      cell(this.link(variant), variant);
+      cell(arch ?? "any", arch ? "" : "the measured GPU's arch");
+      cell(shape ?? "any", shape ?? "does not depend on the shape");
+      cell(launch === null ? (kernel ?? "whole case") : `${kernel} #${launch}`, kernel ?? "");
+      if (value === null) cell("unmeasured", reason, "missing");
+      else cell(`${number(value)}${unit && typeof value === "number" ? ` ${unit}` : ""}`, `${value} ${unit}\n${fact}, ${from ? `from ${from}` : "from the run itself"}`, "number");
+      cell(limit, `${source}\ntier ${tier}`);
+      cell(left === null ? "–" : share(left), "", "number");
+      cell((reason || source).split("\n")[0], reason || source);
+      return row;
+    }
+    link(name) {
+      if (!this.known.has(name)) return name;
+      const link = document.createElement("a");
+      link.href = document.body.classList.contains("single") ? `#variant-${name}` : `variant/${name}.html`;
+      link.textContent = name;
+      return link;
+    }
+  }
+
+  // --- the matrix: a cell leads to its verdicts; one stop for the keyboard, arrows move within ---
+  function matrix(table, verdicts) {
+    const buttons = all("td button", table);
+    const facts = Array.from(table.tHead.rows[0].cells, (cell) => cell.dataset.fact);
+    const heading = document.getElementById(table.dataset.matrix);
+    buttons.forEach((button, i) => (button.tabIndex = i ? -1 : 0));
+    table.addEventListener("click", (event) => {
+      const cell = event.target.closest("button")?.closest("td");
+      if (!cell) return;
+      verdicts.only({ variant: cell.parentElement.dataset.variant, fact: facts[cell.cellIndex] });
+      heading.scrollIntoView();
+      verdicts.box.focus({ preventScroll: true });
+    });
+    table.addEventListener("keydown", (event) => {
+      const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+      const cell = event.target.closest("td");
+      if (!cell || (!down && !right)) return;
+      event.preventDefault();
+      let [row, column] = [cell.parentElement.rowIndex, cell.cellIndex];
+      for (;;) {
+        [row, column] = [row + down, column + right];
+        const next = row > 0 ? table.rows[row]?.cells[column] : null;
+        if (!next || column < 1) return;
+        const button = next.querySelector("button");
+        if (!button) continue;
+        event.target.tabIndex = -1;
+        button.tabIndex = 0;
+        button.focus();
+        return;
+      }
+    });
+  }
+
+  document.addEventListener("flashcore", () => {
+    ({ state, all } = window.flashcore);
+    window.flashcore.add((root) => {
+      for (const table of all("table[data-verdicts]", root)) {
+        const verdicts = (window.verdicts = new Verdicts(table));
+        const beside = verdicts.page.querySelector("table[data-matrix]");
+        if (beside) matrix(beside, verdicts);
+        addEventListener("hashchange", () => verdicts.page.offsetParent && verdicts.read());
+      }
+    });
+  });
+})();

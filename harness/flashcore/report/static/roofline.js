@@ -1,0 +1,230 @@
+// The roofline: one level's roofs and points at a time, the ladder's way through them, and names that never overlap.
+"use strict";
+(() => {
+  let state, all; // report.js's, once it is there
+  const SYMBOLS = { variant: "circle", baseline: "square", peer: "diamond" };
+  const DASHES = { datasheet: "dash", "at clock seen": "solid", measured: "dot" };
+  const NAMES = { dram: "DRAM", l2: "L2", l1: "L1" };
+  const MOST_NAMES = 5; // that a sentence lists
+  const short = (x) => Number(x.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
+  const escaped = (text) => text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
+
+  const points = (given) => given.table.slice(1).map(([v, k, , level, by, , bytes, time, x, y, regime], i) => ({
+    v, k: k ?? "", level, by, x, y, regime, time, gbps: bytes / time / 1e3,
+    role: given.roles[v], share: given.shares[i], faults: given.faults[i] ?? [],
+  }));
+  const tell = (p) => [
+    `${p.v}${p.k ? ` › ${p.k}` : ""}: ${short(p.y)} TFLOP/s at ${short(p.x)} FLOP/B of ${NAMES[p.level]}`,
+    p.share === null ? "no roof is known" : `${p.share} % of the roof above it`,
+    `${short(p.time)} µs, ${short(p.gbps)} GB/s, FLOPs by ${p.by}`,
+    ...p.faults.map((f) => `cannot be right: ${f}`),
+  ];
+
+  function choices(plot) {
+    const form = document.querySelector(`form[data-for="${plot.id}"]`);
+    const level = form?.elements.level?.value || "dram";
+    return { form, level, kernels: form?.elements.kernels?.checked, formula: form?.elements.formula?.checked };
+  }
+  // Who is named, and why; the focus is the winner, without times the first point, until one is chosen.
+  function named(given) {
+    const { winner, parent, baseline, peer } = given.named;
+    const focus = state.get("focus") || winner || given.table[1][0];
+    const found = new Map();
+    for (const [name, why] of [[focus, ""], [winner, "winner"], [parent, "before it"], [baseline, "baseline"], [peer, "fastest peer"]])
+      if (name && !found.has(name)) found.set(name, name === winner ? "winner" : why);
+    return { focus, names: found };
+  }
+  function there(given) {
+    const names = [...new Set(given.table.slice(1).map(([v]) => v))];
+    const more = names.length - MOST_NAMES;
+    return names.slice(0, MOST_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "") + (names.length > 1 ? " have" : " has one");
+  }
+  const log = Math.log10;
+  function build(plot, given) {
+    const { level, kernels, formula } = choices(plot);
+    const every = points(given);
+    const by = every.some((p) => p.by === "hardware") ? "hardware" : "formula";
+    const cases = every.filter((p) => !p.k && p.by === by);
+    const here = every.filter((p) => p.level === level && (kernels || !p.k) && (formula || p.by === by));
+    const slopes = given.roofs.filter((r) => r.resource === level);
+    const flats = given.roofs.filter((r) => r.compute);
+    const ridges = flats.flatMap((c) => slopes.map((s) => (c.value / s.value) * 1e3));
+    const { focus, names } = named(given);
+    const linked = cases.filter((p) => p.v === focus);
+    const xs = [...here.map((p) => p.x), ...linked.map((p) => p.x), ...ridges];
+    const ys = [...here.map((p) => p.y), ...flats.map((r) => r.value)];
+    const across = [log(Math.min(...xs)) - 0.3, log(Math.max(...xs)) + 0.45];
+    const up = [log(Math.min(...ys)) - 0.25, log(Math.max(...ys)) + 0.3];
+    const [left, right] = across.map((x) => 10 ** x);
+    const top = Math.max(...flats.map((r) => r.value), -Infinity);
+    const data = [];
+    const line = (roof, x, y) => data.push({
+      type: "scatter", mode: "lines", x, y, hoverinfo: "skip", line: { color: "@soft", width: 1.3, dash: DASHES[roof.origin] },
+    });
+    for (const r of slopes) {
+      const end = Number.isFinite(top) ? Math.min(right, (top / r.value) * 1e3) : right;
+      line(r, [left, end], [(left * r.value) / 1e3, (end * r.value) / 1e3]);
+    }
+    for (const r of flats) {
+      const start = slopes.length ? Math.max(left, (r.value / Math.max(...slopes.map((s) => s.value))) * 1e3) : left;
+      line(r, [start, right], [r.value, r.value]);
+    }
+    const way = given.way.map((v) => cases.find((p) => p.v === v && p.level === level)).filter(Boolean);
+    data.push({ type: "scatter", mode: "lines", x: way.map((p) => p.x), y: way.map((p) => p.y), hoverinfo: "skip",
+      line: { color: "@variant", width: 1.2 }, opacity: 0.55 });
+    data.push({ type: "scatter", mode: "lines+markers", x: linked.map((p) => p.x), y: linked.map((p) => p.y), hoverinfo: "skip",
+      line: { color: "@text", width: 1, dash: "dot" }, marker: { symbol: "circle-open", size: 13, color: "@text" } });
+    for (const role of ["variant", "baseline", "peer"]) {
+      const own = here.filter((p) => p.role === role);
+      if (!own.length) continue;
+      data.push({
+        type: "scatter", mode: "markers", x: own.map((p) => p.x), y: own.map((p) => p.y),
+        marker: {
+          color: own.map((p) => (p.faults.length ? "@fault" : `@${role}`)),
+          symbol: own.map((p) => (p.faults.length ? "x" : SYMBOLS[role]) + (p.by === by ? "" : "-open")),
+          size: own.map((p) => (p.k ? 6 : names.has(p.v) ? 11 : 7)),
+          opacity: own.map((p) => (names.has(p.v) && !p.k ? 1 : 0.6)),
+        },
+        customdata: own.map((p) => tell(p).map(escaped).join("<br>")), hovertemplate: "%{customdata}<extra></extra>",
+      });
+    }
+    // Where words may go: each with its anchor in data, in order of importance.
+    const words = [];
+    for (const [name, why] of names) {
+      const p = cases.find((q) => q.v === name && q.level === level);
+      if (p) words.push({ x: p.x, y: p.y, text: why ? `${name} (${why})` : name, bold: name === focus });
+    }
+    for (const p of linked) if (p.level !== level) words.push({ x: p.x, y: p.y, text: NAMES[p.level] });
+    const narrow = plot.clientWidth < 520;
+    const label = (own) => `${called(own[0].resource)}: ${own.map((r) => r.label).join(narrow ? "\n" : "; ")}`;
+    // One label for each resource: above its highest roof at the right end, below its lowest slope at the left.
+    for (const own of grouped(flats)) words.push({ x: right / 1.001, y: Math.max(...own.map((r) => r.value)), text: label(own), above: true });
+    if (slopes.length) {
+      const lowest = Math.min(...slopes.map((r) => r.value));
+      // Where it comes into view: on the very edge the chart library leaves words out.
+      const x = 1.001 * Math.max(left, (10 ** up[0] * 1e3) / lowest);
+      words.push({ x, y: (x * lowest) / 1e3, text: label(slopes), below: true });
+    }
+    const margin = { l: narrow ? 52 : 64, r: 8, t: 30, b: 46 };
+    const frame = { across, up, width: plot.clientWidth - margin.l - margin.r, height: plot.clientHeight - margin.t - margin.b };
+    const lines = [...flats.map((r) => [left, right, r.value]), [Math.min(...linked.map((p) => p.x)), Math.max(...linked.map((p) => p.x)), linked[0]?.y]];
+    return {
+      data,
+      layout: {
+        xaxis: axis(`FLOP per byte of ${NAMES[level]} (log)`, across),
+        yaxis: axis("TFLOP/s (log)", up),
+        title: { text: here[0]?.regime ?? "", font: { size: 12 }, x: 0.005, xanchor: "left", y: 0.995, yanchor: "top" },
+        annotations: place(words, [...here, ...linked], lines, frame, narrow ? 10.5 : 12),
+        showlegend: false, hovermode: "closest", margin, dragmode: false,
+      },
+    };
+  }
+  const grouped = (given) => [...new Set(given.map((r) => r.resource))].map((name) => given.filter((r) => r.resource === name));
+  const called = (resource) => NAMES[resource] ?? resource.replace("_", " ");
+  function axis(title, [from, to]) {
+    let ticks = [];
+    for (const steps of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+      ticks = [];
+      for (let d = Math.floor(from); d <= Math.ceil(to); d++)
+        for (const s of steps) if (log(s) + d >= from && log(s) + d <= to) ticks.push(s * 10 ** d);
+      if (ticks.length >= 3) break;
+    }
+    const text = ticks.map((t) => (t >= 1000 ? t.toLocaleString("en") : String(Number(t.toPrecision(3)))));
+    return { title: { text: title, standoff: 4 }, type: "log", range: [from, to], tickvals: ticks, ticktext: text,
+      automargin: false, zeroline: false, fixedrange: true };
+  }
+  // Places for the words, so that none covers another, a point or a line where that can be helped: beside its point, or
+  // further off, with a line to it.
+  function place(words, marks, lines, { across, up, width, height }, size) {
+    const px = (x) => ((log(x) - across[0]) / (across[1] - across[0])) * width;
+    const py = (y) => (1 - (log(y) - up[0]) / (up[1] - up[0])) * height;
+    const pen = document.createElement("canvas").getContext("2d");
+    const family = getComputedStyle(document.body).fontFamily;
+    const soft = marks.map((p) => ({ l: px(p.x) - 5, r: px(p.x) + 5, t: py(p.y) - 5, b: py(p.y) + 5 }));
+    for (const [from, to, y] of lines) if (y) soft.push({ l: px(from), r: px(to), t: py(y) - 2, b: py(y) + 2 });
+    const taken = [];
+    const free = (a, others) => !others.some((b) => a.l < b.r && b.l < a.r && a.t < b.b && b.t < a.b);
+    const inside = (a) => a.l >= 0 && a.r <= width && a.t >= -4 && a.b <= height;
+    const found = [];
+    // Roofs first: their places are few.
+    for (const word of [...words].sort((a, b) => Boolean(b.above || b.below) - Boolean(a.above || a.below))) {
+      pen.font = `${word.bold ? 600 : 400} ${size}px ${family}`;
+      const rows = word.text.split("\n");
+      const w = Math.max(...rows.map((row) => pen.measureText(row).width)) + 6;
+      const h = rows.length * size * 1.3 + 2;
+      const [x, y] = [px(word.x), py(word.y)];
+      const offsets = [];
+      if (word.above) for (let d = 0; d < 8; d++) offsets.push([-w, -h - 1 - d * h], [-w, 3 + d * h]);
+      else if (word.below) {
+        for (let d = 0; d < 3; d++) offsets.push([24, 4 + d * h]);
+        // Further up along the slope, which rises by one decade in a decade.
+        const rise = height / (up[1] - up[0]) / (width / (across[1] - across[0]));
+        for (const t of [30, 60, 90, 130, 180, 240, 320]) offsets.push([t + 16, -t * rise]);
+      }
+      else
+        for (const far of [0, 1, 2, 3, 4, 6, 8, 10])
+          offsets.push([8 + far * 6, -h / 2 - far * h], [8 + far * 6, -h / 2 + far * h], [-w - 8 - far * 6, -h / 2 - far * h],
+            [-w - 8 - far * 6, -h / 2 + far * h], [-w / 2, -h - 8 - far * h], [-w / 2, 8 + far * h]);
+      const boxes = offsets.map(([dx, dy]) => {
+        const l = Math.max(0, Math.min(x + dx, width - w));
+        return { l, r: l + w, t: y + dy, b: y + dy + h };
+      });
+      const box = boxes.find((a) => inside(a) && free(a, taken) && free(a, soft)) ?? boxes.find((a) => inside(a) && free(a, taken));
+      if (!box) continue;
+      taken.push(box);
+      const [cx, cy] = [(box.l + box.r) / 2, (box.t + box.b) / 2];
+      const apart = !word.above && !word.below && (Math.abs(cy - y) > h || Math.min(Math.abs(box.l - x), Math.abs(box.r - x)) > 16);
+      found.push({
+        xref: "x", yref: "y", x: log(word.x), y: log(word.y), ax: cx - x, ay: cy - y, axref: "pixel", ayref: "pixel",
+        showarrow: true, arrowhead: 0, arrowwidth: 0.7, arrowcolor: apart ? "@soft" : "rgba(0,0,0,0)", standoff: 6,
+        text: (word.bold ? "<b>" : "") + rows.map(escaped).join("<br>") + (word.bold ? "</b>" : ""), font: { size }, borderpad: 0, align: "right",
+      });
+    }
+    return found;
+  }
+  window.charts.kinds.roofline = build;
+
+  function enliven(root) {
+    for (const form of all("form.roofline-choices", root)) {
+      const plot = document.getElementById(form.dataset.for);
+      const given = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+      const output = document.querySelector(`output[for="${plot.id}"]`);
+      const say = () => {
+        const { focus } = named(given);
+        const own = points(given).filter((p) => p.v === focus && !p.k);
+        const by = own.some((p) => p.by === "hardware") ? "hardware" : "formula";
+        const shown = own.filter((p) => p.by === by);
+        const each = shown.map((p) => `${short(p.x)} FLOP/B of ${NAMES[p.level]} (${short(p.gbps)} GB/s`
+          + `${p.share === null ? "" : `, ${p.share} % of the roof above it`})`);
+        const faults = [...new Set(shown.flatMap((p) => p.faults))].map((f) => `; cannot be right: ${f}`).join("");
+        output.textContent = shown.length
+          ? `${focus}: ${short(shown[0].y)} TFLOP/s, ${short(shown[0].time)} µs, FLOPs by ${by}, at ${each.join(", ")}${faults}. `
+          : `${focus} has no point here, but ${there(given)}. `;
+      };
+      const wanted = state.get("level");
+      if (wanted && form.elements.level.length) form.elements.level.value = wanted;
+      const take = () => {
+        const focus = state.get("focus") ?? "";
+        if (Array.from(form.elements.focus.options).some((o) => o.value === focus)) form.elements.focus.value = focus;
+        say();
+      };
+      state.heard((changes) => {
+        if (Object.keys(changes).length || form.elements.focus.value === (state.get("focus") ?? "")) return;
+        take();
+        if (plot.clientWidth) window.charts.draw(plot);
+      });
+      form.addEventListener("change", (event) => {
+        const { name, value } = event.target;
+        if (name === "focus" || name === "level") state.set({ [name]: value });
+        window.charts.draw(plot);
+        say();
+      });
+      form.addEventListener("submit", (event) => event.preventDefault());
+      take();
+    }
+  }
+  document.addEventListener("flashcore", () => {
+    ({ state, all } = window.flashcore);
+    window.flashcore.add(enliven);
+  });
+})();
