@@ -11,11 +11,23 @@ from flashcore.errors import Exit, FlashcoreError
 __version__ = "0.1.0"
 __all__ = [
     "ComparedRuns", "Exit", "FlashcoreError", "JudgedRun", "Run",
-    "compare", "judge", "load_suite", "read_run", "roofline",
+    "capture", "captured", "compare", "judge", "load_suite", "read_run", "roofline", "sweep",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from flashcore.api import ComparedRuns, JudgedRun, Run, compare, judge, load_suite, read_run, roofline
+    from flashcore.api import (
+        ComparedRuns,
+        JudgedRun,
+        Run,
+        capture,
+        captured,
+        compare,
+        judge,
+        load_suite,
+        read_run,
+        roofline,
+        sweep,
+    )  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -50,5 +50,5 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
         print(f"tightened: {words}", file=sys.stderr)
     for words in saved.kept:
         print(f"not loosened: {words}", file=sys.stderr)
-    print(f"{file}: {len(saved.baseline.values)} facts, nvcc {saved.baseline.nvcc}", file=sys.stderr)
+    print(f"{file}: {len(saved.baseline.values)} facts, {baseline.words(saved.baseline.compilers)}", file=sys.stderr)
     return Exit.FAILED if saved.kept else Exit.OK

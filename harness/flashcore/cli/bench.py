@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, metavar="N", help="with --against: processes that time each case "
                         f"(default: {decide.PROCESSES})")  # fmt: skip
     parser.add_argument("--alpha", type=float, metavar="P",
-                        help="with --against: chance that a run calls anything slower that is not, "
+                        help="with --against: rate of runs that call anything slower that is not, "
                         f"over all its cases (default: {decide.ALPHA:g})")  # fmt: skip
     parser.add_argument("--effect", type=float, metavar="PCT",
                         help="with --against: percent that a case may get slower by "
@@ -34,6 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
     own = {"processes": arguments.processes, "alpha": arguments.alpha, "effect": arguments.effect}
     given = {name: value for name, value in own.items() if value is not None}
     if arguments.against is not None:
+        for name in ("gpus", "cluster"):
+            if getattr(arguments, name) != options.default(name):
+                raise UsageError(
+                    f"--{name}: expected without --against, which times on one GPU of this host; found both"
+                )
         return _against(arguments, given)
     for name in [*given, *(["format"] if arguments.format else [])]:
         raise UsageError(f"--{name}: expected together with --against REV, found it alone")

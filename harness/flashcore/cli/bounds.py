@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.cli import options, output
@@ -21,6 +20,7 @@ HELP = "the least time each resource allows, for any known device"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)
     options.add_places(parser)
+    options.add_records(parser)
     options.add_shapes(parser)
     output.add_format(parser)
     parser.add_argument("--device", metavar="NAME",
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import text_tables
     from flashcore.manifest.find import suite_folder
     from flashcore.manifest.load import load, select
-    from flashcore.worker.kernel_call import load_problem, work_of
+    from flashcore.worker.problem_file import load_problem, work_of
 
     suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
@@ -67,7 +67,7 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
             hint = did_you_mean(arguments.device, known)
             raise UsageError(f"--device {arguments.device}: expected one of {', '.join(known)}{hint}")
         return roofline.roofs(device), device.title
-    record = store.latest(Path(arguments.profiles), suite)
+    record = store.latest(options.places(arguments), suite)
     gpu = Gpu.find()
     name = gpu.name if gpu else record.gpu if record else None
     if name is None:

@@ -19,11 +19,20 @@ HELP = "prove every variant right against fp64"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                        help="cpu: the problem's file and the peers alone (default: %(default)s)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import text_tables
+    from flashcore.cli import progress, text_tables
 
+    if arguments.device == "cpu":
+        from flashcore.pipeline.on_cpu import check_peers
+
+        with progress.shown(arguments.quiet) as say:
+            record = check_peers(options.settings(arguments, upto="check"), say)
+        print(text_tables.checked(record))
+        return failed(record)
     record = measured(arguments, options.settings(arguments, upto="check")).record
     print(text_tables.checked(record))
     return failed(record)

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="a run's id or folder, a git revision, or . for the working tree")
     parser.add_argument("b", metavar="B", nargs="?", default=".", help="likewise (default: %(default)s)")
     options.add_cases(parser)
+    options.add_records(parser)
     output.add_format(parser)
 
 
@@ -28,8 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.runs import store
 
     names = (arguments.a, arguments.b)
-    runs = [p.name for p in store.runs(Path(arguments.profiles))]
-    need_none = all(Path(name, store.HEADER).is_file() or any(r.startswith(name) for r in runs) for name in names)
+    runs = [run.name for run in store.everywhere(options.places(arguments))]
+    need_none = all(
+        Path(name, store.HEADER).is_file() or name.endswith(store.PACKED) or any(r.startswith(name) for r in runs)
+        for name in names
+    )
     own = {"suite": ""} if need_none else {}
     settings = options.settings(arguments, upto=None, **own)
     with progress.shown(arguments.quiet) as say:
@@ -40,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def as_json(a: Record, b: Record) -> str:
     """``before``, ``after`` (id, suite, gpu, nvcc), ``notes``, ``builds`` (how many of both are the same), ``static``
-    (a changed fact each; ``null`` on the side that lacks it) and ``times`` (in us; ``null`` where they do not compare,
-    then ``times_reason`` says why)."""
+    (a changed fact each; ``null`` on the side that lacks it), ``imported`` (the facts of each imported case that
+    changed), ``times`` (in us; ``null`` where they do not compare, then ``times_reason`` says why)."""
     from flashcore.analysis import diff
 
     def side(record: Record) -> dict[str, Any]:
@@ -60,6 +64,9 @@ def as_json(a: Record, b: Record) -> str:
         notes=diff.remarks(a, b),
         builds={"same": same, "both": both},
         static=[subject(c.subject) | output.picked(c, *changed) for c in diff.changes(a, b)],
+        imported=[
+            subject(s) | {"facts": [output.picked(c, *changed) for c in found]} for s, found in diff.imported(a, b)
+        ],
         times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in diff.timing(a, b)],
         times_reason=reason,
     )

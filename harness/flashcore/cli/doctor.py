@@ -1,4 +1,4 @@
-"""``flashcore doctor``: what this machine can do, stage by stage, and how to mend what it cannot."""
+"""``flashcore doctor``: what this machine can do, stage by stage, and how to fix what it cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from flashcore.cli import output, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 
-HELP = "say what this machine can do, and how to mend what it cannot"
+HELP = "say what this machine can do, and how to fix what it cannot"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Part(NamedTuple):
-    """Something that stages need: what it is here, or why it is not and how to mend that."""
+    """Something that stages need: what it is here, or why it is not and how to fix that."""
 
     name: str
     found: bool
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     @property
     def text(self) -> str:
         start = f"ok       {self.name}" if self.found else f"missing  {self.name} ({self.needed_for})"
-        return f"{start}: {self.detail}" + (f"\n  to mend: {self.mend}" if self.mend else "")
+        return f"{start}: {self.detail}" + (f"\n  hint: {self.mend}" if self.mend else "")
 
 
 def examine() -> list[Part]:
@@ -80,13 +80,20 @@ def examine() -> list[Part]:
         ("nvcc", "build"): nvcc,
         ("host compiler", "build"): lambda: str(toolchain.find_cxx()),
         ("ninja", "build"): lambda: str(toolchain.find_ninja()),
+        ("triton", "build of Triton kernels"): lambda: package("triton"),
         ("nvdisasm", "SASS counts"): lambda: str(toolchain.find_tool("nvdisasm")),
         ("torch", "operators, check, bench, profile"): torch,
         ("GPU", "check, bench, profile"): gpu,
         ("ncu", "profile"): counters,
         ("compute-sanitizer", "sanitize"): sanitizer,
     }
-    for name, needed_for in (("nvtx", "profile"), ("numpy", "bench"), ("plotly", "report"), ("jinja2", "report")):
+    packages = {
+        "nvtx": "profile",
+        "numpy": "bench, report",
+        "jinja2": "report",
+        "ncu-report": "import of .ncu-rep files",
+    }
+    for name, needed_for in packages.items():
         looks[name, needed_for] = lambda name=name: package(name)  # type: ignore[misc]
     parts = []
     for (name, needed_for), look in looks.items():
@@ -118,4 +125,4 @@ def abilities(found: Collection[str]) -> list[str]:
             can.append("check, bench")
             if has("ncu", "nvtx"):
                 can.append("profile (if counters may be read)")
-    return [*can, "report"] if has("plotly", "jinja2") else can
+    return [*can, "report"] if has("jinja2", "numpy") else can

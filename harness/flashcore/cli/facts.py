@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
     parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
                         help="recorded runs (default: %(default)s)")  # fmt: skip
+    options.add_records(parser)
     parser.add_argument("--format", choices=("csv", "json"), default="csv", help="csv or json (default: %(default)s)")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 

@@ -27,25 +27,35 @@ HELP = "judge the present sources, or RUN alone, by the suite's budgets"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
     options.add_cases(parser)
+    options.add_records(parser)
     options.add_gating(parser)
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
                         help="table, json, junit, sarif, markdown or github, on standard output or into FILE; "
                         "repeatable (default: table)")  # fmt: skip
+    parser.add_argument("--budgets", metavar="FILE", help="[[budget]] tables to judge by besides the suite's; "
+                        "what they name and is unmeasured exits 3")  # fmt: skip
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to hold it to (default: the suite's own)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
     parser.add_argument("--what-if", action="store_true", help="what would fit one block more, for each kernel")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import gc
+
     from flashcore.cli import progress
     from flashcore.pipeline import run
 
+    gc.set_threshold(100_000)  # facts and verdicts by the hundred thousand, none of them garbage
     _parsed(arguments.format)
     if arguments.recorded is not None:
         record = options.recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
             record = run.present(options.settings(arguments, upto=None), say)
+    require = arguments.require
+    if arguments.budgets is not None:
+        record = _with_budgets(record, Path(arguments.budgets))
+        require = "counters" if require == "static" else require
     held = arguments.recorded is None or arguments.baseline is not None
     variants = chosen(arguments.variant, record)
     if variants is not None and not variants:
@@ -53,12 +63,19 @@ def run(arguments: argparse.Namespace) -> int:
     return judged(
         record,
         formats=arguments.format,
-        require=arguments.require,
+        require=require,
         variants=variants,
         held_to=baseline_path(record, arguments.baseline) if held else None,
         ratchet=arguments.ratchet,
         what_if=arguments.what_if,
     )
+
+
+def _with_budgets(record: Record, path: Path) -> Record:
+    from flashcore.manifest import budgets
+
+    own = (*record.suite.budgets, *budgets.read(path))
+    return dataclasses.replace(record, suite=dataclasses.replace(record.suite, budgets=own))
 
 
 def today() -> datetime.date:
@@ -90,7 +107,7 @@ def baseline_path(record: Record, named: str | None = None, *, new: bool = False
     if not path.is_file() and (named or own or os.path.lexists(path)) and not new:
         raise UsageError(
             f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
-            "  to mend: correct the name, or write it with: flashcore baseline save"
+            "  hint: correct the name, or write it with: flashcore baseline save"
         )
     return path
 
@@ -124,7 +141,7 @@ def judged(
     if old is not None and not (old.values and old.suite == record.suite.name):
         raise UsageError(
             f"{held_to}: expected a baseline of {record.suite.name}, found one of {old.suite} with {len(old.values)} "
-            "facts\n  to mend: name another, or write it again with: flashcore baseline save"
+            "facts\n  hint: name another, or write it again with: flashcore baseline save"
         )
     judgement = judge.judge(record, require=require, today=day or today(), variants=variants, baseline=old)
     if held_to is not None and old is None:

@@ -28,7 +28,7 @@ def answers(record: Record, previous: Record | None, variant: str, today: date |
     gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
     lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
-    lines += _labelled("3 held back?", [x for s in shapes for x in _held_back(record, gaps, variant, s)])
+    lines += _labelled("3 limited by?", [x for s in shapes for x in _held_back(record, gaps, variant, s)])
     lines += _labelled("4 promises? ", list(_promises(record, before, variant, today)))
     return lines
 

@@ -20,11 +20,13 @@ from flashcore.errors import Exit, FlashcoreError
 from flashcore.model.suggest import did_you_mean
 
 COMMANDS = (
-    "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "facts", "gate", "baseline",
-    "metrics", "diff", "bounds", "roofs", "init", "prune",
+    "doctor", "list", "build", "check", "bench", "tune", "sanitize", "profile", "report", "facts", "gate", "baseline",
+    "metrics", "diff", "bounds", "roofs", "import", "capture", "init", "publish", "pack", "prune",
 )  # fmt: skip
+MODULES = {"import": "import_"}  # where a command's name is a word of Python's own
 #: What running kernels and drawing reports need beyond a gate.
-RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "plotly", "torch")
+RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
+COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
 
 #: What is the matter with a file or a disk, not with flashcore.
 _OF_FILES = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP,
@@ -35,7 +37,7 @@ _EXITS = """exit codes:
   1  a guardrail or a check failed
   2  wrong usage, manifest or input
   3  a required fact is unmeasured or stale
-  4  the machine cannot do it (the message says how to mend it), or a defect of flashcore: never a regression
+  4  the machine cannot do it (the message says how to fix it), or a defect of flashcore: never a regression
 """
 
 
@@ -63,20 +65,21 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"flashcore: {error}", file=sys.stderr)
         return int(error.exit_code)
     except KeyboardInterrupt:
-        print("flashcore: interrupted; what was measured is kept: go on with --resume", file=sys.stderr)
+        print("flashcore: interrupted; what was measured is kept: continue with --resume", file=sys.stderr)
         return 130
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OF_FILES:
             print(
                 f"flashcore: {str(error.filename)[:200]}: {error.strerror}\n"
-                "  to mend: name another file or folder, free space, or mend its permissions",
+                "  hint: name another file or folder, free space, or change its permissions",
                 file=sys.stderr,
             )
             return int(Exit.USAGE)
         if isinstance(error, ModuleNotFoundError) and (name := str(error.name).split(".")[0]) in RUN_EXTRA:
+            package = COMES_WITH.get(name, name)
             print(
-                f"flashcore: {arguments.command} needs the Python package {name}, found none\n"
-                f"  to mend: pip install {name}, or install flashcore with its extra `run`, which has all of them",
+                f"flashcore: {arguments.command} needs the Python package {package}, found none\n"
+                f"  hint: pip install {package}, or install flashcore with its extra `run`, which has all of them",
                 file=sys.stderr,
             )
             return int(Exit.INCAPABLE)
@@ -119,7 +122,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     known = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     named = next((word for word in words if not word.startswith("-")), None)
     for name in (named,) if named in COMMANDS else COMMANDS:
-        command: Any = importlib.import_module(f"flashcore.cli.{name}")
+        command: Any = importlib.import_module(f"flashcore.cli.{MODULES.get(name, name)}")
         own = made(known.add_parser, command.HELP, name=name, help=command.HELP)
         own.set_defaults(run=command.run)
         if name == named:

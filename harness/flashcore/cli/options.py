@@ -32,10 +32,14 @@ def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
 
     from flashcore.manifest.find import suite_folder
     from flashcore.pipeline.state import Settings
+    from flashcore.runs import store
 
     names = {f.name for f in fields(Settings)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     given["shapes"] = tuple(given.get("shapes", ()))
+    given["records"] = tuple(given.get("records", ()))
+    for place in given["records"]:  # before anything is compiled
+        store.recorded_elsewhere(Path(place))
     given["command"] = shlex.join(["flashcore", *sys.argv[1:]])
     if "suite" not in own:
         given["suite"] = suite_folder(arguments.suite)
@@ -71,7 +75,8 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
     """How cases are run on a GPU."""
-    parser.add_argument("--resume", action="store_true", help="go on with the newest run that did not end")
+    parser.add_argument("--resume", action="store_true", help="continue with the newest run that did not end")
+    add_gpus(parser)
     parser.add_argument("--time-limit", type=float, default=default("time_limit"), metavar="S",
                         help="seconds a case may take (default: %(default)g)")  # fmt: skip
     parser.add_argument("--repeats", type=int, default=default("repeats"), metavar="N",
@@ -80,16 +85,36 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
                         help="timing samples, at least (default: %(default)s)")  # fmt: skip
 
 
+def add_gpus(parser: argparse.ArgumentParser) -> None:
+    """Which GPUs."""
+    parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...",
+                        help="GPUs that share the cases (default: %(default)s of one kind)")  # fmt: skip
+    parser.add_argument("--cluster", metavar="ADDRESS",
+                        help="the GPUs of a Ray cluster: auto, or host:port (default: this host's)")  # fmt: skip
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Which recorded run."""
-    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id or folder")
+    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id, folder or packed file")
+
+
+def add_records(parser: argparse.ArgumentParser) -> None:
+    """What was recorded elsewhere."""
+    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE",
+                        help="runs recorded elsewhere, as if they lay among the recorded ones: a folder of runs, or a "
+                        "file of `flashcore pack`; repeatable")  # fmt: skip
+
+
+def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
+    """Where recorded runs are looked up."""
+    return (Path(arguments.profiles), *map(Path, arguments.records))
 
 
 def recorded(arguments: argparse.Namespace) -> Record:
     """The run that the user names; the newest if none."""
     from flashcore.runs import store
 
-    return store.read(store.find(Path(arguments.profiles), arguments.recorded))
+    return store.read(store.find(places(arguments), arguments.recorded))
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:

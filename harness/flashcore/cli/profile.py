@@ -25,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import jinja2  # noqa: F401  what is missing is said before anything is built and measured
+
     from flashcore.cli import check, gate, inner_loop, progress, report, text_tables
     from flashcore.pipeline import run
     from flashcore.runs import store

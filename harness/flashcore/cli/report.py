@@ -12,33 +12,52 @@ from flashcore.errors import Exit
 if TYPE_CHECKING:
     from flashcore.model.record import Record
 
-HELP = "render a recorded run (default: the newest) as HTML"
+HELP = "render a recorded run (default: the newest) as HTML, or as Markdown for a pull request"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
     options.add_places(parser)
+    options.add_records(parser)
     options.add_reporting(parser)
     options.add_gating(parser)
+    parser.add_argument("--against", metavar="OTHER",
+                        help="another run, by id or folder, that the page Compare holds this one against")  # fmt: skip
+    parser.add_argument("--format", choices=("html", "md"), default="html",
+                        help="md: a summary for a pull request, on standard output or into the file of -o")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     record = options.recorded(arguments)
-    print(pages(arguments, record)[0])
+    if arguments.format == "md":
+        from flashcore.cli import gate, output
+        from flashcore.report import markdown
+
+        output.write(markdown.render(record, require=arguments.require, today=gate.today()), arguments.output)
+    else:
+        from flashcore.runs import store
+
+        other = store.read(store.find(options.places(arguments), arguments.against)) if arguments.against else None
+        print(pages(arguments, record, None, other)[0])
     return Exit.OK
 
 
-def pages(arguments: argparse.Namespace, record: Record, held_to: Path | None = None) -> list[Path]:
+def pages(
+    arguments: argparse.Namespace, record: Record, held_to: Path | None = None, against: Record | None = None
+) -> list[Path]:
     """Writes the record's pages; the first is where to begin."""
     from flashcore import report
     from flashcore.cli import gate
     from flashcore.gate import baseline
 
+    folder = Path(arguments.output) if arguments.output else Path("reports") / record.id
     return report.render(
         record,
-        Path(arguments.output) if arguments.output else Path("reports") / record.id,
+        folder,
         single_file=arguments.single_file,
         require=arguments.require,
         today=gate.today(),
         baseline=None if held_to is None else baseline.read(held_to),
+        against=against,
+        runs=(folder.absolute().parent / "runs.html").is_file(),
     )

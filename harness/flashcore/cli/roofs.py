@@ -11,6 +11,7 @@ HELP = "measure what this machine can really do"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_places(parser)
+    options.add_gpus(parser)
     parser.add_argument("--roofs", default=options.default("roofs"), metavar="DIR",
                         help="the suite that measures (default: the one that comes with flashcore)")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="measure again, even if this machine's roofs are recorded")

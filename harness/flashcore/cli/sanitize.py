@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):
         raise UsageError(
             f"{settings.suite}: expected a shape with `sanitize` among its stages, found none\n"
-            '  to mend: give a small shape stages = ["check", "sanitize"], or name one with --shape'
+            '  hint: give a small shape stages = ["check", "sanitize"], or name one with --shape'
         )
     find_sanitizer()
     done = check.measured(arguments, settings)

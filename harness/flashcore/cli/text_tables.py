@@ -139,7 +139,7 @@ def roofs(found: Sequence[Measured]) -> str:
 
 
 def checked(record: Record) -> str:
-    """What became of each case in check, failures first."""
+    """The outcome of each case in check, failures first."""
 
     def cells(subject: Subject) -> list[str]:
         error = record.facts.number("max_error", subject)
@@ -225,6 +225,13 @@ def difference(a: Record, b: Record) -> str:
             if t.mode == b.suite.shapes[t.subject.shape or ""].rank_by and not t.same_code and not t.low <= 1 <= t.high:
                 moved = diff.moved(a, b, t.subject)
                 lines += [f"    with it: {c.fact}  {c.text}  {c.direction}" for c in moved]
+    if imported := diff.imported(a, b):
+        lines += ["", "imported (other runs: shown, not judged)"]
+        for subject, moved in imported:
+            lines += [
+                f"  {subject}" + ("" if moved else "  no difference"),
+                *(f"    {c.fact}  {c.text}  {c.direction}" for c in moved),
+            ]
     return "\n".join(lines)
 
 
@@ -233,7 +240,7 @@ def comparison(found: Comparison) -> str:
     lines = [f"{found.suite}: the present tree against {found.revision} ({found.commit[:12]}), {found.gpu or 'no GPU'}"]
     timed = [_timed(row) for row in found.rows if row.change is not None]
     if timed:
-        lines += ["", grid(("case", "before us", "after us", "change %", "chance ends at %", "verdict"), timed)]
+        lines += ["", grid(("case", "before us", "after us", "change %", "noise threshold %", "verdict"), timed)]
     same = [row.case for row in found.rows if row.fate == "same code"]
     rest: dict[str, list[str]] = {}
     for row in found.rows:
@@ -243,18 +250,18 @@ def comparison(found: Comparison) -> str:
         lines += ["", *(f"{why}: {_named(cases)}" for why, cases in rest.items())]
     if same:
         lines += ["", f"same code, so not timed: {_named(same)}"]
-    if found.nulls:
+    if found.aa_changes:
         # How many times nothing was compared with nothing, and what was seen there at most.
-        most, case = max((max(map(abs, values)), case) for case, values in found.nulls.items())
-        count = sum(map(len, found.nulls.values()))
+        most, case = max((max(map(abs, values)), case) for case, values in found.aa_changes.items())
+        count = sum(map(len, found.aa_changes.values()))
         largest, effect = f"{100 * most:.2f} %", f"{100 * found.effect:g} %"
         lines += [
             "",
             f"A/A: before was compared with itself {count} times, the largest difference {largest} ({case})",
-            f"slower: beyond chance ({found.alpha:g} a gate run, over all cases) and by more than {effect}",
+            f"slower: beyond noise ({found.alpha:g} a gate run, over all cases) and by more than {effect}",
         ]
     if found.throttle:
-        lines.append(f"the clock was held back meanwhile: {', '.join(found.throttle)}")
+        lines.append(f"the clock was limited meanwhile: {', '.join(found.throttle)}")
     words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: f"COULD NOT TIME ({found.obstacle})"}
     fates = Counter(row.fate for row in found.rows)
     counts = ", ".join(f"{count} {fate}" for fate, count in fates.items()) or "no cases"
