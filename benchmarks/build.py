@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Runs both parts and gives the seconds."""
     suite = load(options.suite)
     gpu = Gpu.find()
-    arch = options.arch or (gpu.arch_of(suite.archs) if gpu else None) or suite.archs[-1]
+    arch = options.arch or (gpu.arch_of(suite.archs) if gpu else None) or suite.usual_arch
     variants = [v for v in select(suite, options.variant)[0] if not v.is_peer and arch in v.where.archs]
     total = len(variants)
     variants = variants[: options.limit]

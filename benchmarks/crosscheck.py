@@ -34,7 +34,8 @@ from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Settings
 from flashcore.stages.bench import bench
 from flashcore.stages.settings import Bench
-from flashcore.worker.kernel_call import Caller, Case, load_problem, require_device
+from flashcore.worker.kernel_call import Caller, Case, require_device
+from flashcore.worker.problem_file import load_problem
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
 #: How far apart the medians may be, and the time (us) from which on events are fine enough for that.
@@ -84,7 +85,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     if missing := set(names) - {f"{v.name}/{s.name}" for v, s in pairs}:
         raise UsageError(
             f"--case: expected cases of suite {job.suite.name}, found {', '.join(sorted(missing))}\n"
-            "  to mend: variant/shape out of: flashcore list"
+            "  hint: variant/shape out of: flashcore list"
         )
     # Nothing else is compiled.
     job = replace(job, variants=tuple(v for v in job.variants if any(v.name == chosen.name for chosen, _ in pairs)))
@@ -233,7 +234,9 @@ def _measure(case: Case, failed: list[str]) -> Callable[[Any], None]:
             problem = load_problem(case.root, case.problem_file)
             inputs = problem.make_inputs(dict(case.params), case.seeds[0], "cuda")
             caller = Caller(case, problem, "cuda")
-            call = caller.bind(inputs, caller.outputs())
+            outputs = caller.outputs()
+            caller.load(inputs, outputs)
+            call = caller.bind(inputs, outputs)
             call()  # loads its module, which must not happen behind nvbench's blocking kernel
             torch.cuda.synchronize()
             # On the stream that nvbench times, found once: the less Python behind the blocking kernel the better.

@@ -1,0 +1,271 @@
+"""Many GPUs: what sharing costs, what is lost when workers and hosts die, and what two GPUs gain over one.
+
+    python -m benchmarks.gpus [--cases N] [--standins N] [--kills N] [--gpu --suite DIR]
+
+Without a GPU: stand-ins, that is real children that sleep, on as many GPUs as are made up. Scale counts what sharing
+adds to the sleep, at a tenth, a third and all of the cases, each with a driver killed (SIGKILL) half-way and begun
+again. Kills are at random moments of workers and of whole nodes of a Ray cluster on this machine (needs Ray). With
+``--gpu``: ``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from benchmarks import raw
+from flashcore.machine import python_process
+from flashcore.runs import store
+from flashcore.worker import supervisor
+from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
+from flashcore.worker.journal import answer_of, read_journal
+from flashcore.worker.limits import Limits
+
+_CHILD = (
+    "import sys, time\nfrom flashcore.worker.journal import child\n"
+    "def perform(task, journal):\n"
+    "    open(task.payload['note'], 'a').write(task.name + chr(10)) if task.payload['note'] else None\n"
+    "    time.sleep(task.payload['seconds'])\n    return {'slept': task.payload['seconds']}\n"
+    "sys.exit(child(sys.argv[1:], perform))\n"
+)
+_OF_A_SHAPE = 4
+_ENDED = (0, 1, 3)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs what is asked for; 1 if a case was lost or answered twice."""
+    return raw.main(__file__, __doc__, arguments, measure, table, argv, lambda f: 1 if _wrong(f) else 0)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cases", type=int, default=100_000, metavar="N", help="of the scale; 0: leave it out")
+    parser.add_argument("--standins", type=int, default=16, metavar="N", help="GPUs that share them")
+    parser.add_argument("--seconds", type=float, default=0.02, metavar="S", help="that a case takes")
+    parser.add_argument("--kills", type=int, default=50, metavar="N", help="of workers and nodes; 0: leave it out")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--gpu", action="store_true", help="one GPU against all of this host, and nothing else")
+    parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
+    parser.add_argument("--driver", nargs=4, help=argparse.SUPPRESS)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """What was asked for."""
+    if options.driver:
+        folder, cases, standins, seconds = options.driver
+        _share(Path(folder), int(cases), [LocalGpu(f"GPU-{i}") for i in range(int(standins))], float(seconds))
+        sys.exit(0)
+    found: dict[str, Any] = {"machine": raw.machine()}
+    with tempfile.TemporaryDirectory(prefix="flashcore-gpus-") as name:
+        if options.gpu:
+            return {**found, "gpu": _one_against_all(options.suite, Path(name))}
+        if options.cases:
+            found["scale"] = [
+                _scale(Path(name) / str(n), n, options.standins, options.seconds)
+                for n in (options.cases // 10, options.cases // 3, options.cases)
+            ]
+        if options.kills:
+            found["kills"] = _killed(Path(name) / "kills", options.kills, random.Random(options.seed))
+    return found
+
+
+def _tasks(cases: int, seconds: float, note: str = "") -> list[supervisor.Task]:
+    payload = {"seconds": seconds, "note": note}
+    return [supervisor.Task(f"v{i % _OF_A_SHAPE}/s{i // _OF_A_SHAPE}", payload) for i in range(cases)]
+
+
+def _command(task_file: Path, journal: Path) -> list[str]:
+    return [sys.executable, "-P", "-c", _CHILD, str(task_file), str(journal)]
+
+
+def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[supervisor.Result]:
+    limits = Limits(batch=1024, places=places)
+    return supervisor.supervise(_tasks(cases, seconds, note), folder, _command, limits)
+
+
+def _answers(folder: Path) -> Counter[str]:
+    """How often each task was answered with a result."""
+    lines = (line for path in folder.glob("*.jsonl") for line in read_journal(path))
+    return Counter(r.name for line in lines if (r := answer_of(line)) is not None and r.status == "ok")
+
+
+# --- scale --------------------------------------------------------------------------------------
+
+
+def _scale(folder: Path, cases: int, standins: int, seconds: float) -> dict[str, Any]:
+    """One driver from beginning to end, and another that is killed half-way and begun again."""
+    row: dict[str, Any] = {"cases": cases, "standins": standins, "ideal_s": round(cases * seconds / standins, 3)}
+    argv = ["--driver", str(folder / "whole"), str(cases), str(standins), str(seconds)]
+    began = time.monotonic()
+    row |= _driver(argv)
+    row["wall_s"] = round(time.monotonic() - began, 3)
+    twice = [n for n, times in _answers(folder / "whole").items() if times > 1]
+    argv[1] = str(folder / "killed")
+    process = subprocess.Popen(_python(argv), cwd=raw.ROOT, env=python_process.environment())
+    while process.poll() is None and len(_answers(folder / "killed")) < cases // 2:
+        time.sleep(max(0.2, row["wall_s"] / 20))
+    process.kill()
+    process.wait()
+    time.sleep(1.0)  # its children end with it
+    before = _answers(folder / "killed")
+    _driver(argv)
+    after = _answers(folder / "killed")
+    print(f"{cases}: {row}", file=sys.stderr, flush=True)
+    return {
+        **row, "at_kill": len(before), "lost": cases - len(after),
+        "uses": len(set(measured_on(folder / "whole").values())),
+        "twice": len(twice) + sum(times > 1 for times in after.values()),
+    }  # fmt: skip
+
+
+def _python(argv: list[str]) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.gpus", *argv]
+
+
+def _driver(argv: list[str]) -> dict[str, Any]:
+    """The driver's own CPU seconds and MiB at most, without its children's."""
+    code = (
+        "import resource, sys\nfrom benchmarks import gpus\n"
+        "try: gpus.main(sys.argv[1:])\nexcept SystemExit as e: assert not e.code\n"
+        "u = resource.getrusage(resource.RUSAGE_SELF)\nprint(u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *argv],
+        cwd=raw.ROOT, env=python_process.environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    cpu, memory = done.stdout.split()[-2:]
+    return {"cpu_s": round(float(cpu), 3), "mib": round(float(memory), 1)}
+
+
+# --- kills --------------------------------------------------------------------------------------
+
+
+def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
+    """Kills workers, and now and then a node that another one takes the place of, until there were so many."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from flashcore.worker import cluster
+
+    own = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    nodes = [own.add_node(num_cpus=1, num_gpus=1) for _ in range(3)]
+    done: list[str] = []
+    folder.mkdir()
+    rows: list[dict[str, Any]] = []
+    try:
+        places = cluster.connect(own.address)
+        while len(done) < kills:
+            note, at = folder / f"performed-{len(rows)}", folder / str(len(rows))
+            began, before = time.monotonic(), len(done)
+            with ThreadPoolExecutor(1) as thread:  # Ray adds nodes in the main thread alone
+                shared = thread.submit(_share, at, 600, places, 0.05, str(note))
+                while not wait([shared], timeout=chance.uniform(0.5, 4.0)).done and len(done) < kills:
+                    if len(done) % 5 == 4:
+                        own.remove_node(nodes.pop(chance.randrange(len(nodes))), allow_graceful=False)
+                        nodes.append(own.add_node(num_cpus=1, num_gpus=1))
+                        done.append("node")
+                    else:
+                        pid = chance.choice(places).description.pid
+                        with contextlib.suppress(OSError):  # it is dead, and not back yet
+                            if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                                os.kill(pid, signal.SIGKILL)
+                                done.append("worker")
+                results = shared.result()
+            answered, begun = _answers(at), Counter(note.read_text().split())
+            row = {
+                "cases": len(results), "kills": len(done) - before, "failed": sum(r.status != "ok" for r in results),
+                "lost": len(results) - len(answered), "twice": sum(n > 1 for n in answered.values()),
+                "begun_again": sum(begun.values()) - len(begun), "seconds": round(time.monotonic() - began, 1),
+                "places_lost": len(lost_in(at)),
+            }  # fmt: skip
+            print(row, file=sys.stderr, flush=True)
+            rows.append(row)
+    finally:
+        ray.shutdown()
+        own.shutdown()
+    return {"ray": ray.__version__, "rows": rows, "kinds": dict(Counter(done))}
+
+
+# --- real GPUs ----------------------------------------------------------------------------------
+
+
+def _one_against_all(suite: str, folder: Path) -> list[dict[str, Any]]:
+    """One GPU, all, all, one: seconds of each stage, each GPU's share of them, and every case's median."""
+    rows = []
+    for i, gpus in enumerate(("1", "all", "all", "1")):
+        profiles = folder / str(i)
+        words = ("profile", "--suite", suite, "--profiles", str(profiles), "--gpus", gpus, "--no-roofs")
+        done = subprocess.run([*python_process.command("flashcore"), *words], env=python_process.environment())
+        if done.returncode not in _ENDED:
+            raise SystemExit(f"flashcore {' '.join(words)}: exit {done.returncode}")
+        record = store.read(store.find(profiles, None))
+        seconds = {f"{o.case}": o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
+        rows.append({
+            "gpus": gpus,
+            "stages": {n.stage: n.seconds for n in record.stages},
+            "spread": {g.uuid: g.spread for g in record.gpus},
+            "remarks": [g.remark for g in record.gpus if g.remark],
+            "busy": {g.uuid: round(sum(seconds[c] for c in g.cases.get("bench", ())), 2) for g in record.gpus},
+            "medians": {k: statistics.median(v) for k, v in record.samples.items() if k.endswith("/isolated")},
+        })  # fmt: skip
+    return rows
+
+
+# --- for reading --------------------------------------------------------------------------------
+
+
+def _wrong(found: raw.Found) -> int:
+    kills = found.get("kills", {}).get("rows", [])
+    return sum(r["lost"] + r["twice"] + r.get("failed", 0) for r in [*found.get("scale", []), *kills])
+
+
+def table(found: raw.Found) -> list[str]:
+    """What was found, for reading."""
+    lines = [found["machine"]]
+    for r in found.get("scale", []):
+        over = 100 * (r["wall_s"] / r["ideal_s"] - 1)
+        lines += [
+            f"{r['cases']:7,} cases on {r['uses']} of {r['standins']} stand-ins: {r['wall_s']:.1f} s, "
+            f"ideal {r['ideal_s']:.1f} s ({over:+.1f} %); driver {1e6 * r['cpu_s'] / r['cases']:.0f} us of CPU a case, "
+            f"{r['mib']:.0f} MiB",
+            f"        killed at {r['at_kill']:,} and begun again: {r['lost']} lost, {r['twice']} answered twice",
+        ]
+    if kills := found.get("kills"):
+        rows = kills["rows"]
+        total = {k: sum(r[k] for r in rows) for k in ("cases", "kills", "failed", "lost", "twice", "begun_again")}
+        lines.append(
+            f"Ray {kills['ray']}: {total['kills']} kills ({json.dumps(kills['kinds'])}) in {total['cases']:,} cases: "
+            f"{total['failed']} failed, {total['lost']} lost, {total['twice']} answered twice; "
+            f"{total['begun_again']} were in progress and begun again"
+        )
+    if rows := found.get("gpu"):
+        one, both = ([r for r in rows if (r["gpus"] == "1") == first] for first in (True, False))
+        for stage in one[0]["stages"]:
+            a, b = (statistics.mean(r["stages"].get(stage, 0.0) for r in own) for own in (one, both))
+            lines.append(f"{stage:9} {a:8.1f} s on one GPU, {b:8.1f} s on all: {a / b if b else 0:.2f} times the speed")
+        change = [both[0]["medians"][k] / v - 1 for k, v in one[0]["medians"].items() if k in both[0]["medians"]]
+        again = [one[1]["medians"][k] / v - 1 for k, v in one[0]["medians"].items() if k in one[1]["medians"]]
+        for what, own in (("all against one", change), ("one against one (A/A)", again)):
+            worst = sorted(map(abs, own))
+            lines.append(
+                f"medians, {what}: half within {100 * worst[len(own) // 2]:.2f} %, all within {100 * worst[-1]:.2f} %"
+            )
+        lines.append(f"spread {both[0]['spread']}, busy {both[0]['busy']} s of {both[0]['stages'].get('bench')} s")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
