@@ -1,0 +1,248 @@
+"""Writes the pages that are made from the code, the published runs and the notebooks: facts, manifest, command line,
+figures, and each notebook as text.
+
+They are written into ``reference/generated/`` before Sphinx reads its sources, so a page can never differ from the
+code and the runs that it was built with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from benchmarks import raw
+from flashcore.cli import main as cli
+from flashcore.manifest import load
+from flashcore.model.catalogue import FACTS, FactSpec
+from flashcore.model.record import Record, Subject
+from flashcore.model.suite import REGIMES, Shape
+from flashcore.runs import store
+
+GROUPS = {
+    "static": "From the compiler, the cubin and the SASS",
+    "plan": "From the launch plan",
+    "formula": "From the problem's formulas",
+}
+#: Of one benchmark's output on its page; the command prints all of it.
+MOST_LINES = 40
+_REGIMES = ("isolated", "back to back")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def write(app: Sphinx) -> None:
+    """Writes each page whose text changed."""
+    folder = Path(app.srcdir) / "reference" / "generated"
+    folder.mkdir(exist_ok=True)
+    measured = figures(Path(app.srcdir).parent / "profiles")
+    pages = {"facts": facts(), "manifest": manifest(), "commands": commands(), "measured": measured}
+    pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
+    pages |= {path.stem: notebook(path) for path in (Path(app.srcdir).parent / "examples").glob("*.ipynb")}
+    for name, lines in pages.items():
+        text = "\n".join(lines) + "\n"
+        path = folder / f"{name}.md"
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def facts() -> Iterator[str]:
+    """A table for each group of the catalogue."""
+    yield from (
+        "# Facts",
+        "",
+        "Every name that a budget, a prediction or a page may use. A fact that was not measured is *unmeasured*: "
+        "never 0, and never a pass. There is also `phase_share_<name>` for each phase that a source marks.",
+        "",
+    )
+    groups: dict[str, list[FactSpec]] = {}
+    for spec in FACTS.values():
+        groups.setdefault(spec.group, []).append(spec)
+    for group, specs in groups.items():
+        yield from (f"## {GROUPS.get(group, group.capitalize())}", "")
+        yield from (
+            "| fact | unit | tier | better | what it is for | ncu's name |",
+            "| --- | --- | --- | --- | --- | --- |",
+        )
+        for s in specs:
+            ncu = f"`{s.ncu}`" if s.ncu else ""
+            yield f"| `{s.name}` | {s.unit} | {s.tier or ''} | {s.better} | {_cell(s.why)} | {ncu} |"
+        yield ""
+
+
+def manifest() -> Iterator[str]:
+    """A table for each kind of entry, from the JSON Schema."""
+    schema = json.loads(Path(load.__file__).with_name("suite.schema.json").read_text(encoding="utf-8"))
+    yield from (
+        "# The manifest: `suite.toml`",
+        "",
+        "Made from the JSON Schema that `flashcore list --schema` prints; editors complete a manifest by it. "
+        "Every mistake of a manifest is reported at once, with file, key, what was expected and what was found.",
+        "",
+        "## Top level",
+        "",
+    )
+    yield from _keys(schema)
+    for name, form in schema["$defs"].items():
+        if name.endswith("Form"):
+            title = form.get("description", name.removesuffix("Form").lower()).splitlines()[0].replace("``", "`")
+            yield from (f"## {title}", "")
+            yield from _keys(form)
+
+
+def _keys(form: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("| key | type | default | |", "| --- | --- | --- | --- |")
+    needed = form.get("required", ())
+    for key, spec in form["properties"].items():
+        default = "required" if key in needed else f"`{json.dumps(spec['default'])}`" if "default" in spec else ""
+        yield f"| `{key}` | {_cell(_type(spec))} | {default} | {_cell(spec.get('description', ''))} |"
+    yield ""
+
+
+def _type(spec: Mapping[str, Any]) -> str:
+    if "enum" in spec:
+        return " or ".join(f"`{v}`" for v in spec["enum"])
+    if "anyOf" in spec:
+        return " or ".join(dict.fromkeys(_type(s) for s in spec["anyOf"] if s.get("type") != "null"))
+    if "$ref" in spec:
+        name = spec["$ref"].rsplit("/", 1)[-1]
+        return "name of a fact" if name == "fact" else f"table ({name.removesuffix('Form').lower()})"
+    if spec.get("type") == "array":
+        return f"list of {_type(spec.get('items', {}))}"
+    limits = [f"matches `{spec['pattern']}`"] if "pattern" in spec else []
+    return ", ".join([str(spec.get("type", "any")), *limits])
+
+
+def commands() -> Iterator[str]:
+    """The help of every command, as the command prints it."""
+    yield from ("# Command line", "")
+    yield from ("```text", cli.parser([]).format_help().rstrip(), "```", "")
+    for name in cli.COMMANDS:
+        top = cli.parser([name])
+        own = next(a.choices[name] for a in top._actions if isinstance(a.choices, dict))
+        usage = own.format_help().split("\nexit codes:")[0].rstrip()
+        yield from (f"## `flashcore {name}`", "", "```text", usage, "```", "")
+
+
+def benchmarks(results: Path) -> Iterator[str]:
+    """What each committed benchmark prints out of its raw data."""
+    yield from (
+        "# Figures of the benchmarks",
+        "",
+        "Made by each benchmark's own code from its raw data; the command above each prints it again. Figures are "
+        "of the commit and the day named, and are not measured again for every commit.",
+        "",
+    )
+    for path in sorted(results.glob("*.json")):
+        whole = json.loads(path.read_text(encoding="utf-8"))
+        name = whole["benchmark"]
+        entry = "__main__" if (raw.ROOT / "benchmarks" / name).is_dir() else ""
+        module = importlib.import_module(f"benchmarks.{name}.{entry}".rstrip("."))
+        lines = [line for text in module.table(raw.read(path, name)) for line in text.splitlines()]
+        left = [f"… and {len(lines) - MOST_LINES} lines more"] if len(lines) > MOST_LINES else []
+        yield from (
+            f"## {name}",
+            "",
+            f"{_first_sentence(module.__doc__ or '')} Measured {whole['utc'][:10]}"
+            + (f", commit `{whole['sources']}`." if whole["sources"] else "."),
+            "",
+            *("```console", f"$ python -m benchmarks.{name} --from benchmarks/results/{path.name}", "```", ""),
+            *("```text", *lines[:MOST_LINES], *left, "```", ""),
+        )
+
+
+def _first_sentence(doc: str) -> str:
+    """Without the command, which stands below it."""
+    sentence = " ".join(doc.partition(".\n")[0].split())
+    return re.sub(r": ``python -m .*", "", sentence).rstrip(".") + "."
+
+
+def notebook(path: Path) -> Iterator[str]:
+    """Its cells in their order, without what they show: a notebook is committed without outputs."""
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        text = "".join(cell["source"])
+        yield from (text, "") if cell["cell_type"] == "markdown" else ("```python", text, "```", "")
+        if number == 0:
+            here = f"../../../examples/{path.name}"
+            yield from (f"A notebook, which the tests run from top to bottom: {{download}}`{path.name} <{here}>`.", "")
+
+
+def figures(profiles: Path) -> Iterator[str]:
+    """Times of the newest recorded run of each suite that was measured, and the roofs of its machine."""
+    yield from (
+        "# What was measured",
+        "",
+        "Made from the runs in `profiles/`. Medians in µs, on the GPU named, its clocks left alone. "
+        "Ratios are the peer's time over ours.",
+        "",
+    )
+    newest: dict[str, Record] = {}
+    for folder in sorted(p for p in profiles.iterdir() if (p / "run.json").is_file()):
+        record = store.read(folder)
+        if record.gpu is not None:
+            newest[record.suite.name] = record
+    for record in newest.values():
+        machine = record.environment
+        yield from (
+            f"## {record.suite.title}",
+            "",
+            f"Run `{record.id}`: {record.gpu}, driver {machine.driver}, CUDA {machine.cuda_runtime}, "
+            f"torch {machine.torch}. Recorded by `{record.command or 'flashcore profile'}`.",
+            "",
+        )
+        yield from _times(record)
+        if record.roofs:
+            yield from _roofs(record)
+
+
+def _times(record: Record) -> Iterator[str]:
+    shapes = [s for s in record.suite.shapes.values() if "bench" in s.stages]
+    ranked = {s.name: _ranked(record, s) for s in shapes}
+    head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio, as ranked")
+    yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
+    for shape in shapes:
+        own = next((n for n in ranked[shape.name] if not record.suite.variants[n].is_peer), None)
+        peer = next((n for n in ranked[shape.name] if record.suite.variants[n].is_peer), None)
+        if own is None:
+            continue
+        times = [_time(record, own, shape, regime) for regime in REGIMES]
+        cells = [f"`{shape.name}`", f"`{own}`", *map(_us, times)]
+        if peer is not None:
+            theirs = {r: _time(record, peer, shape, r) for r in REGIMES}
+            rank, mine = theirs[shape.rank_by], _time(record, own, shape, shape.rank_by)
+            ratio = f"{rank / mine:.2f} ×" if rank and mine else ""
+            cells += [f"`{peer}`", _us(theirs["isolated"]), _us(theirs["back_to_back"]), ratio]
+        yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
+    yield ""
+
+
+def _ranked(record: Record, shape: Shape) -> Sequence[str]:
+    times = {n: _time(record, n, shape, shape.rank_by) for n in record.suite.variants}
+    return sorted((n for n, t in times.items() if t is not None), key=lambda n: times[n] or 0.0)
+
+
+def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:
+    return record.facts.number(f"{regime}_p50", Subject(variant, shape=shape.name))
+
+
+def _us(value: float | None) -> str:
+    return "unmeasured" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _roofs(record: Record) -> Iterator[str]:
+    yield from ("### Roofs", "", "| resource | | origin | |", "| --- | --- | --- | --- |")
+    for roof in record.roofs:
+        yield f"| `{roof.resource}` | {roof.value:,.4g} {roof.unit} | {roof.origin} | {_cell(roof.note)} |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("``", "`")
