@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import functools
+import lzma
 import os
 import pickle
 import shutil
@@ -12,10 +14,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from flashcore.build import build
 from flashcore.errors import FlashcoreError
+from flashcore.imports.read_report import read_report
+from flashcore.imports.results import Report
 from flashcore.machine import python_process, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.manifest import load
@@ -26,9 +31,18 @@ TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 TOY = TESTS / "suites" / "toy"
 FAULTS = TESTS / "suites" / "faults"
+LAZY = TESTS / "suites" / "lazy"
+UPDATE = TESTS / "suites" / "update"
 
 #: The variants of the faults suite whose launch plans fail without a GPU.
 HOST_FAULTS = ("plan_refuses", "plan_null", "plan_hangs", "plan_prints")
+
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
@@ -38,16 +52,32 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(scope="session")
+def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of reports of ncu 2025.3.1 on an H200: ``app_full``, ``app_basic``, ``app_graph``, ``triton_full``."""
+    folder = tmp_path_factory.mktemp("reports")
+    for path in (TESTS / "data" / "reports").glob("*.ncu-rep.xz"):
+        (folder / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_report(sample_reports: Path) -> Callable[[str], Report]:
+    """Reads one of them, once."""
+    pytest.importorskip("ncu_report")
+    return functools.cache(lambda name: read_report(sample_reports / f"{name}.ncu-rep"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips the tests marked ``gpu`` where there is no GPU. Files that compile come first: they take longest, and
-    the last file of a run keeps one worker busy while the others are done.
+    """Skips the tests marked ``gpu`` where there is no GPU. Files that compile or start a browser come first: they
+    take longest, and the last file of a run keeps one worker busy while the others are done.
     """
     if Gpu.find() is None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU on this machine"))
-    compiling = {item.path for item in items if "compiler" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: item.path not in compiling)
+    long = {item.path for item in items if {"compiler", "chromium"} & {*getattr(item, "fixturenames", ())}}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +96,7 @@ def compiler() -> toolchain.Nvcc:
 
 
 class Built:
-    """A suite, the folder it was built into and what became of it."""
+    """A suite, the folder it was built into and its outcome."""
 
     def __init__(self, loaded: Suite, folder: Path, artifacts: list[Artifact]) -> None:
         self.suite = loaded
@@ -108,6 +138,13 @@ def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> B
     """The toy suite, built once. Tests that change anything take a copy."""
     loaded = load.load(TOY)
     return build_once(tmp_path_factory, loaded, loaded.variants.values())
+
+
+@pytest.fixture(scope="session")
+def update(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The sound variant of the suite with tensors that are input and output, strided, or absent."""
+    loaded = load.load(UPDATE)
+    return build_once(tmp_path_factory, loaded, [loaded.variants["plain"]])
 
 
 @pytest.fixture(scope="session")

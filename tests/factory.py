@@ -392,7 +392,7 @@ def cases(suite: Suite) -> list[tuple[Variant, Shape]]:
 def outcome(
     variant: str, shape: str, stage: Stage, status: str = "ok", reason: str = "", seconds: float | None = 0.1
 ) -> CaseOutcome:
-    """What became of a case in a stage."""
+    """The outcome of a case in a stage."""
     return CaseOutcome(variant, shape, stage, status, reason, seconds)  # type: ignore[arg-type]
 
 

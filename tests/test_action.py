@@ -9,12 +9,19 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flashcore.build import build
+from flashcore.cli.main import parser
 from flashcore.machine import toolchain
+from flashcore.manifest.load import load
+from flashcore.model.suite import TIERS
+from flashcore.runs import pack, store
+from tests import factory
 from tests.conftest import ROOT
 
 yaml = pytest.importorskip("yaml")
@@ -50,9 +57,18 @@ def step(name: str, folder: Path, inputs: dict[str, str], **env: str) -> subproc
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def built(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build folder of a former job, as the action's cache brings it back."""
+    suite, folder = load(ROOT / "examples" / "row_softmax"), tmp_path_factory.mktemp("former") / "build"
+    build.build(suite, folder, build.Options(), variants=[suite.variants["warp"]])
+    return folder
+
+
 @pytest.fixture
-def repository(tmp_path: Path, compiler: toolchain.Nvcc) -> Path:
+def repository(tmp_path: Path, built: Path) -> Path:
     """A repository of somebody else's, with the example suite and nothing more."""
+    shutil.copytree(built, tmp_path / "flashcore-build")
     root = tmp_path / "theirs"
     shutil.copytree(ROOT / "examples" / "row_softmax", root / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(["git", "init", "-q", str(root)], check=True)
@@ -96,6 +112,36 @@ def test_an_input_is_data_and_never_code(repository: Path) -> None:
     assert all("${{" not in s.get("run", "") for s in STEPS.values())
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_the_gate_step_joins_the_artifact_or_refuses_what_is_none(repository: Path, there: bool) -> None:
+    """The folder of a download; its run is of another suite, and so nothing of it counts."""
+    records = repository / "a download"
+    records.mkdir()
+    folder = store.begin(repository / "runs", "20260102T030405Z-0001")
+    store.write(replace(factory.record(), id="20260102T030405Z-0001"), folder)
+    if there:
+        (records / f"gpu{store.PACKED}").write_bytes(pack.packed(store.complete(folder)))
+    done = step("Gate", repository, {**ONE, "records": "a download"})
+    assert done.returncode == (0 if there else 2), done.stderr
+    assert ("no measured run of row_softmax in" if there else "--records a download: expected a run") in done.stderr
+
+
+def test_the_two_jobs_of_the_guide_take_inputs_and_commands_that_there_are() -> None:
+    guide = (ROOT / "docs" / "how-to" / "gpu-runner.md").read_text()
+    jobs = yaml.safe_load(re.findall(r"```yaml\n(.+?)```", guide, re.DOTALL)[0])["jobs"]
+    assert list(jobs) == ["measure", "gate"] and jobs["gate"]["needs"] == "measure"
+    (own,) = [s for s in jobs["gate"]["steps"] if "flashcore" in s.get("uses", "")]
+    assert set(own["with"]) <= set(ACTION["inputs"]) and own["with"]["require"] in TIERS
+    uploaded = [s["with"] for s in jobs["measure"]["steps"] if "upload-artifact" in s.get("uses", "")]
+    downloaded = [s["with"] for s in jobs["gate"]["steps"] if "download-artifact" in s.get("uses", "")]
+    assert uploaded[0]["name"] == downloaded[0]["name"] and downloaded[0]["path"] == own["with"]["records"]
+    for words in (s["run"].split() for s in jobs["measure"]["steps"] if "run" in s):
+        assert words[0] == "flashcore"
+        arguments = parser(words[1:]).parse_args(words[1:])
+        if arguments.command == "pack":
+            assert arguments.output == uploaded[0]["path"] and arguments.output.endswith(store.PACKED)
+
+
 def test_the_install_step_makes_an_environment_of_its_own(tmp_path: Path) -> None:
     """Its own words, on a runner whose paths have spaces; a stand-in for Python takes down what it is told."""
     runner = tmp_path / "run ner"
@@ -128,7 +174,7 @@ def test_what_is_installed_has_no_torch() -> None:
     names = {re.split(r"[<>=]", line)[0] for line in installed}
     assert {"ninja", "pydantic", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"} <= names
     assert not names & {"torch", "numpy", "pandas", "plotly", "jinja2", "rich"}
-    assert {"torch", "numpy", "pandas", "plotly", "jinja2", "nvtx", "rich"} == {
+    assert {"torch", "numpy", "pandas", "jinja2", "nvtx", "rich"} == {
         re.split(r"[<>=]", line)[0] for line in extras["run"]
     }
 

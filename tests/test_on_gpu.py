@@ -22,7 +22,7 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
 from flashcore.runs import store
 from flashcore.worker.kernel_call import Case
-from tests.conftest import FAULTS, ROOT, TOY, Built, flashcore
+from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, flashcore
 
 pytestmark = pytest.mark.gpu
 
@@ -44,7 +44,7 @@ def newest(folder: Path) -> Record:
 
 
 def outcomes(record: Record) -> dict[tuple[str, str], CaseOutcome]:
-    """(case, stage) → what became of it."""
+    """(case, stage) → its outcome."""
     return {(o.case, o.stage): o for o in record.outcomes}
 
 
@@ -147,6 +147,138 @@ def test_a_shape_that_a_plan_refuses_is_unsupported(broken: Record) -> None:
     assert found["plan_refuses/tail", "check"].status == "ok"
 
 
+# --- timed calls that save their work ---------------------------------------------------------------
+
+#: How → what bench must say, or check: an answer that is kept from call to call differs where inputs do.
+SAVED = {
+    "stops": r"answer of a timed call is wrong: out: \d+ of 65536 elements not finite",
+    "capture": r"answer of a timed call is wrong: out: 65536 of 65536 elements not finite",
+    "remembers": r"on data that it has not met, into poisoned outputs|differs from the first",
+    "host": r"answer of a timed call is wrong: out: \d+ of 65536 elements not finite.*, eager, turn",
+    "looks": r"on data that it has not met, into poisoned outputs.*keeps what it found before",
+}
+
+
+@pytest.fixture(scope="module")
+def lazy(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The run of variants that are right, and do nothing where they think that nobody sees it."""
+    folder = tmp_path_factory.mktemp("lazy")
+    done = flashcore("profile", "--suite", str(LAZY), "--samples", "30", "--repeats", "3", "--no-roofs", cwd=folder)
+    assert done.returncode == Exit.FAILED, done.stdout + done.stderr
+    return newest(folder)
+
+
+def test_an_honest_kernel_keeps_its_times_by_every_clock(lazy: Record) -> None:
+    assert outcomes(lazy)["honest/small", "bench"].status == "ok"
+    subject = Subject("honest", shape="small")
+    for mode in ("isolated", "back_to_back", "cold", "eager"):
+        fact = lazy.facts.get(f"{mode}_p50", subject)
+        assert fact is not None and fact.number is not None and "2 timed answers right" in fact.note, fact
+        assert 10 < fact.number < 100
+
+
+@pytest.mark.parametrize(("variant", "reason"), SAVED.items())
+def test_a_kernel_that_saves_its_work_is_never_timed(lazy: Record, variant: str, reason: str) -> None:
+    found = outcomes(lazy)
+    check, bench = (found[f"{variant}/small", stage] for stage in ("check", "bench"))
+    caught = check if check.status == "failed" and variant == "remembers" else bench
+    assert caught.status == "failed" and re.search(reason, caught.reason), (check.reason, bench.reason)
+    assert not [f for f in Facts(lazy.facts.of(variant)).named("isolated_p50") if f.value is not None]
+
+
+# --- tensors that are input and output, strided, or absent ------------------------------------------
+
+#: Fault → what its reason must say, and on which shape.
+UPDATES = {
+    "ignores_beta": (r"max error", "bare"),
+    "ignores_strides": (r"not finite", "bare"),
+    "first_call_only": (r"max error", "bare"),
+    "writes_input": (r"a: an input was written to", "bare"),
+    "ignores_bias": (r"max error", "biased"),
+}
+
+
+@pytest.fixture(scope="module")
+def updated(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The run of the suite whose kernels write what they read."""
+    folder = tmp_path_factory.mktemp("updated")
+    done = flashcore("profile", "--suite", str(UPDATE), *FEW, cwd=folder)
+    assert done.returncode == Exit.FAILED, done.stdout + done.stderr
+    return newest(folder)
+
+
+def test_kernels_that_write_what_they_read_are_checked_timed_and_profiled(updated: Record) -> None:
+    found = outcomes(updated)
+    for variant in ("plain", "in_place", "apart"):
+        for shape in ("bare", "biased"):
+            for stage in ("check", "bench", *(("profile",) if have_ncu() else ())):
+                outcome = found[f"{variant}/{shape}", stage]
+                assert outcome.status == "ok", outcome
+            for mode in ("isolated", "back_to_back", "cold", "eager"):
+                fact = updated.facts.get(f"{mode}_p50", Subject(variant, shape=shape))
+                assert fact is not None and "2 timed answers right" in fact.note, fact
+    assert found["ignores_bias/bare", "check"].status == "ok"  # there is none
+
+
+@pytest.mark.parametrize(("variant", "said"), UPDATES.items())
+def test_a_fault_of_a_kernel_that_writes_what_it_reads_is_named(
+    updated: Record, variant: str, said: tuple[str, str]
+) -> None:
+    outcome = outcomes(updated)[f"{variant}/{said[1]}", "check"]
+    assert outcome.status == "failed" and re.search(said[0], outcome.reason), outcome
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("op(a[:, :8], b, c, None, 1.0, 2.0)", "taken"),
+        ("op(a[:, :8], b, c, c[0], 1.0, 2.0)", "taken"),
+        (
+            "op(a[:, :16:2], b, c, None, 1.0, 2.0)",
+            "plain: the last dimension of a must be contiguous, found a stride of 2",
+        ),
+        (
+            "op(odd[:, :8], b, c, None, 1.0, 2.0)",
+            "plain: a must have strides of multiples of 16 bytes, found one of 17",
+        ),
+        ("op(b, b.t(), c, None, 1.0, 2.0)", "plain: b must be contiguous"),
+        ("op(a[:, :8], b, c, c[0, :4], 1.0, 2.0)", "plain: dimension N of bias must be 8, found 4"),
+    ],
+)
+def test_a_tensor_with_strides_is_taken_or_refused_with_a_reason(update: Built, call: str, said: str) -> None:
+    library = update.of("plain").library or ""
+    code = f"""
+import sys, torch
+from flashcore.worker.kernel_call import operator
+op = operator("update", "plain", sys.argv[1])
+a, odd, b, c = (torch.ones(8, n, device="cuda") for n in (16, 17, 8, 8))
+try:
+    {call}
+    print("taken" if bool((c[1:] >= 10).all()) else c)
+except RuntimeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, library], capture_output=True, text=True)
+    assert said in done.stdout, done.stdout + done.stderr
+
+
+def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path) -> None:
+    busy = "import torch, time; torch.ones(1, device='cuda'); print('there', flush=True); time.sleep(300)"
+    with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None and other.stdout.readline() == "there\n"
+            done = flashcore("bench", "--suite", str(TOY), *FEW[:-1], cwd=tmp_path)
+        finally:
+            other.kill()
+    assert done.returncode == Exit.OK, done.stdout + done.stderr
+    facts = newest(tmp_path).facts
+    subject = Subject("plain", shape="small")
+    if facts.number("bench_other_processes", subject) is None:
+        pytest.skip("NVML tells no processes here")
+    fact = facts.get("isolated_p50", subject)
+    assert fact is not None and fact.value is None and "other processes used the GPU" in fact.note
+
+
 @pytest.mark.parametrize("stage", ["check", "bench", "profile"])
 def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> None:
     if stage == "profile" and not have_ncu():
@@ -176,7 +308,8 @@ def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> Non
 
 PREPARE = """
 import json, sys, torch
-from flashcore.worker.kernel_call import Caller, Case, load_problem
+from flashcore.worker.kernel_call import Caller, Case
+from flashcore.worker.problem_file import load_problem
 case = Case.from_json(json.loads(sys.argv[1]))
 caller = Caller(case, load_problem(case.root, case.problem_file))
 op = torch.ops.flashcore_toy.two_steps

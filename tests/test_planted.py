@@ -218,7 +218,8 @@ class World:
         everything = write_suite(folder / "suite", CODE)
         self.suite = suite_module.load(PLANTED)
         options = build.Options()
-        self.artifacts = build.build(everything, folder / "build", options, variants=everything.variants.values(),
+        self.build = folder / "build"
+        self.artifacts = build.build(everything, self.build, options, variants=everything.variants.values(),
                                      with_operator=False)  # fmt: skip
         self.plans = launch_plan.plans(everything, self.artifacts, list(everything.shapes.values()))
         self.nvcc = toolchain.find_nvcc().version
@@ -277,15 +278,13 @@ def test_a_harmless_change_of_the_code_is_passed_in_silence(change: Code, world:
     assert (judgement.exit_code, broken(judgement)) == (Exit.OK, set())
 
 
-def rebuilt(world: World, folder: Path, text: Callable[[str], str] = lambda t: t) -> Record:
-    """The sound kernel, built at another place, its manifest changed."""
+def rebuilt(world: World, folder: Path, objects: Path, text: Callable[[str], str]) -> Record:
+    """The sound kernel at another place, its manifest changed."""
     shutil.copytree(PLANTED, folder / "elsewhere" / "suite", ignore=shutil.ignore_patterns("__pycache__"))
     manifest = folder / "elsewhere" / "suite" / "suite.toml"
     manifest.write_text(text(manifest.read_text()))
     suite = suite_module.load(manifest.parent)
-    made = build.build(
-        suite, folder / "objects", build.Options(), variants=suite.variants.values(), with_operator=False
-    )
+    made = build.build(suite, objects, build.Options(), variants=suite.variants.values(), with_operator=False)
     artifact = next(a for a in made if a.variant == "sound")
     plans = launch_plan.plans(suite, [artifact], list(suite.shapes.values()))
     return record_of(suite, artifact, plans, world.nvcc)
@@ -306,7 +305,10 @@ def reworded(manifest: str) -> str:
 def test_a_harmless_change_around_the_code_is_passed_in_silence(
     text: Callable[[str], str], world: World, tmp_path: Path
 ) -> None:
-    record = rebuilt(world, tmp_path, text)
+    # Built anew where the path is what differs; else what the world compiled is to be found.
+    objects = tmp_path / "objects" if text is str else world.build
+    record = rebuilt(world, tmp_path, objects, text)
+    assert record.artifacts[0].cached == (text is not str)
     judgement = judge.judge(record, today=TODAY, baseline=world.baseline)
     assert (judgement.exit_code, broken(judgement)) == (Exit.OK, set())
     assert record.artifacts[0].code == world.record("sound").artifacts[0].code

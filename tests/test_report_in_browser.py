@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import html
+import csv as csv_module
+import dataclasses
+import io
 import json
-import re
-import shutil
-import subprocess
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
+from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
+from flashcore.analysis import diff
+from flashcore.gate.judge import judge
+from flashcore.imports import assemble
+from flashcore.model.record import Facts, Subject
+from flashcore.model.text import number
+from flashcore.report import compare_page
+from tests import factory
+from tests.browser import PROGRAM, Browser, browser
+from tests.report.test_compare_page import contradicting
 from tests.report.test_report import TODAY, full
 
-BROWSER = next((b for n in ("chromium", "chromium-browser", "google-chrome") if (b := shutil.which(n))), None)
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium on PATH: the pages cannot be looked at")
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on PATH: the pages cannot be looked at")
 
-#: Runs in the page after everything has loaded; what it returns is left in the document for the test to read.
-PROBE = """
-<script>
-addEventListener("load", () => setTimeout(async () => {
-  const out = document.createElement("script");
-  out.type = "application/json";
-  out.id = "probe";
-  try { out.textContent = JSON.stringify(await (%s)()); }
-  catch (error) { out.textContent = JSON.stringify({ error: String(error) }); }
-  document.body.append(out);
-}, 1500));
-</script>
-"""
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -41,46 +44,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def load(page: Path, profile: Path, query: str = "", *more: str) -> tuple[str, list[str]]:
-    """The document as it stands after scripts ran, and what the console complained of."""
-    assert BROWSER is not None
-    command = [
-        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-        f"--user-data-dir={profile}", "--enable-logging=stderr", "--virtual-time-budget=15000",
-        "--window-size=1280,2400", *more, "--dump-dom", page.resolve().as_uri() + query,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+def probe(chromium: Browser, page: Path, function: str, query: str = "") -> Any:
+    """What a JavaScript function gives when it is called in the loaded page, whose console must stay quiet."""
+    with chromium.page(page, query, size=(1280, 2400)) as shown:
+        found = shown.js(f"({function})()")
+        assert shown.console == [] and shown.asked == []
+        return found
 
 
-def probe(page: Path, profile: Path, function: str, query: str = "") -> Any:
-    """What a JavaScript function gives when it is called in the loaded page."""
-    probed = page.with_name(f"probe-{page.name}")
-    text = page.read_text(encoding="utf-8").replace("</body>", PROBE % function + "</body>")
-    probed.write_text(text, encoding="utf-8")
-    try:
-        document, complaints = load(probed, profile, query)
-    finally:
-        probed.unlink()
-    assert complaints == []
-    found = re.search(r'<script type="application/json" id="probe">(.*?)</script>', document, re.DOTALL)
-    assert found, "the page's script never ran"
-    return json.loads(html.unescape(found[1]))
+PAGES = ["index", "roofline", "guardrails", "compare", "variant/fast", "variant/wrong", "variant/cudnn"]
 
 
-@pytest.mark.parametrize(
-    "name", ["index", "ladder", "roofline", "guardrails", "variant/fast", "variant/wrong", "variant/cudnn"]
-)
-def test_charts_are_drawn_and_the_console_is_quiet(folder: Path, tmp_path: Path, name: str) -> None:
-    document, complaints = load(folder / f"{name}.html", tmp_path)
-    assert complaints == []
-    plots = len(re.findall(r'class="plot', document))
-    drawn = len(re.findall(r'class="main-svg"', document))
-    assert plots == 0 or drawn >= 1
-    if name in ("index", "ladder", "roofline", "variant/fast"):
-        assert plots and drawn
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("name", PAGES)
+def test_the_console_is_quiet_and_nothing_is_fetched(chromium: Browser, folder: Path, name: str, scripts: bool) -> None:
+    with chromium.page(folder / f"{name}.html", scripts=scripts) as shown:
+        assert shown.console == [] and shown.asked == []
+        hidden = shown.js(
+            "Array.from(document.querySelectorAll('.scripted'), (e) => getComputedStyle(e).display === 'none')"
+        )
+        assert scripts or all(hidden), "what takes scripts is offered without them"
 
 
 DRAWN = """() => ({
@@ -88,42 +71,154 @@ DRAWN = """() => ({
   visible: Array.from(document.querySelectorAll(".plot")).filter((p) => p.clientWidth).length,
   drawn: Array.from(document.querySelectorAll(".plot")).filter((p) => p.querySelector("svg.main-svg")).length,
   empty: Array.from(document.querySelectorAll(".plot[data-drawn]")).filter((p) => !p.querySelector("path")).length,
-  requests: performance.getEntriesByType("resource").map((r) => r.name).filter((n) => !n.startsWith("file:")),
   wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
 })"""
 
 
-@pytest.mark.parametrize("name", ["index", "ladder", "roofline", "variant/split"])
-def test_only_the_chosen_shape_is_drawn_and_nothing_is_fetched(folder: Path, tmp_path: Path, name: str) -> None:
-    found = probe(folder / f"{name}.html", tmp_path, DRAWN)
-    assert found["requests"] == []
+@pytest.mark.parametrize("name", ["roofline"])
+def test_only_the_chosen_shape_is_drawn_and_nothing_is_fetched(chromium: Browser, folder: Path, name: str) -> None:
+    found = probe(chromium, folder / f"{name}.html", DRAWN)
     assert found["empty"] == 0
-    assert 0 < found["drawn"] <= found["visible"] < found["plots"]
+    assert 0 < found["drawn"] <= found["visible"] == found["plots"]  # the other shapes' lie in templates
     assert found["wide"] <= 0, "the page itself scrolls sideways"
 
 
 SORT = """() => {
-  const table = document.querySelector(".byshape:not([hidden]) table.sortable");
-  const index = Array.from(table.tHead.rows[0].cells).findIndex((c) => c.textContent.startsWith("isolated p50"));
-  const heading = table.tHead.rows[0].cells[index];
+  const table = document.querySelector(".byshape:not([hidden]) table[data-main]");
+  const headings = Array.from(table.tHead.rows[0].cells);
+  const index = headings.findIndex((c) => c.dataset.key === "time");
   const column = () => Array.from(table.tBodies[0].rows, (r) => r.cells[index].textContent);
   const seen = [];
   for (let i = 0; i < 2; i++) {
-    heading.querySelector("button").click();
-    seen.push([heading.getAttribute("aria-sort"), column()]);
+    headings[index].querySelector("button").click();
+    seen.push([headings[index].getAttribute("aria-sort"), column(), location.search]);
   }
   return seen;
 }"""
 
 
-def test_a_column_sorts_as_numbers_with_the_unmeasured_last(folder: Path, tmp_path: Path) -> None:
-    (up, ascending), (down, descending) = probe(folder / "index.html", tmp_path, SORT)
-    assert (up, down) == ("ascending", "descending")
+def test_a_column_sorts_as_numbers_with_the_unmeasured_last(chromium: Browser, folder: Path) -> None:
+    (up, ascending, rising), (down, descending, falling) = probe(chromium, folder / "index.html", SORT)
+    assert (up, down, rising, falling) == ("ascending", "descending", "?sort=time", "?sort=-time")
     known = [float(c.replace(",", "")) for c in ascending if c != "unmeasured"]
     assert known == sorted(known) and len(known) == 4
     assert [float(c.replace(",", "")) for c in descending if c != "unmeasured"] == known[::-1]
     for column in (ascending, descending):
         assert column[-2:] == ["unmeasured", "unmeasured"]
+
+
+VISIBLE = """() => {
+  const table = document.querySelector(".byshape:not([hidden]) table[data-main]");
+  return {
+    columns: Array.from(table.tHead.rows[0].cells).filter((c) => c.offsetWidth).map((c) => c.dataset.key),
+    widths: Array.from(table.rows, (r) => Array.from(r.cells).filter((c) => c.offsetWidth || r.hidden).length),
+    rows: Array.from(table.tBodies[0].rows).filter((r) => r.offsetHeight).map((r) => r.querySelector("a").innerText),
+    boxes: Array.from(document.querySelectorAll("[name=col]:checked"), (b) => b.value),
+    sideways: table.parentElement.scrollWidth - table.parentElement.clientWidth,
+  };
+}"""
+
+
+def test_eight_columns_are_shown_and_others_can_be_chosen(chromium: Browser, folder: Path) -> None:
+    usual = ["variant", "time", "over-parent", "over-peer", "above-floor", "right", "limits", "held"]
+    found = probe(chromium, folder / "index.html", VISIBLE)
+    assert found["columns"] == usual and set(found["widths"]) == {8}
+    assert found["sideways"] <= 0 and found["boxes"][: len(usual) - 1] == usual[1:]
+    found = probe(chromium, folder / "index.html", VISIBLE, "?cols=held,registers")
+    assert found["columns"] == [*usual[:-1], "registers"] and set(found["widths"]) == {8}
+    found = probe(chromium, folder / "index.html", VISIBLE, "?q=wro&sort=variant")
+    assert found["rows"] == ["wrong"]
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_first_screen_holds_the_answer(chromium: Browser, folder: Path, size: tuple[int, int]) -> None:
+    with chromium.page(folder / "index.html", size=size) as shown:
+        places = shown.js("""Object.fromEntries(Array.from(
+          document.querySelectorAll(".byshape:not([hidden]) [data-is]"),
+          (e) => {
+            const box = e.getBoundingClientRect();
+            return [e.dataset.is, [box.left, box.top, box.right, box.bottom]];
+          }))""")
+    assert set(places) == {"winner", "time", "floor", "held", "parent-held"}
+    for name, (left, top, right, bottom) in places.items():
+        assert 0 <= left < right <= size[0] and 0 <= top < bottom <= size[1], (name, places[name])
+
+
+NAMED = """(level) => {
+  const form = document.querySelector(".byshape:not([hidden]) form.roofline-choices");
+  form.querySelector(`[name=level][value=${level}]`).click();
+  const plot = document.querySelector(".byshape:not([hidden]) .plot");
+  return new Promise((done) => setTimeout(() => done(Array.from(plot.querySelectorAll(".annotation-text"), (e) => {
+    const box = e.getBoundingClientRect();
+    const around = plot.getBoundingClientRect();
+    return [e.textContent, box.left - around.left, box.top - around.top, around.right - box.right,
+      around.bottom - box.bottom, box.width, box.height];
+  })), 600));
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_names_on_the_roofline_are_there_and_cover_no_other(chromium: Browser, folder: Path, width: int) -> None:
+    with chromium.page(folder / "roofline.html", "?focus=fast", size=(width, 900)) as shown:
+        shown.until("document.querySelector('.plot[data-drawn] .annotation-text') !== null")
+        for level in ("dram", "l2", "l1"):
+            words = shown.js(f"({NAMED})('{level}')")
+            names = " | ".join(text for text, *_ in words)
+            roof = {"dram": "DRAM: ", "l2": "L2: ", "l1": "L1: "}[level]
+            for name in ("split (winner)", "slow (baseline)", "cudnn (fastest peer)", "fast", "fp16 tensor: ", roof):
+                assert name in names, (level, names)
+            assert min(min(place[:4]) for _, *place in words) >= 0, f"cut off: {words}"
+            boxes = [(left, top, left + w, top + h) for _, left, top, _, _, w, h in words]
+            for i, a in enumerate(boxes):
+                for b in boxes[i + 1 :]:
+                    apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
+                    assert apart, (level, width, words)
+        assert shown.js("document.querySelector('output.telling').textContent").startswith("fast: ")
+        assert shown.console == []
+
+
+def test_without_a_winner_the_roofline_tells_of_the_first_point(
+    chromium: Browser, tmp_path: Path, sample_report: Any
+) -> None:
+    record = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
+    report.render(record, tmp_path / "r", today=TODAY)
+    told = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
+    with chromium.page(tmp_path / "r" / "roofline.html") as shown:
+        variants = shown.js("Array.from(document.querySelectorAll('.byshape:not([hidden]) [name=focus] option'), "
+                            "(o) => o.textContent)")  # fmt: skip
+        assert variants[0] == "the first"
+        assert shown.js(told).startswith(f"{variants[1]}: ") and "TFLOP/s" in shown.js(told)
+        assert shown.console == []
+    with chromium.page(tmp_path / "r" / "roofline.html", "?focus=elsewhere") as shown:
+        said = shown.js(told)
+        assert said.startswith("elsewhere has no point here, but ") and variants[1] in said
+
+
+def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path) -> None:
+    """What bench-report counts is no empty promise."""
+    with chromium.page(folder / "index.html") as shown:
+        assert shown.js(LABELS) == []
+        shown.js("""(() => {
+          const lane = document.querySelector(".byshape:not([hidden]) .lane");
+          for (const text of ["one", "two"]) {
+            const label = document.createElement("b");
+            label.textContent = text;
+            label.style.left = "40%";
+            lane.append(label);
+          }
+        })()""")
+        assert ["one", "two"] in [found[1:] for found in shown.js(LABELS)]
+
+
+def test_a_picture_is_handed_out_as_svg_and_csv(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "index.html") as shown:
+        svg = shown.js("charts.svg(document.querySelector('figure.ladder'))")
+        csv = shown.js("charts.csv(document.querySelector('figure.ladder'))")
+        record = json.loads(shown.js("document.querySelector('figure.ladder script[data-csv]').textContent"))
+    words = [t.text for t in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"fast", "cudnn", "DRAM", "launch"} <= set(words)
+    rows = list(csv_module.reader(io.StringIO(csv)))
+    assert rows == [["" if v is None else repr(v) if isinstance(v, float) else str(v) for v in row] for row in record]
 
 
 SWITCH = """async () => {
@@ -138,52 +233,313 @@ SWITCH = """async () => {
 }"""
 
 
-def test_the_shape_switch_shows_and_draws_another_shape(folder: Path, tmp_path: Path) -> None:
-    found = probe(folder / "index.html", tmp_path, SWITCH)
+def test_the_shape_switch_shows_and_draws_another_shape(chromium: Browser, folder: Path) -> None:
+    found = probe(chromium, folder / "roofline.html", SWITCH)
     assert found == {"before": ["mission"], "after": ["long"], "drawn": True}
 
 
-FILTER = """() => {
-  const form = document.querySelector("[data-filter]");
-  const rows = () => Array.from(document.querySelectorAll("#" + form.dataset.filter + " tbody tr:not([hidden])"));
-  const by = () => Array.from(new Set(rows().map((r) => r.dataset.variant))).sort();
+VERDICTS = """() => {
+  const table = document.querySelector("table[data-verdicts]");
+  const head = Array.from(table.tHead.rows[0].cells, (c) => c.dataset.key);
+  const { form } = verdicts;
+  const row = (at) => {
+    const { cells } = verdicts.row(at, 0);
+    return Object.fromEntries(head.map((key, i) => [key, cells[i].textContent]));
+  };
+  const rows = () => Array.from(verdicts.rows, row);
   const change = () => form.dispatchEvent(new Event("input", { bubbles: true }));
-  const given = by();
+  const given = rows();
   form.elements.variant.value = "";
+  form.elements.kind.value = "all";
   change();
-  const every = rows().length;
+  const every = rows();
   for (const box of form.querySelectorAll("[name=status]")) box.checked = box.value === "fail";
   change();
-  return { given, every, statuses: Array.from(new Set(rows().map((r) => r.dataset.status))),
-           said: form.querySelector("output").textContent };
+  const failed = { rows: rows(), said: form.querySelector("output").textContent, address: location.search };
+  form.elements.clear.click();
+  const button = table.tHead.rows[0].cells[head.indexOf("value")].querySelector("button");
+  button.click();
+  const up = Array.from(verdicts.rows, (at) => verdicts.get("value", at));
+  button.click();
+  return { given, every, failed, up, down: Array.from(verdicts.rows, (at) => verdicts.get("value", at)) };
 }"""
 
 
-def test_verdicts_filter_and_the_address_chooses_a_variant(folder: Path, tmp_path: Path) -> None:
-    found = probe(folder / "guardrails.html", tmp_path, FILTER, "?variant=fast")
-    assert found["given"] == ["fast"]
-    assert found["statuses"] == ["fail"]
-    assert found["said"].endswith(f"of {found['every']} shown")
+def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folder: Path) -> None:
+    found = probe(chromium, folder / "guardrails.html", VERDICTS, "?variant=fast")
+    judged = judge(full(), require="static", today=TODAY)
+    assert {r["variant"] for r in found["given"]} == {"fast"}
+    wanted = sorted((v.budget, v.subject.variant, v.limit, v.subject.shape or "any") for v in judged.verdicts)
+    assert sorted((r["limit-on"], r["variant"], r["promised"], r["shape"]) for r in found["every"]) == wanted
+    assert Counter(r["verdict"].split()[0] for r in found["every"])["fail"] == len(judged.failed) > 0
+    failed = found["failed"]
+    assert {r["verdict"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
+    assert failed["said"] == f"{len(judged.failed)} of {len(wanted)} shown"
+    assert "without=unmeasured%2Cwaived%2Cpass%2Copen" in failed["address"]
+    for shown, way in ((found["up"], 1), (found["down"], -1)):
+        numbers = [way * v for v in shown if v is not None]
+        assert numbers == sorted(numbers) and len(numbers) == sum(v.value is not None for v in judged.limits)
+        assert all(v is None for v in shown[len(numbers) :]), "what was not measured stays last"
+    texts = {r["value"] for r in found["every"]}
+    for v in judged.verdicts:
+        if isinstance(v.value, float) and v.unit != "us":
+            assert number(v.value, v.unit) in texts  # as the gate itself writes it
 
 
-WATERFALL = """() => {
-  const plot = document.querySelector(".byshape:not([hidden]) .plot");
-  const table = document.querySelector(".byshape:not([hidden]) table.steps");
-  return {
-    bars: plot.data.flatMap((t) => t.y.map((name, i) => [name, t.base[i], t.base[i] + t.x[i]])),
-    chosen: Array.from(table.querySelectorAll("tr.chosen th a"), (a) => a.textContent),
-    findings: Array.from(table.tBodies[0].rows, (r) => r.cells[r.cells.length - 1].textContent),
-  };
-}"""
+def test_a_cell_of_the_matrix_leads_to_its_verdicts(chromium: Browser, folder: Path) -> None:
+    judged = judge(full(), require="static", today=TODAY)
+    with chromium.page(folder / "guardrails.html") as shown:
+        shown.js("document.querySelector('.matrix td.fail button').click()")
+        query = dict(parse_qsl(shown.js("location.search.slice(1)")))
+        rows = shown.js("verdicts.rows.length")
+        assert rows == sum(v.subject.variant == query["variant"] and v.fact == query["fact"] for v in judged.limits) > 0
+        shown.js("document.querySelector('.matrix button').focus()")
+        key = {"key": "ArrowRight", "code": "ArrowRight", "windowsVirtualKeyCode": 39}
+        shown.call("Input.dispatchKeyEvent", type="keyDown", **key)
+        assert shown.js("document.activeElement.closest('td').cellIndex") > 1
+        assert shown.console == []
 
 
-def test_the_waterfall_leads_from_the_baseline_to_the_best(folder: Path, tmp_path: Path) -> None:
-    found = probe(folder / "ladder.html", tmp_path, WATERFALL)
-    names = [name for name, _, _ in found["bars"]]
-    assert names == found["chosen"] == ["slow", "fast", "split"]
-    for (_, low, _), (_, _, high) in zip(found["bars"][:-1], found["bars"][1:], strict=True):
-        assert high <= (low or 1e9)  # each bar hangs from the one before; the first stands on 0
-    assert all(found["findings"])
+def test_forty_thousand_verdicts_are_all_there_and_quick(chromium: Browser, tmp_path: Path) -> None:
+    """No timing is held here but a wide one: the machine may be busy."""
+    page = verdicts_page(full(), tmp_path / "r")
+    assert page.stat().st_size < 1_000_000
+    found = probe(chromium, page, CLICKS)
+    assert found["count"] == MANY and found["nodes"] < 10_000
+    assert max(found["sort"], found["filter"]) < 5_000
+
+
+def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "index.html", "?q=s") as shown:
+        shown.js("""(() => {
+          const select = document.querySelector("[data-switch] select");
+          select.value = "long";
+          select.dispatchEvent(new Event("change"));
+        })()""")
+        assert shown.js("location.search") == "?q=s&shape=long"
+        shown.js("document.querySelector('nav a[href*=roofline]').click()")
+        shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined")
+        assert shown.js("location.search") == "?shape=long"
+        visible = "Array.from(document.querySelectorAll('.byshape:not([hidden])'), (p) => p.dataset.shape)"
+        assert set(shown.js(visible)) == {"long"}
+        assert shown.console == []
+
+
+def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: Browser, tmp_path: Path) -> None:
+    report.render(full(), tmp_path / "r", single_file=True, today=TODAY)
+    with chromium.page(tmp_path / "r" / "index.html", "#roofline?shape=long") as shown:
+        seen = "Array.from(document.querySelectorAll('.page.current .byshape:not([hidden])'), (p) => p.dataset.shape)"
+        assert set(shown.js(seen)) == {"long"}
+        shown.js("document.querySelector('nav a[href*=guardrails]').click()")
+        shown.settle()
+        assert shown.js("location.hash") == "#guardrails?shape=long"
+        assert shown.js("document.querySelector('.page.current').id") == "guardrails"
+        assert shown.console == []
+
+
+# --- two side by side -----------------------------------------------------------------------------
+
+VERDICT = """Array.from(document.querySelectorAll("h1, .contradiction:not([hidden]), .held, [data-part=times]"),
+  (e) => e.innerText.replaceAll("\\u00a0", " ").replace(/\\s+/g, " "))"""
+MOVES = """comparison.moves().map((found) => found.map((f) => f.fact))"""
+BESIDE = """Array.from(document.querySelectorAll(".diff tbody tr"),
+  (r) => Array.from(r.cells, (c) => [c.className, c.innerText]))"""
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser") / "c"
+    report.render(contradicting(), folder, today=TODAY)
+    return folder
+
+
+def verdict(page: Path, shape: str, focus: str, against: str) -> dict[str, Any]:
+    """What compare_page.py says of a pair."""
+    data = json.loads(page.read_text(encoding="utf-8").split('id="compare-data">')[1].split("</script>")[0])
+    places = [[s[0] for s in data["sides"]].index(name) for name in (focus, against)]
+    return compare_page._verdict(data, shape, *places)
+
+
+PAIRS = [
+    ("split", "fast"),
+    ("fast", "split"),
+    ("fast", "slow"),
+    ("slow", "cudnn"),
+    ("cudnn", "split"),
+    ("wrong", "fast"),
+]
+
+
+@pytest.mark.parametrize(("focus", "against"), PAIRS)
+@pytest.mark.parametrize("shape", ["mission", "long"])
+def test_the_script_says_of_every_pair_what_the_page_would(
+    chromium: Browser, compared: Path, shape: str, focus: str, against: str
+) -> None:
+    page = compared / "compare.html"
+    wanted = verdict(page, shape, focus, against)
+    with chromium.page(page, f"?shape={shape}&focus={focus}&against={against}") as shown:
+        said = shown.js(VERDICT)
+        assert said[0] == f"{focus} {wanted['answer'][0]} {against}{wanted['answer'][1]}.".replace("\u00a0", " ")
+        odd = [text for text in said if "contradiction" in text]
+        assert odd == ([f"! contradiction {wanted['contradiction']}".replace("\u00a0", " ").removeprefix("! ")]
+                       if wanted["contradiction"] else [])  # fmt: skip
+        cells = [c.text for row in wanted["rows"] for c in row]
+        assert said[-1].split() == " ".join(cells).split()
+        moved, rest = shown.js(MOVES)
+        record = contradicting()
+        subjects = (Subject(n, shape=shape) for n in (focus, against))
+        own = diff.moved(record, record, next(subjects), next(subjects), most=None)
+        assert moved == [c.fact for c in own if c.fact in compare_page.COUNTERS]
+        assert not set(moved) & set(rest)
+        assert shown.console == []
+
+
+def test_the_first_pair_reads_the_same_with_and_without_scripts(chromium: Browser, compared: Path) -> None:
+    read = []
+    for scripts in (True, False):
+        with chromium.page(compared / "compare.html", scripts=scripts) as shown:
+            read.append(shown.js(VERDICT))
+    assert read[0] == read[1] and "faster" in read[0][0]
+
+
+def test_the_source_of_both_is_whole_and_what_is_equal_is_aligned(chromium: Browser, compared: Path) -> None:
+    with chromium.page(compared / "compare.html", "?focus=split&against=fast") as shown:
+        rows = shown.js(BESIDE)
+        assert "1 of 4 lines differ" in shown.js("document.querySelector('.diff caption').innerText")
+        texts = [(row[1], row[3]) for row in rows]
+        assert [(a[1], b[1]) for a, b in texts if a[0] == "same"] == [
+            (t, t) for t in ("float x = 0;", "out[i] = x;", "return;")
+        ]
+        assert [(a, b) for a, b in texts if a[0] != "same"] == [
+            (["gone", "x += a[i];"], ["new", "x = fma(a[i], b, x);"])
+        ]
+        assert rows[0][0][1] == "fast.cu:10" and rows[1][2][1] == "11"
+    with chromium.page(compared / "compare.html", "?focus=split&against=cudnn") as shown:
+        assert "No source was recorded of cudnn" in shown.js("document.querySelector('[data-part=source]').innerText")
+
+
+def test_stalls_of_both_are_charts_that_can_be_taken_away(chromium: Browser, compared: Path) -> None:
+    record = contradicting()
+    with chromium.page(compared / "compare.html", "?focus=fast&against=slow") as shown:
+        box = "document.querySelector('figure#compare-stalls')"
+        rows = list(csv_module.reader(io.StringIO(shown.js(f"charts.csv({box})"))))
+        assert rows[0] == ["name", "slow percent", "fast percent"]
+        for reason, *values in rows[1:]:
+            facts = [record.facts.number(f"stall_share_{reason.replace(' ', '_')}", Subject(v, shape="mission"))
+                     for v in ("slow", "fast")]  # fmt: skip
+            assert [float(v) for v in values] == pytest.approx(facts, rel=1e-5)
+        words = {
+            t.text
+            for t in ElementTree.fromstring(shown.js(f"charts.svg({box})")).iter("{http://www.w3.org/2000/svg}text")
+        }
+        assert {"slow", "fast", rows[1][0]} <= words
+        assert shown.js(f"{box}.querySelectorAll('.tools button').length") == 2
+
+
+def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compared: Path) -> None:
+    with chromium.page(compared / "variant" / "split.html") as shown:
+        shown.js(
+            "Array.from(document.querySelectorAll('main a')).find((a) => a.innerText === 'Compare with fast').click()"
+        )
+        shown.until("location.pathname.endsWith('compare.html') && window.comparison !== undefined")
+        assert dict(parse_qsl(shown.js("location.search.slice(1)"))) == {
+            "focus": "split", "against": "fast", "shape": "mission"
+        }  # fmt: skip
+        shown.js("""(() => {
+          const { against } = document.querySelector("form[data-pair]").elements;
+          against.value = "slow";
+          against.dispatchEvent(new Event("change", { bubbles: true }));
+        })()""")
+        assert "slow" in shown.js("document.querySelector('h1').innerText")
+        shown.js("document.querySelector('nav a[href*=roofline]').click()")
+        shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined")
+        assert shown.js("document.querySelector('[name=focus]').value") == "split"
+        shown.js("document.querySelector('nav a[href*=compare]').click()")
+        shown.until("location.pathname.endsWith('compare.html') && window.comparison !== undefined")
+        assert shown.js("[comparison.form.elements.focus.value, comparison.form.elements.against.value]") == [
+            "split",
+            "slow",
+        ]
+        assert shown.console == []
+
+
+def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
+    report.render(contradicting(), tmp_path / "r", single_file=True, today=TODAY)
+    with chromium.page(tmp_path / "r" / "index.html", "#compare?focus=fast&against=slow&shape=long") as shown:
+        heading = "document.querySelector('.page.current h1').innerText"
+        shown.until(f"{heading}.startsWith('fast')")
+        assert "slow" in shown.js(heading)
+        shown.js("location.hash = '#variant-split'")
+        shown.until("document.querySelector('.page.current').id === 'variant-split'")
+        shown.js("document.querySelector('.page.current a[href*=compare]').click()")
+        shown.until(f"document.querySelector('.page.current').id === 'compare' && {heading}.startsWith('split')")
+        focus = "document.querySelector('.page.current .byshape:not([hidden]) [name=focus]').value"
+        for chosen in ("fast", "slow"):  # the second time the page of the roofline is there already
+            shown.js(f"flashcore.state.set({{ focus: '{chosen}' }})")
+            shown.js("document.querySelector('nav a[href*=roofline]').click()")
+            shown.until(f"document.querySelector('.page.current').id === 'roofline' && {focus} === '{chosen}'")
+            shown.js("document.querySelector('nav a[href*=compare]').click()")
+            shown.until(f"document.querySelector('.page.current').id === 'compare' && {heading}.startsWith('{chosen}')")
+        assert shown.console == []
+
+
+def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> None:
+    older = dataclasses.replace(contradicting(), id="20260101T000000Z-0000")
+    report.render(contradicting(), tmp_path / "r", today=TODAY, against=older)
+    with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
+        assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
+        heading = shown.js("document.querySelector('h1').innerText.replaceAll('\u00a0', ' ')")
+        assert "fast has 1.00 × the speed of fast (0000), isolated, 95 % [" in heading
+        assert heading.endswith("]; times of two runs are not judged.")
+        assert "not judged" in shown.js("document.querySelector('[data-part=times]').innerText")
+        assert "are the same" in shown.js("document.querySelector('[data-part=source]').innerText")
+        assert shown.console == []
+
+
+CHANGES = """[...new Set(Array.from(document.querySelectorAll("[data-part=counters] tbody td:last-child"),
+  (e) => e.innerText).filter(Boolean))].sort()"""
+
+
+def test_beside_an_imported_record_the_script_says_what_the_page_would(
+    chromium: Browser, tmp_path: Path, sample_report: Any
+) -> None:
+    imported = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
+    record = contradicting()
+    moved = [factory.fact("bank_conflicts", v, n, shape="mission") for n, v in (("split", 485.0), ("fast", 1.0))]
+    record = dataclasses.replace(record, facts=Facts([*record.facts, *moved]))
+    report.render(record, tmp_path / "r", today=TODAY, against=imported)
+    page = tmp_path / "r" / "compare.html"
+    read = []
+    for scripts in (True, False):
+        with chromium.page(page, scripts=scripts) as shown:
+            read.append(shown.js(VERDICT))
+    assert read[0] == read[1] and read[0][0].endswith(": their times are not compared.")
+    hidden = "document.querySelector('[data-part=across]').hidden"
+    with chromium.page(page) as shown:
+        assert not shown.js(hidden)
+        assert "not comparable: of suite imported" in shown.js("document.querySelector('[data-part=across]').innerText")
+        assert "bank_conflicts" in shown.js(MOVES)[0]
+        assert shown.js(CHANGES) == ["changed"]  # the shapes differ: less is not better
+        assert shown.console == []
+    with chromium.page(page, "?focus=split&against=fast") as shown:
+        assert shown.js(hidden) and "worse" in shown.js(CHANGES)
+        said = shown.js(VERDICT)
+        wanted = verdict(page, "mission", "split", "fast")
+        assert said[0] == f"split {wanted['answer'][0]} fast{wanted['answer'][1]}.".replace("\u00a0", " ")
+        assert any("contradict" in text for text in said)
+        assert said[-1].split() == " ".join(c.text for row in wanted["rows"] for c in row).split()
+
+
+def test_no_script_but_the_reports_own_runs(chromium: Browser, folder: Path) -> None:
+    """Were something not escaped somewhere, the page's policy would still keep it from running."""
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    bad = "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'>"
+    planted = folder / "planted.html"
+    planted.write_text(text.replace("</body>", f"{bad}</body>"), encoding="utf-8")
+    with chromium.page(planted) as shown:
+        assert shown.js("window.ran === undefined")
+        assert any("Content Security Policy" in line for line in shown.console)
+    planted.unlink()
 
 
 SINGLE = """async () => {
@@ -192,11 +548,11 @@ SINGLE = """async () => {
   location.hash = "#variant-fast-counters";
   await new Promise((done) => setTimeout(done, 1500));
   seen.push(current());
-  return { seen, drawn: Boolean(document.querySelector("#variant-fast svg.main-svg")) };
+  return { seen, drawn: Boolean(document.querySelector("#variant-fast svg.drawing")?.clientWidth) };
 }"""
 
 
-def test_the_single_file_shows_one_page_at_a_time(tmp_path: Path) -> None:
+def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:
     report.render(full(), tmp_path / "r", single_file=True, today=TODAY)
-    found = probe(tmp_path / "r" / "index.html", tmp_path / "profile", SINGLE)
+    found = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
     assert found == {"seen": [["index"], ["variant-fast"]], "drawn": True}

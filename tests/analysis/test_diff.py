@@ -8,8 +8,13 @@ import pytest
 
 from flashcore.analysis import diff
 from flashcore.cli import text_tables
+from flashcore.model import intervals
+from flashcore.model.intervals import Ratio
 from flashcore.model.record import Facts, Record, Subject
+from flashcore.model.suite import REGIMES
+from flashcore.runs import store
 from tests import factory
+from tests.conftest import ROOT
 
 OLD = "20260101T000000Z-0000"
 
@@ -124,3 +129,109 @@ def test_facts_of_a_subject_that_the_suite_lost() -> None:
     lost = Facts([*record.facts, factory.fact("registers", 7, "old_variant", arch="sm_89", kernel="k")])
     found = diff.changes(replace(record, facts=lost), record)
     assert [(c.subject, c.direction) for c in found] == [(Subject("old_variant", "sm_89", kernel="k"), "vanished")]
+
+
+# --- what a time may have moved with ---------------------------------------------------------------
+
+
+def counters(**values: float | None) -> Record:
+    at = {"variant": "fast", "shape": "mission"}
+    return factory.bare_record(facts=[factory.fact(n, v, **at) for n, v in values.items()])  # type: ignore[arg-type]
+
+
+CASE = Subject("fast", shape="mission")
+
+
+def test_the_counters_that_moved_the_most_come_first() -> None:
+    before = counters(bank_conflicts=100, dram_bytes=100, l2_bytes=1000, barriers_per_block=0, tensor_active=50)
+    after = counters(bank_conflicts=160, dram_bytes=96, l2_bytes=100, barriers_per_block=0, tensor_active=None)
+    assert [(c.fact, c.before, c.after) for c in diff.moved(before, after, CASE)] == [
+        ("l2_bytes", 1000, 100), ("bank_conflicts", 100, 160)
+    ]  # fmt: skip
+    assert diff.moved(before, after, Subject("fast", shape="long")) == []
+    assert diff.moved(before, before, CASE) == []
+
+
+def test_from_none_is_the_largest_move_and_a_twentieth_is_none() -> None:
+    before, after = (
+        counters(bank_conflicts=0, l2_bytes=100, dram_bytes=95),
+        counters(bank_conflicts=3, l2_bytes=10, dram_bytes=100),
+    )
+    assert [c.fact for c in diff.moved(before, after, CASE)] == ["bank_conflicts", "l2_bytes"]
+
+
+def test_no_more_than_the_first_are_told_and_static_facts_never() -> None:
+    names = ["bank_conflicts", "dram_bytes", "l2_bytes", "barriers_per_block", "spill_instructions", "tensor_flop"]
+    before, after = (
+        counters(**dict.fromkeys(names, 1.0), registers=1),
+        counters(**dict.fromkeys(names, 9.0), registers=9),
+    )
+    assert len(diff.moved(before, after, CASE)) == diff.MOST_MOVED == 5
+    assert "registers" not in [c.fact for c in diff.moved(before, after, CASE)]
+
+
+def test_counters_of_other_shapes_and_of_none_hide_none_behind_them() -> None:
+    def mixed(l2: float) -> Record:
+        other = factory.fact("bank_conflicts", l2, "fast", shape="long")
+        return replace(counters(barriers_per_block=0, l2_bytes=l2), facts=Facts([
+            other, *counters(barriers_per_block=0, l2_bytes=l2).facts]))  # fmt: skip
+
+    assert [(c.fact, c.subject) for c in diff.moved(mixed(10), mixed(100), CASE)] == [("l2_bytes", CASE)]
+
+
+# --- the same code ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["before", "after"])
+def test_code_that_one_side_does_not_know_is_not_the_same(which: str) -> None:
+    whole = factory.record()
+    bare = replace(whole, keys={})
+    sides = (bare, whole) if which == "before" else (whole, bare)
+    assert diff.same_code(whole, whole, "fast/mission")
+    assert not diff.same_code(*sides, "fast/mission")
+    assert not diff.same_code(*sides, "cudnn/mission")
+
+
+def test_builds_of_the_same_code_are_counted() -> None:
+    before = factory.record(artifacts=(
+        factory.artifact("fast", "sm_80", code="one code"), factory.artifact("fast", "sm_89", code="another"),
+        factory.artifact("slow", "sm_80", "failed", code=""),
+    ))  # fmt: skip
+    after = factory.record(artifacts=(
+        factory.artifact("fast", "sm_80", code=" ".join(["one", "code"])),  # equal, and not one object
+        factory.artifact("fast", "sm_89", code="a third"), factory.artifact("fast", "sm_90a", code="one code"),
+        factory.artifact("slow", "sm_80", code="x"),
+    ))  # fmt: skip
+    assert diff.same_builds(before, after) == (1, 2)
+
+
+def test_another_variant_of_the_same_run_may_be_what_was_before() -> None:
+    at = {"fast": 100.0, "slow": 400.0}
+    record = factory.bare_record(facts=[factory.fact("l2_bytes", v, n, shape="mission") for n, v in at.items()])
+    (change,) = diff.moved(record, record, CASE, Subject("slow", shape="mission"))
+    assert (change.before, change.after, change.direction) == (400.0, 100.0, "better")
+    many = counters(**{n: 1.0 for n in factory.FEW_COUNTERS if n not in ("ncu_duration", "plan_matches")})
+    other = counters(**{n: 2.0 for n in factory.FEW_COUNTERS if n not in ("ncu_duration", "plan_matches")})
+    assert len(diff.moved(many, other, CASE)) == diff.MOST_MOVED < len(diff.moved(many, other, CASE, most=None))
+
+
+def test_regimes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None:
+    gain, loss, same = Ratio(1.1, 1.09, 1.11), Ratio(0.9, 0.88, 0.91), Ratio(0.99, 0.985, 0.995)
+    assert diff.contradiction([("isolated", loss), ("back_to_back", gain), ("cold", same)]) == (
+        "back_to_back", "isolated"
+    )  # fmt: skip
+    assert diff.contradiction([("isolated", same), ("back_to_back", gain)]) is None  # 1 % is noise
+    assert diff.contradiction([("isolated", Ratio(0.9, 0.7, 1.1)), ("back_to_back", gain)]) is None
+    assert diff.contradiction([("eager", loss), ("back_to_back", gain)]) is None  # it has Python's own time in it
+    assert diff.contradiction([("isolated", gain), ("cold", gain)]) is None
+    assert diff.contradiction([]) is None
+
+
+def test_a_published_programmatic_launch_contradicts_itself() -> None:
+    """It overlaps its neighbours: a throughput that one call by itself does not have."""
+    record = store.read(ROOT / "profiles" / "20261122T010040Z-6a1f")
+    plain, early = (
+        {m: record.samples[f"{v}/mission/{m}"] for m in REGIMES} for v in ("tma_split_keys", "tma_split_keys_pdl")
+    )
+    found = [(m, intervals.ratio(plain[m], early[m])) for m in REGIMES]
+    assert diff.contradiction(found) == ("back_to_back", "isolated")

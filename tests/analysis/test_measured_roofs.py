@@ -20,7 +20,7 @@ from flashcore.pipeline import run as run_module
 from flashcore.pipeline.state import Settings
 from flashcore.runs import store
 from flashcore.stages.bench import child
-from flashcore.worker.kernel_call import load_problem
+from flashcore.worker.problem_file import load_problem
 from tests import factory
 from tests.conftest import ROOT
 
@@ -57,6 +57,7 @@ def test_dram_is_timed_until_all_is_written() -> None:
     assert found.spread == pytest.approx(0.01)
     assert found.datasheet == 4800.0  # at any clock of the SMs
     assert found.ratio == pytest.approx(4000 / 4800)
+    assert found.per_clock is None, "no SM's work is in it"
 
 
 def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
@@ -65,6 +66,12 @@ def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
     (found,) = measured_roofs.measured(run, {"big": ("fp32_flop", "TFLOP/s")})
     assert found.value == pytest.approx(60.0)
     assert found.per_clock == pytest.approx(6e9 / (100 * 2000) / 132)
+    unclocked = measured_roofs.measured(record({"fma": facts}, roof="fp32"), {"big": ("fp32_flop", "TFLOP/s")})
+    nameless = measured_roofs.measured(
+        replace(run, environment=factory.environment(gpu_sms=None)), {"big": ("fp32_flop", "TFLOP/s")}
+    )
+    assert [m.value for m in (*unclocked, *nameless)] == [pytest.approx(60.0)] * 2
+    assert {m.per_clock for m in (*unclocked, *nameless)} == {None}
 
 
 def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
@@ -74,16 +81,20 @@ def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
     ceilings = measured_roofs.ceilings(run, found)
     assert [r.resource for r in ceilings] == ["dram", "attention"]  # under the resource's name and the problem's
     assert [r.value for r in ceilings] == [pytest.approx(4000.0)] * 2
-    assert all("bulk/big" in r.note and r.origin == "measured" for r in ceilings)
+    assert all("bulk/big" in r.note and r.origin == "measured" and r.device == factory.GPU for r in ceilings)
 
 
 def test_the_least_is_the_best_of_what_costs_time() -> None:
     run = record(
-        {name: {"formula_barriers": 100, "kernel_block_span": us} for name, us in {"slow": 30.0, "fast": 20.0}.items()},
+        {
+            name: {"formula_barriers": 100, "kernel_block_span": us, "kernel_sm_clock": 1970.0}
+            for name, us in {"slow": 30.0, "fast": 20.0}.items()
+        },
         roof="barrier",
     )
     found = measured_roofs.measured(run, {"big": ("barriers", "us")})
     assert [m.name for m in found] == ["slow", "fast"]  # each is a ceiling of its own
+    assert {m.per_clock for m in found} == {None}, "a time is no rate"
     assert {r.resource: r.value for r in measured_roofs.ceilings(run, found)} == {
         "barrier": 0.2,
         "slow": 0.3,

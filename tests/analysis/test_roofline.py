@@ -9,7 +9,7 @@ import pytest
 from flashcore.analysis import roofline
 from flashcore.analysis.roofline import Point, bounds, case_bounds, floor, missing, pick, points, roofs
 from flashcore.hardware import devices
-from flashcore.model.record import Fact, Origin, Record, Roof, Value
+from flashcore.model.record import Fact, Facts, Origin, Record, Roof, Value
 from tests import factory
 
 MISSION = {"flop": 4 * 8 * 512**2 * 64.0, "bytes": 4 * 8 * 512 * 64 * 2.0, "exp": 8 * 512**2 * 1.0}
@@ -134,6 +134,7 @@ def test_stale_cases_have_no_points() -> None:
     record = replace(factory.record(), stale={"fast/mission": "stale: the code changed"})
     assert not [p for p in points(record) if p.subject.case == "fast/mission"]
     assert ("stale: the code changed") in [why for _, why in missing(record)]
+    assert points(record) == [p for p in points(factory.record()) if p.subject.case != "fast/mission"]
 
 
 def test_an_unknown_gpu_still_has_points_without_a_ceiling() -> None:
@@ -188,9 +189,10 @@ def test_tensor_flops_above_an_fp32_roof_are_a_wrong_dtype() -> None:
 
 
 def test_formula_flops_that_the_hardware_never_did() -> None:
-    record = factory.record(facts=[case("ncu_duration", 500.0), case("tensor_flop", 2e8), case("cuda_core_flop", 0)])
+    three_quarters = case("tensor_flop", 0.75 * MISSION["flop"])
+    record = factory.record(facts=[case("ncu_duration", 500.0), three_quarters, case("cuda_core_flop", 0)])
     (fault,) = point(record, "dram", "formula").faults
-    assert "the hardware did 37 % of the formula's FLOPs" in fault
+    assert "the hardware did 75 % of the formula's FLOPs" in fault
 
 
 @pytest.mark.parametrize(("tensor", "flagged"), [(0.0, True), (2e8, True), (3e8, False)])
@@ -320,3 +322,28 @@ def test_a_fact_recorded_twice_is_one_point() -> None:
 def test_the_same_record_gives_the_same_points() -> None:
     assert points(factory.record()) == points(factory.record())
     assert roofline.case_bounds(factory.record()) == roofline.case_bounds(factory.record())
+
+
+def test_what_fits_the_l2_is_known_of_the_machine_or_of_its_device() -> None:
+    machine = factory.record()
+    assert roofline.fits_l2(machine, 60 << 20) and not roofline.fits_l2(machine, (60 << 20) + 1)
+    assert not roofline.fits_l2(machine, None)
+    named = replace(machine, environment=factory.environment(gpu_l2_bytes=None))
+    device = devices.find(factory.GPU)
+    assert device is not None and roofline.fits_l2(named, device.l2_mib * 2**20)
+    assert not roofline.fits_l2(named, device.l2_mib * 2**20 + 1)
+    unknown = replace(machine, environment=factory.environment(gpu="NVIDIA Nothing", gpu_l2_bytes=None))
+    assert not roofline.fits_l2(unknown, 1)
+
+
+def test_what_is_no_case_of_the_suite_hides_none_behind_it() -> None:
+    whole = factory.record()
+    strays = [
+        factory.fact("formula_flop", 1e9, "gone", shape="mission"),
+        factory.fact("formula_flop", 1e9, "fast"),
+        factory.fact("ncu_duration", 9000.0, "fast", shape="mission", kernel="fast_kernel", launch=0),
+    ]
+    for stray in strays:
+        record = replace(whole, facts=Facts([stray, *whole.facts]))
+        assert points(record) == points(whole) and missing(record) == missing(whole)
+        assert case_bounds(record) == case_bounds(whole)

@@ -298,7 +298,7 @@ def test_an_interrupted_build_ends_its_compilers(compiler: toolchain.Nvcc, tmp_p
 
 def test_a_file_in_the_way_of_the_build_folder(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     (tmp_path / "build").write_text("", encoding="utf-8")
-    with pytest.raises(FlashcoreError, match=r"build.*: cannot write: .*\n  to mend: free space"):
+    with pytest.raises(FlashcoreError, match=r"build.*: cannot write: .*\n  hint: free space"):
         compile_one(TOY, tmp_path / "build", "two_steps")
 
 
@@ -379,6 +379,6 @@ def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(toolchain, "_nvcc_candidates", lambda: iter([Path("/nowhere/nvcc")]))
     loaded = load.load(TOY)
     with pytest.raises(
-        CapabilityError, match=r"no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc"
+        CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install nvidia-cuda-nvcc"
     ):
         build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())

@@ -66,7 +66,7 @@ def test_a_make_rule() -> None:
 
 @pytest.mark.parametrize("text", ["a\nrule x", "$(touch x)", "`touch x`", 'a"b', "a\\", "\0", "-I/it's/build"])
 def test_what_a_shell_would_read_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected a path or flag that nvcc takes as it stands"):
+    with pytest.raises(UsageError, match="expected a path or flag that nvcc takes unchanged"):
         refuse_unsafe([text])
 
 

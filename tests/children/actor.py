@@ -18,6 +18,8 @@ HOW = sys.argv[3] if len(sys.argv) > 3 else ""
 
 
 def prepare() -> None:
+    if f"without {os.environ.get('CUDA_VISIBLE_DEVICES')}" == HOW:
+        raise CapabilityError("no CUDA GPU that this process can use", "plug one in")
     if HOW == "incapable":
         raise CapabilityError("no CUDA GPU that this process can use", "plug one in")
 
@@ -72,7 +74,8 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
     if what == "journal full":
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, journal._file)
-    return {"pid": os.getpid(), "echo": task.payload.get("echo")}
+    return {"pid": os.getpid(), "echo": task.payload.get("echo"), "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "root": task.payload.get("root")}  # fmt: skip
 
 
 if HOW == "mute":

@@ -64,6 +64,14 @@ def here(tmp_path: Path, toy: Built) -> Workplace:
     return Workplace(tmp_path, toy)
 
 
+def exit_code(*words: str) -> int:
+    """The exit code of a command that is refused before it starts any work; run here, which costs no new process."""
+    try:
+        return main.main(list(words))
+    except SystemExit as end:  # how argparse refuses
+        return int(str(end.code))
+
+
 # --- without a compiler -------------------------------------------------------------------------
 
 
@@ -100,12 +108,19 @@ def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:
         (("init", "."), "expected a new or empty folder"),
     ],
 )
-def test_wrong_usage_exits_2(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_exits_2(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "something").write_text("", encoding="utf-8")
-    done = flashcore(*words, cwd=tmp_path)
-    assert done.returncode == Exit.USAGE
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(*words) == Exit.USAGE
+    stderr = capsys.readouterr().err
+    assert said in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
@@ -127,9 +142,18 @@ def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
         ("NVCC", "/nowhere/nvcc", "NVCC=/nowhere/nvcc: expected a compiler's path, found no such file"),
     ],
 )
-def test_wrong_settings_exit_2(tmp_path: Path, name: str, value: str, said: str) -> None:
-    done = flashcore("build", "--suite", str(TOY), cwd=tmp_path, env={name: value})
-    assert (done.returncode, said in done.stderr) == (Exit.USAGE, True), done.stderr
+def test_wrong_settings_exit_2(
+    tmp_path: Path,
+    name: str,
+    value: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    assert exit_code("build", "--suite", str(TOY)) == Exit.USAGE
+    assert said in capsys.readouterr().err
 
 
 def test_list(tmp_path: Path) -> None:
@@ -149,19 +173,19 @@ def test_bare_shows_the_help_and_is_no_success(tmp_path: Path) -> None:
 
 def test_every_command_has_a_module_with_the_same_interface() -> None:
     for name in main.COMMANDS:
-        module = importlib.import_module(f"flashcore.cli.{name}")
+        module = importlib.import_module(f"flashcore.cli.{main.MODULES.get(name, name)}")
         assert module.HELP and callable(module.add_arguments) and callable(module.run)
     commands = {
         p.stem for p in (ROOT / "harness/flashcore/cli").glob("*.py") if "\ndef add_arguments(" in p.read_text()
     }
-    assert commands == set(main.COMMANDS)
+    assert commands == {main.MODULES.get(name, name) for name in main.COMMANDS}
 
 
 def test_no_nvcc_exits_4_with_the_way_to_mend_it(tmp_path: Path) -> None:
     for command in ("build", "gate", "profile"):
         done = flashcore(command, "--suite", str(TOY), cwd=tmp_path, start=NO_NVCC)
         assert done.returncode == Exit.INCAPABLE
-        assert "flashcore: no nvcc found\n  to mend: install CUDA 13, or: pip install nvidia-cuda-nvcc" in done.stderr
+        assert "flashcore: no nvcc found\n  hint: install CUDA 13, or: pip install nvidia-cuda-nvcc" in done.stderr
     done = flashcore("doctor", cwd=tmp_path, start=NO_NVCC)
     assert done.returncode == Exit.INCAPABLE
     assert "missing  nvcc (build): no nvcc found" in done.stdout
@@ -179,7 +203,7 @@ def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:
     for command in ("check", "bench"):
         done = flashcore(command, "--suite", str(TOY), cwd=tmp_path, start=NO_GPU)
         assert done.returncode == Exit.INCAPABLE
-        assert "no GPU on this machine\n  to mend: run it on a machine with a GPU" in done.stderr
+        assert "no GPU on this machine\n  hint: run it on a machine with a GPU" in done.stderr
 
 
 def test_a_defect_of_the_harness_exits_4_and_never_1(tmp_path: Path) -> None:
@@ -196,8 +220,9 @@ def test_a_package_that_only_other_commands_need_is_named(here: Workplace) -> No
     assert done.returncode == 0, done.stderr
     done = here.run("profile", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
     assert done.returncode == Exit.INCAPABLE
-    assert "profile needs the Python package jinja2, found none\n  to mend: pip install jinja2" in done.stderr
+    assert "profile needs the Python package jinja2, found none\n  hint: pip install jinja2" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "build:" not in done.stderr
 
 
 # --- build --------------------------------------------------------------------------------------
@@ -309,7 +334,7 @@ def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:
     limit = f"{NO_GPU}\nimport resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
     done = here.run("profile", start=limit)
     assert done.returncode == Exit.USAGE
-    assert "cannot write: File too large" in done.stderr and "go on with --resume" in done.stderr
+    assert "cannot write: File too large" in done.stderr and "continue with --resume" in done.stderr
     assert "Traceback" not in done.stderr
     (folder,) = store.unfinished(here.folder / "profiles")
     resumed = here.run("profile", "--resume", start=NO_PAGES)
@@ -364,7 +389,7 @@ def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
         (folder,) = store.unfinished(here.folder / "profiles")
         refused = here.run("profile", "--resume", start=NO_PAGES)
         assert refused.returncode == Exit.USAGE, refused.stderr
-        assert f"expected a run that nobody is at, found one still going (process {going.pid})" in refused.stderr
+        assert f"expected a run that no process works on, found it locked by process {going.pid}" in refused.stderr
         assert store.unfinished(here.folder / "profiles") == [folder]
     finally:
         going.kill()  # as `kill -9` does
@@ -388,9 +413,9 @@ def test_a_damaged_old_run_does_not_take_down_a_new_one(here: Workplace, name: s
     (path / name).write_bytes((path / name).read_bytes()[:100])
     done = here.run("gate")
     assert done.returncode == Exit.OK, done.stderr
-    assert "Traceback" not in done.stderr and f"passed over run {path.name}" in done.stderr
+    assert "Traceback" not in done.stderr and f"skipped run {path.name}" in done.stderr
     named = here.run("gate", path.name)
-    assert named.returncode == Exit.USAGE and "to mend: record the run again" in named.stderr
+    assert named.returncode == Exit.USAGE and "hint: record the run again" in named.stderr
 
 
 # --- joining what a GPU measured ----------------------------------------------------------------

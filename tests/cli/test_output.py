@@ -17,7 +17,7 @@ from flashcore.hardware import devices
 from flashcore.manifest.load import load
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Record
-from flashcore.worker.kernel_call import load_problem
+from flashcore.worker.problem_file import load_problem
 from tests import factory
 from tests.conftest import TOY
 
@@ -69,7 +69,7 @@ def test_bounds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [doctor.Part("plotly", True, "6", "report"), doctor.Part("jinja2", True, "3", "report"),
+    parts = [doctor.Part("numpy", True, "2", "bench, report"), doctor.Part("jinja2", True, "3", "report"),
              doctor.Part("GPU", False, "no CUDA device", "check", "use one")]  # fmt: skip
     monkeypatch.setattr(doctor, "examine", lambda: parts)
     found = said(capsys, "doctor", code=Exit.INCAPABLE)
@@ -78,7 +78,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
         "name": "GPU", "found": False, "detail": "no CUDA device", "needed_for": "check", "mend": "use one",
     }  # fmt: skip
     assert main(["doctor"]) == Exit.INCAPABLE
-    assert "missing  GPU (check): no CUDA device\n  to mend: use one\n" in capsys.readouterr().out
+    assert "missing  GPU (check): no CUDA device\n  hint: use one\n" in capsys.readouterr().out
 
 
 def test_diff() -> None:

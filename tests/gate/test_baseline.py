@@ -79,7 +79,7 @@ def test_shapes_that_differ_have_lines_of_their_own() -> None:
         ("<<<<<<< HEAD", "expected `variant"),
         ("fast sm_90a fast_kernel * isolated_p50 3", "a fact that baselines hold"),
         ("fast sm_90a other_kernel * registers nan", "a fact that baselines hold"),
-        ("fast sm_90a fast_kernel * registers 96", "a line of its own"),
+        ("fast sm_90a fast_kernel * registers 96", "one line for each fact"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: str, found: str) -> None:
@@ -197,3 +197,71 @@ def test_every_fact_of_a_baseline_is_in_the_catalogue() -> None:
 
     assert all(FACTS[name].tier == "static" for name in ALLOWANCES)
     assert all(own.better == (FACTS[name].better or "higher") for name, own in ALLOWANCES.items())
+
+
+# --- what counts as the present value ----------------------------------------------------------------
+
+
+def launched(*values: Value | None) -> Record:
+    facts = [factory.fact("registers", v, "fast", launch=i, **KERNEL) for i, v in enumerate(values)]
+    return factory.bare_record(facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("values", "worst"),
+    [
+        ((80, 96, 64), 96),
+        ((96, 80), 96),
+        ((80, None), None),
+        ((None, 80), None),
+        ((None, None), None),
+        ((80, "x", 96), "x"),
+    ],
+)
+def test_of_several_launches_the_worst_counts_and_one_that_is_unknown_leaves_it_unknown(
+    values: tuple[Value | None, ...], worst: Value | None
+) -> None:
+    (found,) = baseline.present(launched(*values)).values()
+    assert found.value == worst
+
+
+def test_a_fact_of_no_arch_is_none_of_a_baseline_and_hides_none_behind_it() -> None:
+    facts = [factory.fact("registers", 1, "fast"), factory.fact("registers", 96, "fast", **KERNEL)]
+    assert [k.arch for k in baseline.present(factory.bare_record(facts=facts))] == ["sm_90a"]
+
+
+def test_what_is_worse_on_one_shape_is_loosened_for_that_shape() -> None:
+    def at(mission: int, long: int) -> Record:
+        return of(
+            *(
+                factory.fact("theoretical_occupancy", n, "fast", shape=s, **KERNEL)
+                for s, n in (("mission", mission), ("long", long))
+            )
+        )
+
+    (kept,) = save(at(20, 20), save(at(20, 30), None).baseline).kept
+    assert 'archs = ["sm_90a"], shapes = ["long"], accepted = 20' in kept
+    (kept,) = save(of(fact("sass_bar", 9)), BEFORE).kept
+    assert 'archs = ["sm_90a"], accepted = 9' in kept
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Baseline("another", BEFORE.nvcc, BEFORE.values),
+        Baseline("zzz", "12.0.1", BEFORE.values),
+        Baseline(BEFORE.suite, "99.0.1", BEFORE.values),
+        Baseline("aaa", "99.0.1", {}),
+    ],
+)
+def test_a_baseline_of_another_suite_or_nvcc_is_replaced_as_a_whole(other: Baseline) -> None:
+    saved = save(of(fact("registers", 255)), other)
+    assert (saved.baseline.suite, saved.baseline.nvcc, saved.kept) == (BEFORE.suite, BEFORE.nvcc, ())
+    with pytest.raises(UsageError, match="--ratchet"):
+        save(of(), other, ratchet=True)
+
+
+def test_a_kernel_that_is_gone_is_none_renamed() -> None:
+    rest = {key: value for key, value in BEFORE.values.items() if key.kernel != "split_combine"}
+    assert baseline.renames(BEFORE, rest) == {}
+    assert baseline.renames(replace(BEFORE, values=rest), BEFORE.values) == {}

@@ -150,6 +150,9 @@ def test_sarif_holds_failures_gaps_and_suppressed_waivers(record: Record) -> Non
     assert len(set(prints)) == len(prints)
     uris = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"]}
     assert "my%20kernels/fast.cu" in uris
+    where = [r["locations"][0]["logicalLocations"][0] for r in run["results"]]
+    kinds = {w["fullyQualifiedName"]: w["kind"] for w in where}
+    assert kinds["fast/fast_kernel (sm_89)"] == "function" and kinds["split (sm_90a)"] == "module"
 
 
 def test_annotations_stand_on_the_line_that_is_to_blame(record: Record) -> None:
@@ -208,3 +211,40 @@ def test_markdown_is_bounded() -> None:
     text = render("markdown", record)
     assert text.count("registers\\_limit") == markdown.MOST_ROWS
     assert "… and 200 more" in text
+    assert markdown._cell("a" * 300) == "a" * 300
+    assert markdown._cell("a" * 301) == "a" * 297 + "…"
+
+
+def test_the_summary_counts_goals_and_what_is_left_out(record: Record) -> None:
+    from flashcore.gate.wording import summary
+
+    judgement = judged(record)
+    assert judgement.left_out and "1 of 8 goals reached" not in summary(judgement)
+    said = summary(judgement)
+    goals = judgement.counts("goal")["pass"]
+    assert (
+        f"; {goals} of {len(judgement.goals)} goals reached; {judgement.left_out} unsupported left out (exit 1)" in said
+    )
+    bare = judge.judge(factory.bare_record(factory.suite([factory.variant("slow")])), today=TODAY)
+    assert "goals" not in summary(bare) and "left out" not in summary(bare)
+
+
+@pytest.mark.parametrize("count", [github.MOST_ANNOTATIONS, github.MOST_ANNOTATIONS + 2])
+def test_an_annotation_counts_what_it_does_not_show(count: int, tmp_path: Path) -> None:
+    made = factory.suite(
+        [factory.variant("fast", archs=("sm_80",))], [factory.shape(f"s{i}") for i in range(count)],
+        [factory.budget("blocks_per_sm", minimum=9)], root=str(tmp_path), archs=("sm_80",),
+    )  # fmt: skip
+    text = render("github", factory.record(made))
+    assert text.count("::error") == 1
+    assert ("… and 2 more" in text) == (count > github.MOST_ANNOTATIONS) and text.count(
+        "promised"
+    ) == github.MOST_ANNOTATIONS
+
+
+def test_a_verdict_in_words_has_its_value_where_there_is_one(record: Record) -> None:
+    from flashcore.gate.wording import sentence
+
+    said = {v.budget: sentence(v) for v in judged(record).failed}
+    assert said["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, promised ≤ 128 (")
+    assert said["builds"].startswith("split (sm_90a): builds, promised compiles (every variant): split.cu(7): error")

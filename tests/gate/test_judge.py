@@ -202,6 +202,10 @@ def test_stale_cases_are_unmeasured_even_beside_facts() -> None:
     assert (gap.subject.case, gap.reason) == ("fast/long", "stale: the code changed")
     assert [v.subject.case for v in found(result, "correct", "unmeasured")] == ["fast/long"]
     assert judge(record).exit_code is Exit.OK
+    first = judge(replace(of([budget]), stale={"fast/mission": "stale"}), require="counters")
+    assert {v.subject.case: v.status for v in found(first, "bank_conflicts_limit") if v.subject.variant == "fast"} == {
+        "fast/mission": "unmeasured", "fast/long": "pass"
+    }  # fmt: skip
 
 
 def test_a_gap_says_what_the_stage_said() -> None:
@@ -286,6 +290,7 @@ def test_the_inner_loop_judges_only_what_it_built() -> None:
     [
         ({"maximum": 10.0}, 40.0, "open", 0.25),
         ({"maximum": 10.0}, 8.0, "pass", 1.0),
+        ({"maximum": 10.0}, 10.0, "pass", 1.0),
         ({"minimum": 60.0}, 15.0, "open", 0.25),
         ({"minimum": 60.0}, 61.0, "pass", 1.0),
         ({"maximum": 0.0}, 3.0, "open", 0.0),
@@ -368,7 +373,7 @@ def test_a_waiver_covers_up_to_what_it_accepts(value: int, accepted: float, stat
     (verdict,) = [v for v in found(result, "registers_limit") if v.subject == registers(0).subject]
     assert verdict.status == status
     (use,) = result.waivers
-    assert (use.state, use.worst) == (state, value)
+    assert (use.state, use.worst, use.covers) == (state, value, int(status == "waived"))
     assert result.exit_code is (Exit.FAILED if status == "fail" else Exit.OK)
     if status == "fail":
         assert "141" in verdict.reason
@@ -436,6 +441,13 @@ def test_loosened_limits_are_listed() -> None:
 def test_another_nvcc_release_is_said_loudly() -> None:
     result = judge(of([], environment=factory.environment(nvcc="12.8.93")))
     assert any("12.8.93" in n and "13.0" in n for n in result.notes)
+    limits = [factory.budget("registers", maximum=8), factory.budget("bank_conflicts", maximum=1e9)]
+    result = judge(of(limits, environment=factory.environment(nvcc="12.8.93")), require="counters")
+    assert result.exit_code is Exit.INCAPABLE, "what another compiler made keeps no promise and breaks none"
+    static = found(result, "registers_limit")
+    assert {(v.status, v.value) for v in static} == {("unmeasured", None)}
+    assert all("built with nvcc 12.8.93" in v.reason for v in static)
+    assert {v.status for v in found(result, "bank_conflicts_limit")} == {"pass"}
     assert not judge(of([], environment=factory.environment(nvcc="13.0.99"))).notes
 
 
@@ -505,6 +517,9 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     result = judge(replace(record, plans=(misspelt, *(p for p in record.plans if p.variant != "fast"))))
     assert result.exit_code is Exit.FAILED
     assert "fsat_kernel; built are fast_kernel" in found(result, "as_planned", "fail")[0].reason
+    known = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelt,))
+    waived = judge(known)
+    assert waived.exit_code is Exit.OK and len(found(waived, "as_planned", "waived")) == len(factory.ARCHS)
     crashed = replace(factory.plan("fast", "long", error="signal 11"), crashed=True)
     result = judge(replace(record, plans=(crashed,)))
     assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith("signal 11")
@@ -531,5 +546,116 @@ def test_a_time_below_what_any_resource_allows_is_a_failed_measurement() -> None
     record = of([], facts=[factory.fact("isolated_p50", 0.3, "fast", shape="mission")])
     (verdict,) = found(judge(record, require="counters"), "runs", "fail")
     assert str(verdict.subject) == "fast/mission"
-    assert "void: isolated_p50 0.3 µs lies below its" in verdict.reason
+    assert "void: isolated_p50 0.3 µs is below its" in verdict.reason
     assert judge(record).exit_code == Exit.FAILED
+
+
+# --- what is told of gaps and waivers ------------------------------------------------------------------
+
+
+def test_a_planned_fact_without_a_plan_says_so() -> None:
+    suite = factory.suite(budgets=[factory.budget("theoretical_occupancy", minimum=10)])
+    record = factory.record(suite)
+    bare = replace(record, facts=Facts(f for f in record.facts if f.name != "theoretical_occupancy"))
+    reasons = {v.reason for v in found(judge(bare), "theoretical_occupancy_limit")}
+    assert reasons == {"not recorded"}
+    assert {v.reason for v in found(judge(replace(bare, plans=())), "theoretical_occupancy_limit")} == {
+        "no launch plan"
+    }
+    refused = tuple(replace(p, error="too long", launches=()) for p in bare.plans)
+    assert {v.reason for v in found(judge(replace(bare, plans=refused)), "theoretical_occupancy_limit")} == {"too long"}
+
+
+def test_each_waiver_knows_the_worst_that_it_met() -> None:
+    waivers = [factory.waiver("registers_limit", 200, variants=("slow",)), factory.waiver("registers_limit", 200)]
+    facts = [
+        factory.fact("registers", value, "slow", arch=arch, kernel="slow_kernel")
+        for arch, value in zip(factory.ARCHS, (140, 180, 150), strict=True)
+    ]
+    suite = factory.suite(budgets=[factory.budget("registers", maximum=128)], waivers=waivers)
+    uses = judge(factory.record(suite, facts)).waivers
+    assert [(u.state, u.worst) for u in uses] == [("holds", 180), ("holds", 180)]
+    within = [replace(f, value=v) for f, v in zip(facts, (90, 110, 100), strict=True)]
+    uses = judge(factory.record(suite, within)).waivers
+    assert [(u.state, u.worst) for u in uses] == [("not needed", 110), ("not needed", 110)]
+
+
+@pytest.mark.parametrize(("archs", "told"), [(("sm_90a",), False), (("sm_90a", "sm_89"), True)])
+def test_one_waived_value_is_no_goal_yet(archs: tuple[str, ...], told: bool) -> None:
+    suite = factory.suite(
+        [factory.variant("slow", archs=archs)], budgets=[factory.budget("registers", maximum=8)],
+        waivers=[factory.waiver("registers_limit", 200)], archs=archs,
+    )  # fmt: skip
+    notes = judge(factory.record(suite)).notes
+    assert any("that is a goal" in n for n in notes) == told
+
+
+def test_plans_of_what_is_not_judged_hide_none_behind_them() -> None:
+    record = of([])
+    broken = tuple(replace(p, error="too long", launches=()) if p.variant == "split" else p for p in record.plans)
+    assert [p.variant for p in broken].index("split") > 0
+    result = judge(replace(record, plans=broken), variants=["split"])
+    assert {v.subject.shape for v in found(result, "as_planned", "fail")} == {"mission", "long"}
+    assert not found(judge(replace(record, plans=broken), variants=["fast"]), "as_planned", "fail")
+
+
+def test_a_value_that_one_waiver_accepts_is_told_with_that_reason_alone() -> None:
+    waivers = [
+        factory.waiver("registers_limit", 140, reason="first", variants=("fast",)),
+        factory.waiver("registers_limit", 130, reason="second", variants=("fast",), expires="2026-01-01"),
+        factory.waiver("registers_limit", 130, reason="third", variants=("fast",)),
+    ]
+    result = judge(of([REGISTERS], waivers, [registers(140)]), today=TODAY)
+    (verdict,) = [v for v in found(result, "registers_limit") if v.subject == registers(0).subject]
+    assert (verdict.status, verdict.reason) == ("waived", "accepted up to 140: first")
+
+
+def test_a_static_fact_is_looked_for_in_every_kernel_that_is_known() -> None:
+    """Facts of a plan come first in the catalogue and name no kernel of their own: those behind them still count."""
+    suite = factory.suite(budgets=[factory.budget("registers", maximum=128)])
+    whole = factory.record(suite)
+    gap = replace(whole, facts=Facts(f for f in whole.facts if f.name != "registers" or f.subject.variant != "fast"))
+    missing = found(judge(gap), "registers_limit", "unmeasured")
+    assert {(v.subject.variant, v.subject.kernel) for v in missing} == {("fast", "fast_kernel")}
+    assert {v.subject.arch for v in missing} == set(factory.ARCHS)
+
+
+def test_a_waiver_of_others_hides_none_behind_it() -> None:
+    waivers = [factory.waiver("registers_limit", 200, variants=("slow",)), factory.waiver("registers_limit", 140)]
+    result = judge(of([REGISTERS], waivers, [registers(140)]), today=TODAY)
+    (verdict,) = [v for v in found(result, "registers_limit") if v.subject == registers(0).subject]
+    assert verdict.status == "waived"
+
+
+def test_a_case_that_no_stage_came_to_says_which() -> None:
+    record = of([factory.budget("isolated_p50", maximum=1e9), factory.budget("bank_conflicts", maximum=1e9)])
+    bare = replace(record, outcomes=(), facts=Facts(f for f in record.facts if f.source in ("cubin", "ptxas", "plan")))
+    reasons = {v.budget: v.reason for v in judge(bare, require="timing").verdicts if v.status == "unmeasured"}
+    assert reasons["correct"] == "not checked"
+    assert reasons["isolated_p50_limit"] == "no bench of this case"
+    assert reasons["bank_conflicts_limit"] == "no profile of this case"
+
+
+def test_each_launch_of_an_imported_kernel_keeps_a_counters_limit() -> None:
+    suite = factory.suite(
+        [factory.variant("taken", kernel="gemm", archs=("sm_90a",)), factory.variant("fast")],
+        budgets=[factory.budget("bank_conflicts", variants=("taken",), maximum=100)],
+    )  # fmt: skip
+    facts = [
+        factory.fact("bank_conflicts", n, "taken", shape="mission", kernel="gemm", launch=i)
+        for i, n in enumerate((90, 110))
+    ]
+    verdicts = found(judge(factory.bare_record(suite, facts)), "bank_conflicts_limit")
+    on_mission = {v.subject.launch: v.status for v in verdicts if v.subject.shape == "mission"}
+    assert on_mission == {0: "pass", 1: "fail"}
+    (gap,) = [v for v in verdicts if v.subject.shape == "long"]
+    assert (gap.status, gap.reason) == ("unmeasured", "the report does not have it")
+
+
+def test_a_limit_on_one_shape_covers_a_kernel_on_that_shape_alone() -> None:
+    main = factory.budget("theoretical_occupancy", "main", kernels=("*_kernel",), minimum=10)
+    combine = factory.budget(
+        "theoretical_occupancy", "combine", kernels=("*_combine",), shapes=("mission",), minimum=10
+    )
+    escaped = [v.subject for v in judge(of([main, combine])).gaps if "names this kernel" in v.reason]
+    assert {(s.kernel, s.shape) for s in escaped} == {("split_combine", "long")}

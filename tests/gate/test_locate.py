@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.gate import judge
+from flashcore.gate import judge, locate
 from flashcore.gate.locate import Place
 from flashcore.model.record import Record
 from tests import factory
@@ -68,3 +68,60 @@ def verdict_on(record: Record, budget: str, **subject: Any) -> judge.Verdict:
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
     return troubled(tmp_path)
+
+
+def site(value: Any) -> Any:
+    return factory.fact("local_memory_site", value, "fast", arch="sm_89", kernel="fast_kernel")
+
+
+def sited(tmp_path: Path, *facts: Any) -> Record:
+    made = suite(tmp_path)
+    at = factory.fact("spill_store_bytes", 8, "fast", arch="sm_80", kernel="fast_kernel")
+    return factory.record(made, [at, *facts])
+
+
+def place(record: Record, fact: str, **subject: Any) -> Place | None:
+    (own,) = [
+        v
+        for v in judged(record).verdicts
+        if v.fact == fact and v.subject.variant == "fast" and v.subject.arch == "sm_80"
+    ]
+    return places(record).of(replace(own, subject=replace(own.subject, **subject)))
+
+
+def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:
+    record = sited(tmp_path, site("common.cuh:3"))
+    elsewhere = Place("my kernels/common.cuh", 3)
+    assert place(record, "spill_store_bytes", arch="sm_89") == elsewhere
+    assert place(record, "spill_store_bytes") == elsewhere  # known of another arch
+    assert place(record, "spill_store_bytes", kernel="another") == elsewhere  # known of another kernel
+    assert place(record, "registers") == Place("my kernels/fast.cu", 4)
+    assert place(record, "spill_store_bytes", variant="slow") == Place("my kernels/common.cuh", 3)
+
+
+@pytest.mark.parametrize("value", [None, "", "no place", 3])
+def test_a_site_that_is_none_leaves_the_kernels_own_line(tmp_path: Path, value: Any) -> None:
+    record = sited(tmp_path, site(value))
+    assert place(record, "spill_store_bytes") == Place("my kernels/fast.cu", 4)
+
+
+def test_without_a_kernel_the_first_that_the_plan_launches_is_meant(tmp_path: Path) -> None:
+    record = sited(tmp_path)
+    assert place(record, "registers", kernel=None, shape="mission") == Place("my kernels/fast.cu", 4)
+    assert place(record, "registers", kernel=None, shape=None) == Place("my kernels/fast.cu", 4)
+
+
+def test_a_variant_that_is_unknown_or_has_no_file_is_found_in_no_source(tmp_path: Path) -> None:
+    record = sited(tmp_path)
+    manifest = Place("my kernels/suite.toml", 1)
+    assert place(record, "registers", variant="nobody") == place(record, "registers", variant="cudnn") == manifest
+
+
+def test_a_kernel_in_python_is_found_by_its_def() -> None:
+    assert locate._kernel_line("import triton\n\n    def other():\n  def softmax(x):\n", "softmax") == 4
+    assert locate._kernel_line("softmax(1)\n", "softmax") is None
+
+
+def test_the_names_within_a_mangled_one_come_innermost_first() -> None:
+    assert locate._names("_ZN3one3two5threeIfEEvPf") == ["three", "two", "one"]
+    assert locate._names("one::two<float>") == ["two"]

@@ -10,7 +10,7 @@ import pytest
 
 from flashcore.cli import text_tables
 from flashcore.errors import Exit
-from flashcore.gate import baseline, judge
+from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import save
 from flashcore.gate.wording import summary
 from flashcore.model.record import Facts, Record, Value
@@ -24,6 +24,13 @@ def test_the_same_facts_pass_in_silence() -> None:
     assert judgement.exit_code is Exit.OK
     assert not judgement.notes
     assert sum(v.budget.startswith("baseline_") for v in judgement.verdicts) >= len(BEFORE.values)
+
+
+def test_a_line_that_was_taken_out_is_said() -> None:
+    fewer = {k: v for k, v in BEFORE.values.items() if k.fact != "registers"}
+    assert len(fewer) < len(BEFORE.values)
+    (note,) = held(of(), replace(BEFORE, values=fewer)).notes
+    assert "have no line in it" in note and "fast/fast_kernel (sm_90a) registers" in note
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,7 @@ def test_the_same_facts_pass_in_silence() -> None:
         ("sass_hmma", 128, False),
         ("compiler_warnings", 1, True),
         ("sass_instructions", 9000, False),  # only shown
-        ("static_smem", 9000, False),  # not held by itself: smem is
+        ("static_smem", 9000, False),  # not in the baseline: smem is
     ],
 )
 def test_a_regression_beyond_its_allowance_fails(name: str, value: int, fails: bool) -> None:
@@ -116,14 +123,14 @@ def test_a_kernel_without_successor_leaves_a_gap() -> None:
     gone = replace(record, facts=Facts(f for f in record.facts if f.subject.kernel != "split_combine"))
     judgement = held(gone)
     assert judgement.exit_code is Exit.FAILED  # the plan still launches it
-    assert any("no such kernel" in v.reason for v in judgement.gaps)
+    assert any("does not exist any more" in v.reason for v in judgement.gaps)
 
 
 def test_what_the_suite_dropped_is_a_note_and_what_is_new_too() -> None:
     fewer = factory.suite([factory.variant("slow"), factory.variant("newcomer")])
     judgement = held(factory.record(fewer))
     assert judgement.exit_code is Exit.OK
-    assert any("fast for sm_90a: gone from the suite" in n for n in judgement.notes)
+    assert any("fast for sm_90a: no longer in the suite" in n for n in judgement.notes)
     assert any("newcomer/newcomer_kernel" in n and "baseline save" in n for n in judgement.notes)
 
 
@@ -190,3 +197,110 @@ def test_rules_are_data(rules: list[GateRule], value: int, code: Exit) -> None:
     judgement = held(of(fact("registers", value), rules=tuple(rules)))
     assert judgement.exit_code is code
     assert "why not" in text_tables.judgement(judgement)
+
+
+# --- what cannot be held any more -----------------------------------------------------------------
+
+
+def without_shapes(record: Record, *shapes: str) -> Record:
+    kept = {n: s for n, s in record.suite.shapes.items() if n not in shapes}
+    facts = Facts(f for f in record.facts if f.subject.shape not in shapes)
+    return replace(record, suite=replace(record.suite, shapes=kept), facts=facts)
+
+
+def uneven() -> Record:
+    """The occupancy at two shapes that differ, so that each has a line of its own."""
+    at: dict[str, Any] = {"arch": "sm_90a", "kernel": "fast_kernel"}
+    return of(
+        *(factory.fact("theoretical_occupancy", n, "fast", shape=s, **at) for s, n in (("mission", 20), ("long", 30)))
+    )
+
+
+def test_a_shape_of_the_baseline_is_held_to_its_own_line() -> None:
+    record = uneven()
+    old = save(record, None).baseline
+    own = {k.shape for k in old.values if (k.variant, k.arch, k.fact) == ("fast", "sm_90a", "theoretical_occupancy")}
+    assert own == {"long", "mission"}
+    assert held(record, old).exit_code is Exit.OK
+    swapped = of(
+        *(
+            replace(f, value=50 - int(f.number or 0))
+            for f in record.facts.named("theoretical_occupancy")
+            if f.subject.variant == "fast" and f.subject.arch == "sm_90a"
+        )
+    )
+    assert failed(held(swapped, old)) == [("baseline_theoretical_occupancy", "fast/long/fast_kernel (sm_90a)")]
+
+
+def test_a_fact_of_one_shape_that_vanished_names_the_shape() -> None:
+    record = uneven()
+    old = save(record, None).baseline
+    gone = replace(
+        record,
+        facts=Facts(f for f in record.facts if not (f.name == "theoretical_occupancy" and f.subject.shape == "long")),
+    )
+    gaps = [
+        v
+        for v in held(gone, old).verdicts
+        if v.budget == "baseline_theoretical_occupancy"
+        and v.status == "unmeasured"
+        and v.subject.variant == "fast"
+        and v.subject.arch == "sm_90a"
+    ]
+    assert [(v.subject.shape, v.subject.kernel) for v in gaps] == [("long", "fast_kernel")]
+    assert gaps[0].reason.startswith("this kernel or fact does not exist any more")
+
+
+def test_what_the_suite_lost_is_counted() -> None:
+    record = uneven()
+    old = save(record, None).baseline
+    notes = held(without_shapes(record, "long"), old).notes
+    assert "shape long: no longer in the suite, 1 facts of the baseline left out" in notes
+    suite = factory.suite([v for v in factory.suite().variants.values() if v.name != "split"])
+    lines = sum(k.variant == "split" for k in BEFORE.values)
+    assert lines > 1
+    assert (
+        f"split for sm_90a: no longer in the suite, {lines} facts of the baseline left out"
+        in held(factory.record(suite)).notes
+    )
+
+
+def test_a_rule_is_listed_with_how_far_it_goes() -> None:
+    rules = (
+        rule(tolerance=0.25), rule(severity="show", tolerance=0.5, variants=("fast",), expires="2026-07-01"),
+        rule(severity="ignore", facts=("sass_bar", "barriers")), rule(expires="2026-01-01"),
+    )  # fmt: skip
+    assert held(of(rules=rules)).relaxed == (
+        "registers on all variants: may get worse by 25 %: why not",
+        "registers on fast: shown beyond 50 %, until 2026-07-01: why not",
+        "sass_bar, barriers on all variants: not compared: why not",
+        "registers on all variants: , expired on 2026-01-01: why not",
+    )
+
+
+def test_slack_is_of_limits_that_all_keep_and_static_ones_alone() -> None:
+    budgets = [
+        factory.goal("registers", "wish", maximum=128),
+        factory.budget("ncu_duration", "counter", maximum=1e9),
+        factory.budget("registers", "missed", maximum=8),
+        factory.budget("registers", "loose", maximum=128),
+        factory.budget("stack_bytes", "exact", maximum=0),
+        factory.budget("sass_hmma", "from_none", minimum=0),
+    ]
+    record = factory.record(factory.suite(budgets=budgets))
+    assert regressions.slack(record) == ["loose: max = 128 could be 96", "from_none: min = 0 could be 64"]
+    gap = factory.record(factory.suite(budgets=budgets), [fact("registers", None)])
+    assert regressions.slack(gap) == ["from_none: min = 0 could be 64"]
+
+
+def test_what_a_rule_ignores_hides_none_behind_it() -> None:
+    first, *_, last = dict.fromkeys(k.variant for k in BEFORE.values)
+    kernel = next(k.kernel for k in BEFORE.values if (k.variant, k.fact) == (last, "registers"))
+    worse = factory.fact("registers", 255, last, arch="sm_90a", kernel=kernel)
+    ignored = rule(severity="ignore", facts=("*",), variants=(first,))
+    assert failed(held(of(worse, rules=(ignored,)))) == [("baseline_registers", f"{last}/{kernel} (sm_90a)")]
+
+
+def test_three_names_are_told_whole_and_a_fourth_is_not() -> None:
+    told = "(flashcore baseline save adds them)"
+    assert [regressions._short(names) for names in ("abc", "abcd")] == [f"a, b, c {told}", f"a, b, c … {told}"]

@@ -106,7 +106,7 @@ def test_a_right_entry_loads(tmp_path: Path) -> None:
         (entry(rates="{ fp32 = 7 }"), "device.x1.rates.fp32: expected a table, found 7"),
         (
             entry() + entry().replace("[device.x1]", "[device.x2]"),
-            "device.x2: expected names of its own, found 'x1' twice",
+            "device.x2: expected names that no other device has, found 'x1' twice",
         ),
     ],
 )

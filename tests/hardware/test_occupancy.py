@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,11 @@ def test_what_if_in_words() -> None:
     found = what_if("sm_90a", 256, 88, 0, 33792)
     assert found is not None
     assert found.lines()[0] == "8 registers fewer give 3 blocks instead of 2"
+    assert [replace(found, fewer_registers=n).lines()[0].partition(" 3 blocks")[0] for n in (1, 2)] == [
+        "1 register fewer gives", "2 registers fewer give"
+    ]  # fmt: skip
+    one = replace(found, target=None, free_registers=1, free_smem=0)
+    assert one.lines() == ["1 register is free"]
     found = what_if("sm_90a", 128, 32, 0, 75776)  # 3 blocks of 76,800 with the reserve take 230,400
     assert found is not None
     assert "1,024 bytes of shared memory are free" in found.lines()
@@ -265,3 +271,42 @@ def test_where_a_step_ends_one_more_unit_costs_a_block(arch: str, threads: int, 
 
 def test_an_arch_without_known_limits_has_no_staircase() -> None:
     assert staircase("sm_30", "registers", 128, 64, 0) == ()
+
+
+@pytest.mark.parametrize("arch", sorted(LIMITS))
+def test_a_block_can_have_all_shared_memory_but_what_the_system_takes(arch: str) -> None:
+    limit = LIMITS[arch]
+    assert limit.smem_block == limit.smem - 1  # 1 KiB of each block is the system's
+    assert limit.warps % 16 == 0 and limit.blocks in (16, 24, 32)
+    assert occupancy(arch, 32, 16, 0, limit.smem_block * 1024).blocks_per_sm == 1
+    assert not occupancy(arch, 32, 16, 0, limit.smem_block * 1024 + 1).blocks_per_sm
+
+
+@pytest.mark.parametrize("arch", sorted(LIMITS))
+def test_a_staircase_of_shared_memory_begins_with_all_blocks_and_ends_with_one(arch: str) -> None:
+    limit = LIMITS[arch]
+    steps = staircase(arch, "shared memory", 32, 16, 0)
+    assert [blocks for _, blocks in steps] == sorted({blocks for _, blocks in steps}, reverse=True)
+    assert steps[0][1] == min(limit.blocks, limit.warps) and steps[-1] == (limit.smem_block * 1024, 1)
+    for room, blocks in steps:
+        assert occupancy(arch, 32, 16, 0, room).blocks_per_sm == blocks
+
+
+def test_what_would_fit_one_block_more_leaves_the_other_resource_alone() -> None:
+    found = what_if("sm_90a", 256, 96, 1024, 32768)
+    assert found is not None
+    assert (found.blocks, found.target, found.fewer_registers, found.fewer_smem) == (2, 3, 16, 0)
+    both = what_if("sm_90a", 256, 168, 0, 227 * 1024)
+    assert both is not None and (both.blocks, both.target, both.fewer_registers) == (1, 2, 40)
+    assert both.fewer_smem == 227 * 1024 - (228 * 1024 // 2 // 128 * 128 - 1024)
+
+
+def test_a_cluster_has_no_what_if() -> None:
+    assert what_if("sm_90a", 256, 96, 0, 0, 2) is None
+    assert what_if("sm_90a", 256, 96, 0, 0) == what_if("sm_90a", 256, 96, 0, 0, 1) is not None
+
+
+def test_where_nothing_can_be_cut_nothing_is_asked_for() -> None:
+    found = what_if("sm_90a", 1024, 32, 0, 0)
+    assert found is not None and found.obstacle
+    assert (found.target, found.fewer_registers, found.fewer_smem) == (None, 0, 0)

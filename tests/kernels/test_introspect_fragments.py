@@ -120,4 +120,4 @@ def test_it_needs_a_gpu(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: py
 
     monkeypatch.setattr(script, "require_device", none)
     assert script.main([]) == Exit.INCAPABLE
-    assert "no CUDA GPU\n  to mend: plug one in" in capsys.readouterr().err
+    assert "no CUDA GPU\n  hint: plug one in" in capsys.readouterr().err

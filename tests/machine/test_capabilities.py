@@ -30,7 +30,7 @@ def test_a_log_that_complains_of_nothing() -> None:
 
 
 def test_what_was_looked_for() -> None:
-    assert str(lacking("ninja")) == "no ninja found\n  to mend: pip install ninja"
+    assert str(lacking("ninja")) == "no ninja found\n  hint: pip install ninja"
     assert lacking("gpu", "torch 2.10").what == "no CUDA GPU that this process can use: torch 2.10"
     assert lacking("ninja", what="x: too old").what == "x: too old"
-    assert str(lacking("nvtx")) == "the Python package nvtx is missing\n  to mend: pip install nvtx"
+    assert str(lacking("nvtx")) == "the Python package nvtx is missing\n  hint: pip install nvtx"

@@ -26,10 +26,10 @@ def test_the_one_suite_that_is_near_is_meant(tmp_path: Path, monkeypatch: pytest
 
 
 def test_several_are_listed_and_none_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"found none\n  to mend: .*flashcore init DIR"):
+    with pytest.raises(UsageError, match=r"found none\n  hint: .*flashcore init DIR"):
         find.near(tmp_path)
     two = [suite(tmp_path / "kernels" / name) for name in ("b", "a")]
-    with pytest.raises(UsageError, match=rf"expected one suite here .*, found {two[1]}, {two[0]}\n  to mend: name one"):
+    with pytest.raises(UsageError, match=rf"expected one suite here .*, found {two[1]}, {two[0]}\n  hint: name one"):
         find.near(tmp_path)
     suite(tmp_path)
     with pytest.raises(UsageError, match=rf"found {tmp_path}, {two[1]}, {two[0]}\n"):

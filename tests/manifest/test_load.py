@@ -66,6 +66,16 @@ def put(*path: str | int, value: Any) -> Change:
     return change
 
 
+def both(*changes: Change) -> Change:
+    """One change after another."""
+
+    def change(data: dict[str, Any]) -> None:
+        for one in changes:
+            one(data)
+
+    return change
+
+
 def drop(*path: str | int) -> Change:
     """Removes what is at a path."""
 
@@ -86,7 +96,11 @@ FORM: list[tuple[Change, str]] = [
     (put("nvcc", value="13"), "nvcc: expected text matching ^[0-9]+\\.[0-9]+$, found '13'"),
     (put("archs", value=[]), "archs: expected at least 1 item, found []"),
     (put("archs", value=["sm_80", "ampere"]), "archs[1]: expected text matching ^sm_[0-9]{2,3}[af]?$, found 'ampere'"),
-    (put("tittle", value="x"), "tittle: expected no such key (is it misspelt?), found 'x'"),
+    (
+        put("variant", "plain", "where", value={"arch": "x"}),
+        "variant.plain.where.arch: expected no such key (is it misspelt? there are archs, shapes, unsupported), "
+        "found 'x'",
+    ),
     (put("problem", value={}), "problem: expected at least 1 item, found {}"),
     (put("problem", value=[]), "problem: expected a table, found []"),
     (drop("problem", "scale", "schema"), "problem.scale.schema: expected a value, found nothing"),
@@ -94,7 +108,12 @@ FORM: list[tuple[Change, str]] = [
     (put("problem", "scale", "dims", "x", value="N"), "problem.scale.dims.x: expected a list, found 'N'"),
     (
         put("problem", "scale", "dims", "x", value=["N M"]),
-        "problem.scale.dims.x[0]: expected text matching ^[A-Za-z][A-Za-z0-9_]*$, found 'N M'",
+        "problem.scale.dims.x[0]: expected text matching ^([A-Za-z][A-Za-z0-9_]*([-+*/][1-9][0-9]*)?)$ or "
+        "a whole number, found 'N M'",
+    ),
+    (
+        put("problem", "scale", "strided", value={"x": "columns"}),
+        "problem.scale.strided.x: expected one of 'rows' or 'any', found 'columns'",
     ),
     (
         put("shape", "Big One", value={"params": {"N": 1}}),
@@ -159,11 +178,19 @@ MEANING: list[tuple[Change, str]] = [
     (
         put("problem", "scale", "dtypes", "*", value="fp32"),
         "problem.scale.dtypes.x: expected one of float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, "
-        "int8, uint8, int16, int32, int64, bool, found 'fp32'",
+        "int8, uint8, int16, int32, int64, uint16, uint32, uint64, bool, found 'fp32'",
     ),
     (
         drop("problem", "scale", "dims", "out"),
         "problem.scale.dims.out: expected the names of its dimensions, found nothing",
+    ),
+    (
+        put("problem", "scale", "dims", "out", value=["N/3"]),
+        "shape.small.params: expected whole sizes of out, found N/3: 4096 is no multiple of 3",
+    ),
+    (
+        put("problem", "scale", "dims", "out", value=["M/2"]),
+        "problem.scale.dims.out: expected dimensions that a tensor has as they are, found M/2",
     ),
     (
         put("problem", "scale", "dims", "y", value=["N"]),
@@ -172,6 +199,40 @@ MEANING: list[tuple[Change, str]] = [
     (
         put("problem", "scale", "dims", "x", value=["int"]),
         "problem.scale.dims.x: expected a name that C++ has no use for, found 'int'",
+    ),
+    (
+        put("problem", "scale", "inout", value=["x", "out"]),
+        "problem.scale.inout: expected outputs of the schema, written Tensor(a!), found x",
+    ),
+    (
+        put("problem", "scale", "strided", value={"y": "rows"}),
+        "problem.scale.strided.y: expected a tensor of the schema, found no such tensor",
+    ),
+    (
+        put("problem", "scale", "strided", value={"factor": "any"}),
+        "problem.scale.strided.factor: expected a tensor of the schema, found no such tensor",
+    ),
+    (
+        both(
+            put("problem", "scale", "strided", value={"x": "any"}),
+            put("problem", "scale", "schema", value="(Tensor x, Tensor(a!) out, float factor, int x_strides) -> ()"),
+        ),
+        "problem.scale.strided.x: expected that name free for its strides, found an argument x_strides",
+    ),
+    (
+        both(
+            put("problem", "scale", "schema", value="(Tensor x, Tensor? bias, Tensor(a!) out, float factor) -> ()"),
+            put("problem", "scale", "dims", value={"x": ["N"], "out": ["N"], "bias": ["M"]}),
+        ),
+        "problem.scale.dims.bias: expected dimensions that a tensor has as they are, found M",
+    ),
+    (
+        both(
+            put("problem", "scale", "schema", value="(Tensor x, Tensor? bias, Tensor(a!) out, float factor) -> ()"),
+            put("problem", "scale", "dims", value={"x": ["N"], "out": ["N"], "bias": ["N"]}),
+            put("shape", "tail", "params", "bias", value=0),
+        ),
+        "shape.tail.params.bias: expected true or false: whether it is given, found 0",
     ),
     (drop("shape", "tail", "params", "N"), "shape.tail.params.N: expected a whole number of at least 1, found nothing"),
     (
@@ -194,7 +255,8 @@ MEANING: list[tuple[Change, str]] = [
     ),
     (
         put("variant", "plain", "where", value={"archs": ["sm_75"]}),
-        "variant.plain.where: expected archs among sm_80, sm_90a, found 'sm_75'",
+        "variant.plain.where: expected archs that are known "
+        "(sm_80, sm_90a, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120), found 'sm_75'",
     ),
     (
         put("variant", "plain", "where", value={"shapes": ["huge*"]}),
@@ -308,6 +370,15 @@ def test_the_toy_suite() -> None:
     assert loaded.variants["wide"].predictions[0].before is None
 
 
+def test_a_variant_names_archs_that_the_others_are_not_built_for(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["plain"]["where"] = {"archs": ["sm_90a", "sm_120a"]}
+    loaded = load.load(write(tmp_path / "toy", data))
+    assert loaded.archs == ("sm_80", "sm_90a", "sm_120a") and loaded.usual_arch == "sm_90a"
+    assert loaded.variants["plain"].where.archs == ("sm_90a", "sm_120a")
+    assert loaded.variants["wide"].where.archs == ("sm_80", "sm_90a")
+
+
 def test_a_sweep_becomes_a_variant_for_each_point(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["m{m}_{order}"] = {
@@ -341,7 +412,7 @@ def test_a_bad_name_template(tmp_path: Path, template: str) -> None:
 def test_two_variants_of_one_name(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["pl{a}"] = {**data["variant"]["plain"], "sweep": {"a": ["ain"]}}
-    assert "variant.pl{a}: expected a name of its own, found 'plain' twice, first by variant.plain" in mistakes(
+    assert "variant.pl{a}: expected a name that is used once, found 'plain' twice, first by variant.plain" in mistakes(
         tmp_path / "suite", data
     )
 

@@ -68,8 +68,8 @@ def test_a_file_counts_where_it_is_named_first(split: Path) -> None:
 
 HERE = "[variant.plain]"
 AFTER = '"budgets'
-HOLDS = "expected [problem.…], [shape.…], [variant.…], [[budget]], [[waiver]], [[gate.rule]]"
-OWN = "expected a name of its own, found"
+HOLDS = "expected [problem.…], [shape.…], [variant.…], [space.…], [[budget]], [[waiver]], [[gate.rule]]"
+OWN = "expected a name that is used once, found"
 CASES = [
     (load.MANIFEST, AFTER, f'"/etc/x", {AFTER}',
      "manifests[2]: expected a file within the suite's folder, found '/etc/x'"),

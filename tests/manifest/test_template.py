@@ -9,7 +9,7 @@ import pytest
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.manifest import load, schema, template
-from flashcore.worker.kernel_call import load_problem
+from flashcore.worker.problem_file import load_problem
 from tests.conftest import flashcore
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashcore.model.intervals import ratio
+from flashcore.model.intervals import _resampled_medians, ratio, ratios
 from flashcore.runs import store
 from tests.conftest import ROOT
 
@@ -73,7 +73,7 @@ def test_runs_of_different_lengths_count_whole_and_a_drift_of_both_is_no_comfort
 
 
 def test_the_published_run_recorded_these_very_intervals() -> None:
-    record = store.read(ROOT / "profiles" / "20261121T223146Z-a5f5")
+    record = store.read(ROOT / "profiles" / "20261122T010040Z-6a1f")
     found = 0
     for fact in record.facts.named("speedup_vs_baseline_low"):
         shape = fact.subject.shape
@@ -90,3 +90,16 @@ def test_ratio_refuses_what_is_no_time() -> None:
     for a, b in (([], [1.0]), ([0.0], [1.0])):
         with pytest.raises(ValueError, match="expected"):
             ratio(a, b)
+
+
+def test_the_median_of_an_odd_number_is_one_of_them_and_of_an_even_one_between_two() -> None:
+    assert {*_resampled_medians((1.0, 2.0, 4.0), 0).tolist()} == {1.0, 2.0, 4.0}
+    assert {*_resampled_medians((1.0, 2.0), 0).tolist()} == {1.0, 1.5, 2.0}
+
+
+def test_many_at_once_are_each_as_by_itself() -> None:
+    draw = random.Random(3)
+    before, *owns = ([draw.uniform(9, 11) for _ in range(n)] for n in (40, 40, 30, 55, 7))
+    for paired in (True, False):
+        assert ratios(before, owns, paired=paired) == [ratio(before, own, paired=paired) for own in owns]
+    assert ratios(before, []) == []

@@ -10,5 +10,5 @@ def test_a_fact_tells_its_source() -> None:
     fact = Fact(Subject("fast", shape="mission"), "l2_hit", 81.25, "pct", Source.NCU, "two launches")
     cell = fact_cell(fact)
     assert (cell.text, cell.unit) == ("81.2", "%")
-    for part in ("81.25 pct", "ncu", "lts__t_sector_hit_rate.pct", "fast/mission", "two launches"):
+    for part in ("81.25 %", "ncu", "lts__t_sector_hit_rate.pct", "fast/mission", "two launches"):
         assert part in cell.title

@@ -68,10 +68,10 @@ def test_twice_the_work_is_slower(spin: Path, capsys: pytest.CaptureFixture[str]
     assert code == found["exit_code"] == Exit.FAILED and found["outcome"] == "failed"
     (case,) = found["cases"]
     assert (case["variant"], case["shape"], case["fate"]) == ("spun", "small", "slower")
-    assert 0.5 < case["change"] < 1.5 and 0 < case["chance_ends_at"] < case["change"]
+    assert 0.5 < case["change"] < 1.5 and 0 < case["noise_threshold"] < case["change"]
     assert case["after_us"] / case["before_us"] == pytest.approx(1 + case["change"], rel=0.1)
-    assert len(case["changes"]) == len(case["nulls"]) == found["aa"]["comparisons"] == 4
-    assert found["aa"]["largest"] == max(map(abs, case["nulls"]))
+    assert len(case["changes"]) == len(case["aa_changes"]) == found["aa"]["comparisons"] == 4
+    assert found["aa"]["largest"] == max(map(abs, case["aa_changes"]))
     said = capsys.readouterr().out
     assert "SLOWER" in said and "compared with itself 4 times" in said and "(exit 1)" in said
     assert git(Path(), "worktree", "list").count("\n") == 0
@@ -206,11 +206,12 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
     [
         (["--against", "no_such"], "expected a git revision"),
         (["--against", "HEAD", "--processes", "3"], "--processes 3: expected at least 4"),
-        (["--against", "HEAD", "--alpha", "1"], "--alpha 1: expected a chance"),
+        (["--against", "HEAD", "--alpha", "1"], "--alpha 1: expected a rate"),
         (["--against", "HEAD", "--effect", "-2"], "--effect -2: expected percent"),
         (["--against", "HEAD", "--format", "junit"], "--format junit: expected table, json, or"),
         (["--processes", "9"], "--processes: expected together with --against"),
         (["--format", "json"], "--format: expected together with --against"),
+        (["--against", "HEAD", "--gpus", "2"], "--gpus: expected without --against"),
     ],
 )
 def test_wrong_usage_is_named(toy: Path, words: list[str], found: str) -> None:

@@ -201,3 +201,15 @@ def test_skewed_noise_leans_to_no_side() -> None:
 def test_what_is_no_time_says_nothing(bad: list[float]) -> None:
     assert math.isnan(Process.of([1.0], [1.0], bad).change)
     assert math.isnan(Process.of(bad, [1.0], [1.0]).null)
+
+
+def test_a_case_without_processes_leaves_those_behind_it_decided() -> None:
+    found = decide({"gap": [], "x": [Process(0.02, 0.0)] * PROCESSES})
+    assert (found["gap"].outcome, found["x"].outcome) == ("undecided", "slower")
+
+
+def test_what_is_critical_is_told_to_the_digit() -> None:
+    """One case, four processes that agree: only the spread of no change is left, with its own degrees of freedom."""
+    found = decide({"x": [Process(0.02, 0.001)] * 4}, alpha=0.05)["x"]
+    spread = math.sqrt(3 / 4) * 0.001  # of a change, where that of no change is 0.001
+    assert found.critical == pytest.approx(math.expm1(student_quantile(0.95, 7) * spread / 2), rel=1e-9)

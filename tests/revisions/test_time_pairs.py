@@ -15,10 +15,11 @@ import pytest
 from flashcore.revisions import time_pairs
 from flashcore.revisions.time_pairs import Contest, Lost, order
 from flashcore.worker.kernel_call import Case
+from tests import update_cases
 from tests.conftest import ROOT, Built
 from tests.softmax_cases import case
 
-PROCESSES = 3
+PROCESSES = 2
 
 
 def contest(before: str, after: str, shape: str = "small", columns: int = 37) -> Contest:
@@ -73,6 +74,14 @@ def test_a_build_that_fails_costs_its_own_case_alone(found: time_pairs.Found) ->
     assert lost["raises_right"].side == "before"
     assert lost["right_exits"].side == "after" and "exit code 9" in lost["right_exits"].reason
     assert lost["right_hangs_late"].side == "after" and "hang?" in lost["right_hangs_late"].reason
+
+
+def test_builds_that_write_what_they_read_start_each_call_from_the_same_content(tmp_path: Path) -> None:
+    """`strict` refuses what an earlier call left."""
+    old = replace(update_cases.case("strict", bias=True), rank_by="back_to_back")
+    one = Contest("strict/small", old, replace(old, variant="right"), old)
+    found = time_pairs.run([one], tmp_path, processes=1, rounds=10, time_limit=60.0, device="cpu")
+    assert not found.lost and len(found.times["strict/small"][0].before) == 10
 
 
 def test_a_shape_that_cannot_be_made_is_nobodys_fault(tmp_path: Path) -> None:
@@ -148,7 +157,7 @@ def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> 
 
 
 def test_files_of_two_revisions_import_their_own_siblings(tmp_path: Path) -> None:
-    from flashcore.worker.kernel_call import _load
+    from flashcore.worker.problem_file import load_file
 
     for name, value in (("one", 1), ("two", 2)):
         folder = tmp_path / name
@@ -156,7 +165,7 @@ def test_files_of_two_revisions_import_their_own_siblings(tmp_path: Path) -> Non
         (folder / "flashcore_test_sibling.py").write_text(f"VALUE = {value}\n")
         for file in ("first.py", "second.py"):
             (folder / file).write_text("import flashcore_test_sibling\nVALUE = flashcore_test_sibling.VALUE\n")
-    found = [_load(str(tmp_path / name / file)).VALUE for name, file in
+    found = [load_file(str(tmp_path / name / file)).VALUE for name, file in
              (("one", "first.py"), ("two", "first.py"), ("two", "second.py"), ("one", "second.py"))]  # fmt: skip
     assert found == [1, 2, 2, 1]
     sys.modules.pop("flashcore_test_sibling")

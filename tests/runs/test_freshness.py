@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.manifest import load
-from flashcore.model.record import Artifact, CaseKey, Launch, Plan, Record, Source
+from flashcore.model.record import Artifact, CaseKey, Launch, Listing, Plan, Record, Source, Subject
 from flashcore.model.suite import Suite
 from flashcore.runs import freshness
 from tests import factory
@@ -39,7 +39,7 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
             {"closure": "another", "cxx": OTHER_CXX},
             "stale: host code compiled by (Ubuntu) 13.3.0, now (Debian) 12.2.0, and the sources",
         ),
-        ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it anew"),  # schema 1
+        ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it again"),  # schema 1
         ({"peer": True, "code": "", "host": ""}, "stale"),
     ],
 )
@@ -193,6 +193,18 @@ def test_what_the_present_run_measured_is_not_taken_over() -> None:
     assert own and {f.source for f in own} == {Source.NCU}
     assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
     assert not [k for k in samples if k.startswith("fast/mission/")]
+
+
+def test_listings_come_along_where_their_profile_does() -> None:
+    record, present = recorded()
+    cases = [("fast", "mission"), ("fast", "long"), ("split", "mission")]
+    listings = tuple(Listing(Subject(v, shape=s, kernel="k"), ()) for v, s in cases)
+    record = dataclasses.replace(record, listings=listings)
+    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
+    measured = {("split/mission", "profile")}
+    found = freshness.join(record, present, measured)
+    measured.add(("fast/long", "profile"))  # what is measured or joined later is no business of this one's
+    assert [x.subject.case for x in found.listings] == ["fast/long"]
 
 
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:

@@ -7,6 +7,7 @@ import datetime
 import gzip
 import json
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,19 @@ from hypothesis import strategies as st
 
 from flashcore.errors import FlashcoreError, RecordError, UsageError
 from flashcore.model.catalogue import FACTS as CATALOGUE
-from flashcore.model.record import SCHEMA_VERSION, CaseKey, Fact, Facts, Origin, Record, Source, Subject
+from flashcore.model.record import (
+    SCHEMA_VERSION,
+    CaseKey,
+    Fact,
+    Facts,
+    Instruction,
+    Listing,
+    Origin,
+    Record,
+    SharingGpu,
+    Source,
+    Subject,
+)
 from flashcore.runs import convert, soundness, store
 from tests import factory
 from tests.conftest import ROOT
@@ -33,6 +46,22 @@ def full() -> Record:
         stale={"slow/mission": "stale: the code changed"},
         outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
+        gpus=(
+            SharingGpu(
+                "GPU-a", None, 0.002, {"copy": 780.5}, 1755.0, 61.0, ("power_cap",), {"bench": ("fast/mission",)}
+            ),
+            SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),
+        ),
+        listings=(
+            Listing(
+                Subject("fast", shape="mission", kernel="fast_kernel"),
+                (
+                    Instruction(0, "LDG.E R2, [R4]", "fast.cu", 12, "x = in[i];", {"samples": 7.0, "stall_wait": 2.0}),
+                    Instruction(16, "FADD R2, R2, R3", "fast.cu", 12, "x = in[i];", {"executed": 64.0}),
+                    Instruction(32, "EXIT", "", 0, "", {}),
+                ),
+            ),
+        ),
     )
 
 
@@ -52,6 +81,13 @@ def run(tmp_path: Path) -> Path:
     return store.complete(folder)
 
 
+def whole(folder: Path) -> Record:
+    """A run, all of it: listings are read when somebody looks at them."""
+    found = store.read(folder)
+    len(found.listings)
+    return found
+
+
 # --- there and back -----------------------------------------------------------------------------
 
 
@@ -59,8 +95,9 @@ def test_a_record_is_read_back_as_it_was(run: Path) -> None:
     expected, found = full(), store.read(run)
     assert list(found.facts) == list(expected.facts)
     for field in dataclasses.fields(Record):
-        if field.name not in ("facts", "samples"):
+        if field.name not in ("facts", "samples", "listings"):
             assert getattr(found, field.name) == getattr(expected, field.name), field.name
+    assert tuple(found.listings) == expected.listings
     assert found.samples.keys() == expected.samples.keys()
     for name, series in expected.samples.items():
         assert found.samples[name] == pytest.approx(series, abs=1e-4)
@@ -69,8 +106,15 @@ def test_a_record_is_read_back_as_it_was(run: Path) -> None:
 def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
     other = store.begin(tmp_path, "20260102T030405Z-0002")
     store.write(store.read(run), other)
-    for name in (store.HEADER, store.FACTS, store.SAMPLES):
+    for name in (store.HEADER, store.FACTS, store.SAMPLES, store.LISTINGS):
         assert (other / name).read_bytes() == (run / name).read_bytes(), name
+
+
+def test_a_run_of_one_gpu_says_nothing_of_several(run: Path, tmp_path: Path) -> None:
+    assert "GPU-b" in (run / store.HEADER).read_text()
+    store.write(dataclasses.replace(full(), gpus=()), tmp_path)
+    assert "gpus" not in json.loads((tmp_path / store.HEADER).read_bytes())
+    assert store.read(tmp_path).gpus == ()
 
 
 SUBJECTS = st.builds(
@@ -107,8 +151,8 @@ def test_any_fact_is_read_back_or_unmeasured(tmp_path: Path, facts: list[Fact]) 
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (SCHEMA_VERSION + 1, f"found the newer version {SCHEMA_VERSION + 1}\n  to mend: update flashcore"),
-        (0, "found the older version 0\n  to mend: record the run again"),
+        (SCHEMA_VERSION + 1, f"found the newer version {SCHEMA_VERSION + 1}\n  hint: update flashcore"),
+        (0, "found the older version 0\n  hint: record the run again"),
         ("one", "found 'one'"),
         (None, "found None"),
         ([1], r"found \[1\]"),
@@ -126,13 +170,13 @@ def test_another_schema_is_refused_whatever_else_it_holds(run: Path) -> None:
         store.read(run)
 
 
-@pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES])
+@pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES, store.LISTINGS])
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
 def test_a_file_cut_short_is_refused(run: Path, name: str, part: float) -> None:
     data = (run / name).read_bytes()
     (run / name).write_bytes(data[: int(len(data) * part)])
     with pytest.raises(RecordError, match=name):
-        store.read(run)
+        whole(run)
 
 
 @pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES])
@@ -142,17 +186,17 @@ def test_a_missing_file_is_refused(run: Path, name: str) -> None:
         store.read(run)
 
 
-@pytest.mark.parametrize("name", [store.FACTS, store.SAMPLES])
+@pytest.mark.parametrize("name", [store.FACTS, store.SAMPLES, store.LISTINGS])
 @pytest.mark.parametrize("at", [0, 9, 12, 60, -6])
 def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
     data = bytearray((run / name).read_bytes())
     data[at] ^= 0xFF
     (run / name).write_bytes(bytes(data))
     if at == 9:  # gzip's note of the operating system: nobody reads it
-        store.read(run)
+        whole(run)
         return
     with pytest.raises(RecordError, match=name):
-        store.read(run)
+        whole(run)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +219,31 @@ def test_samples_of_another_form_are_refused(run: Path, content: object) -> None
     (run / store.SAMPLES).write_bytes(gzip.compress(json.dumps(content).encode()))
     with pytest.raises(RecordError, match="expected a table of samples"):
         store.read(run)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], 7, {"lines": [], "names": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, []]]]]},
+     {"lines": [["a", 1, ""]], "names": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0, 1]]]]]},
+     {"lines": [["a", 1, ""]], "names": ["samples"], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0]]]]]}],
+)  # fmt: skip
+def test_listings_of_another_form_are_refused(run: Path, content: object) -> None:
+    (run / store.LISTINGS).write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(RecordError, match="expected instructions by kernel"):
+        whole(run)
+
+
+def test_listings_are_not_read_before_somebody_looks(run: Path) -> None:
+    (run / store.LISTINGS).write_bytes(b"no listings")
+    record = store.read(run)
+    assert record.facts
+    with pytest.raises(RecordError, match="listings"):
+        list(record.listings)
+
+
+def test_a_run_without_listings_is_read(run: Path) -> None:
+    (run / store.LISTINGS).unlink()
+    assert tuple(store.read(run).listings) == ()
 
 
 @pytest.mark.parametrize("content", ["[]", "7", "null", '"x"'])
@@ -238,9 +307,20 @@ def test_the_newest_is_found_by_its_id(tmp_path: Path) -> None:
         store.find(tmp_path, "1999")
 
 
+def test_the_newest_is_of_roofs_only_where_there_is_no_other(tmp_path: Path) -> None:
+    record = factory.bare_record(id="20260102T000000Z-0001")
+    roofs = dataclasses.replace(record, suite=dataclasses.replace(record.suite, name=store.ROOFS))
+    for one in (record, dataclasses.replace(roofs, id="20260103T000000Z-0001")):
+        store.write(one, folder := store.begin(tmp_path, one.id))
+        store.complete(folder)
+    assert store.find(tmp_path, None).name == record.id
+    shutil.rmtree(tmp_path / record.id)
+    assert store.find(tmp_path, None).name == "20260103T000000Z-0001"
+
+
 def test_no_runs_yet(tmp_path: Path) -> None:
     assert store.runs(tmp_path / "nowhere") == store.unfinished(tmp_path / "nowhere") == []
-    with pytest.raises(UsageError, match="found none\n  to mend: make profile"):
+    with pytest.raises(UsageError, match="found none\n  hint: make profile"):
         store.find(tmp_path / "nowhere", None)
 
 
@@ -307,7 +387,7 @@ def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: 
     _, error = process.communicate(timeout=60)
     assert process.returncode != 0
     assert f"{name}.partial" in error and "cannot write: File too large" in error
-    assert "what was measured is kept: go on with --resume" in error
+    assert "what was measured is kept: continue with --resume" in error
     (folder,) = store.unfinished(tmp_path)
     assert not [p.name for p in folder.iterdir() if p.name.endswith(".tmp")]
     assert store.runs(tmp_path) == []
@@ -315,7 +395,7 @@ def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "profiles").write_text("", encoding="utf-8")
-    with pytest.raises(FlashcoreError, match=r"cannot write: .*\n  to mend"):
+    with pytest.raises(FlashcoreError, match=r"cannot write: .*\n  hint"):
         store.begin(tmp_path / "profiles", "20260102T030405Z-0001")
 
 

@@ -20,7 +20,7 @@ from tests.conftest import TESTS
 
 DATA = TESTS / "data"
 ARCHS = ("sm_80", "sm_90a")
-MANGLED = "_Z6tensorILi4EEvP6__halfPKS0_S3_"
+MANGLED, SHOWN = "_Z6tensorILi4EEvP6__halfPKS0_S3_", "tensor<4>"
 
 
 def text(name: str) -> str:
@@ -107,7 +107,7 @@ def test_functions_that_are_compiled_apart(
 
 
 def test_a_log_of_one_endless_line() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     for endless in (
         "7" * 3_000_000,
         " " * 3_000_000,
@@ -115,7 +115,7 @@ def test_a_log_of_one_endless_line() -> None:
         "Compiling entry function '" * 99_999,
     ):
         assert facts_module.ptxas_spills(f"{CALLS}{endless}\n")["none"] == (0, 0)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("kept", ['{"format": 6}', '{"format": 5, "code": "x"}', "[6]", "6", "{", '{"format": "6"}'])
@@ -181,9 +181,9 @@ def test_no_disassembler_leaves_sass_unmeasured(artifact: Artifact, monkeypatch:
     Path(artifact.cubin).with_name("variant.sass").unlink()
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: None)
     facts = Facts(facts_module.facts(artifact)[0])
-    fact = facts.get("sass_hmma", Subject("kernels", "sm_90a", kernel=MANGLED))
+    fact = facts.get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
     assert fact is not None and fact.value is None and "no nvdisasm" in fact.note
-    assert of(facts, MANGLED, "registers") == 32
+    assert of(facts, SHOWN, "registers") == 32
 
 
 def test_a_disassembler_that_fails_is_not_asked_twice(
@@ -196,7 +196,7 @@ def test_a_disassembler_that_fails_is_not_asked_twice(
     tool.chmod(0o755)
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: tool)
     for _ in range(2):
-        fact = Facts(facts_module.facts(artifact)[0]).get("sass_hmma", Subject("kernels", "sm_90a", kernel=MANGLED))
+        fact = Facts(facts_module.facts(artifact)[0]).get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
         assert fact is not None and fact.value is None and "could not read" in fact.note
     assert (tmp_path / "asked").read_text(encoding="utf-8").count("x") == 1
 

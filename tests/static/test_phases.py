@@ -114,13 +114,16 @@ def test_the_innermost_marked_line_decides() -> None:
     }  # fmt: skip
 
 
-def test_a_source_without_a_marker_has_no_phases() -> None:
-    assert of_variant("k.cu", LISTING, lambda file: ("", "", "")) is None
-    assert of_variant("k.cu", None, lambda file: ("",)) is None
+def test_a_source_without_a_marker_has_no_phases(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("\n\n\n")
+    assert of_variant("k.cu", LISTING, Sources(tmp_path)) is None
+    assert of_variant("k.cu", None, Sources(tmp_path)) is None
 
 
-def test_without_a_disassembler_the_phases_are_known_but_not_their_code() -> None:
-    code = of_variant("k.cu", None, lambda file: ("load", "other", "scores", "load"))
+def test_without_a_disassembler_the_phases_are_known_but_not_their_code(tmp_path: Path) -> None:
+    marked = ("load", "other", "scores", "load")
+    (tmp_path / "k.cu").write_text("\n".join(f"// phase: {name}" for name in marked))
+    code = of_variant("k.cu", None, Sources(tmp_path))
     assert code is not None and code.names == ("load", "scores", "other")
     assert not code.kernels and "nvdisasm" in code.why
 
@@ -234,7 +237,10 @@ def test_recorded_samples_are_those_of_the_source_page() -> None:
     found = shares(row, code)
     for phase, samples in wanted.items():
         assert found[phase][0] == pytest.approx(100 * samples / 605)
-    assert found["tensor"][1].startswith("605 samples of warps, standard error ")
+    p = wanted["tensor"] / 605
+    error = 100 * math.sqrt(p * (1 - p) / 605)  # of a share of 605 independent samples
+    assert found["tensor"][1] == f"605 samples of warps, standard error {error:.1f} points"
+    assert 0.5 < error < 3
 
 
 def row(
@@ -275,6 +281,7 @@ SAMPLED = {START: 3, START + 0x20: 1}
     [
         (row({}, WHOLE), "no warp was sampled"),
         (row({START + 0x40: 3}, WHOLE), "an instruction at 0x40 of the kernel"),
+        (row({START + 0x50: 3, START + 0x40: 1}, WHOLE), "an instruction at 0x40 of the kernel"),  # the first
         (row(SAMPLED, {START - 0x10: 8} | WHOLE), "an instruction at 0x40 of the kernel"),
         (row(SAMPLED, {}), "tells where the kernel begins"),
         (row(SAMPLED, WHOLE, total=9), "do not add up to its total 9"),
@@ -284,6 +291,32 @@ SAMPLED = {START: 3, START + 0x20: 1}
 def test_what_cannot_be_told_apart_is_unmeasured_and_says_why(given: KernelRow, why: str) -> None:
     for value, note in shares(given, CODE_OF_K).values():
         assert value is None and why in note
+
+
+def test_a_listing_counts_by_instruction_and_names_the_users_innermost_line(tmp_path: Path) -> None:
+    """What was inlined from a header that is not the suite's belongs to the line that called it."""
+    (tmp_path / "k.cu").write_text("// phase: load\nload(x);\nmma(a, b);\n")
+    (tmp_path / "h.cuh").write_text("one\ntwo\n")
+    code = of_variant("k.cu", LISTING, Sources(tmp_path))
+    assert code is not None
+    addresses = [START + i.offset for i in code.listing["k"]]
+    given = row({addresses[3]: 5, addresses[1]: 2}, dict.fromkeys(addresses, 8))
+    given.cells["smsp__pcsamp_warps_issue_stalled_wait"] = f"3 ({addresses[3]}: 3)"  # type: ignore[index]
+    (listing,) = ncu_facts.listings("v", "s", [given, given], code)
+    assert listing.subject == Subject("v", shape="s", kernel="k")
+    rows = {i.offset: i for i in listing.instructions}
+    assert rows[0x30].values == {"samples": 10, "executed": 16, "stall_wait": 6}
+    assert (rows[0x30].text, rows[0x30].file, rows[0x30].line, rows[0x30].source) == (
+        "HMMA.16816.F32 R4, R8, R12, R4", "h.cuh", 2, "two"
+    )  # fmt: skip
+    assert (rows[0x10].file, rows[0x10].line, rows[0x00].source) == ("h.cuh", 1, "mma(a, b);")
+    assert "samples" not in rows[0x00].values  # none was taken there: that is not said to be one
+
+
+def test_what_cannot_be_told_apart_has_no_listing(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("// phase: load\nload(x);\nmma(a, b);\n")
+    code = of_variant("k.cu", LISTING, Sources(tmp_path))
+    assert code is not None and ncu_facts.listings("v", "s", [row({START: 3}, {START - 0x100: 1})], code) == []
 
 
 def test_a_refusal_or_a_missing_disassembler_is_the_reason() -> None:

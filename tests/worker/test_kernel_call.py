@@ -1,25 +1,22 @@
-"""One call of a kernel: the case it is told, and the guards about its tensors."""
+"""One call of a kernel: the case it is told, its tensors and its answer."""
 
 from __future__ import annotations
 
-import math
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
-from flashcore.errors import UsageError
-from flashcore.worker.kernel_call import (
-    GUARD_BYTES,
-    GUARD_MOST,
-    Case,
-    Guarded,
-    Outputs,
-    guard_inputs,
-    load_problem,
-    work_of,
-)
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.static import triton_calls
+from flashcore.worker.kernel_call import Caller, Case
+from tests import update_cases
 from tests.softmax_cases import case
 
 
@@ -28,78 +25,104 @@ def test_case_survives_json() -> None:
     assert Case.from_json(one.to_json()) == one
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
-def test_poison_is_nan_of_every_type(dtype: str) -> None:
-    guard = Guarded((3, 5), dtype, "cpu")
-    assert guard.tensor.double().isnan().all()
-    assert guard.unwritten().all()
-    assert guard.tensor.data_ptr() % 16 == 0
-    assert guard.damage() == ""
-    guard.tensor.zero_()
-    assert not guard.unwritten().any()
+LAUNCH = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
 
 
-def test_inputs_lie_between_nan() -> None:
-    x = torch.ones(2, 3)
-    copy, bands = guard_inputs({"x": x, "scale": 2.0})
-    assert bands["x"].damage() == ""
-    assert copy["scale"] == 2.0
-    assert torch.equal(copy["x"], x)
-    beside = copy["x"].as_strided((GUARD_BYTES // 4,), (1,), copy["x"].storage_offset() + 6)
-    assert beside.isnan().all()
-    beside[-1] = 0
-    assert "4 bytes written past its last element" in bands["x"].damage()
+def traced(calls: Any, root: Path) -> Case:
+    """A callable that writes its argument times ``FACTOR``, compiled to make these launches."""
+    (root / "twice.py").write_text("def twice(x, out, scale, FACTOR):\n    out.copy_(x * FACTOR)\n", encoding="utf-8")
+    config = {"FACTOR": 3}
+    made = dataclasses.replace(case("right"), callable="twice.py:twice", library=None, config=config, calls=calls)
+    return dataclasses.replace(made, root=str(root))
 
 
-@pytest.mark.parametrize("rows", [1, 512, 4096])
-@pytest.mark.parametrize("beyond", [16 << 10, -(16 << 10)])
-def test_a_fault_16_kb_off_is_seen_at_every_shape(rows: int, beyond: int) -> None:
-    outputs = Outputs({"out": ((rows, 64), "float16"), "sums": ((rows,), "float32")})
-    for name, other in (("out", "sums"), ("sums", "out")):
-        outputs.poison()
-        tensor = outputs[name]
-        last = tensor.numel() - 1 if beyond > 0 else 0
-        at = tensor.storage_offset() + last + beyond // tensor.element_size()
-        tensor.as_strided((1,), (1,), at).fill_(1)
-        where = "past its last" if beyond > 0 else "before its first"
-        assert f"bytes written {where} element" in outputs.guards[name].damage()
-        assert outputs.guards[other].damage() == ""
+@pytest.mark.parametrize(
+    ("loaded", "words"),
+    [
+        ([LAUNCH], ""),
+        ([{**LAUNCH, "code": "0ther"}], "code was c0de when it was compiled, 0ther when it ran"),
+        ([LAUNCH, LAUNCH], "1 launches were compiled, 2 ran"),
+    ],
+)
+def test_the_first_call_is_held_to_what_was_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]], words: str
+) -> None:
+    looked = []
+
+    @contextlib.contextmanager
+    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[triton_calls.Call]]:
+        looked.append((sorted(names.values()), launch))
+        yield [triton_calls.Call("k", (), b"", "", call) for call in loaded]
+
+    monkeypatch.setattr(triton_calls, "recorded", recorded)
+    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    one = traced(([LAUNCH],), tmp_path)
+    assert not one.is_peer and Case.from_json(one.to_json()) == one
+    caller = Caller(one, ModuleType("problem"), "cpu")
+    x, outputs = torch.ones(6, 37), caller.outputs()
+    for _ in range(2):
+        with pytest.raises(FlashcoreError, match=words) if words else contextlib.nullcontext():
+            caller.call({"x": x, "scale": 1.0}, outputs)
+    assert looked == [(["out", "x"], True)] * (2 if words else 1)  # nothing wrong is taken for right later
+    assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 3))
 
 
-def test_bands_grow_with_the_tensor_up_to_a_bound_and_leave_no_gap_between_outputs() -> None:
-    assert Guarded.bytes_of((1 << 20,), "float16") == 3 << 21
-    assert Guarded.bytes_of((1 << 25,), "float16") == (1 << 26) + 2 * GUARD_MOST
-    outputs = Outputs({"a": ((5, 7), "float16"), "b": ((3,), "float32")}, fill=0)
-    whole = torch.empty(0, dtype=torch.uint8).set_(outputs["a"].untyped_storage())
-    for at in range(0, whole.numel(), 997):
-        outputs.poison()
-        whole[at] = 1
-        inside = any(bool(tensor.view(torch.uint8).any()) for tensor in outputs.values())
-        assert inside != any(guard.damage() for guard in outputs.guards.values())
+def test_recorded_kernels_are_to_be_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHCORE_CUBINS"):
+        monkeypatch.setenv(name, "theirs")
+    monkeypatch.setattr("flashcore.static.cubin.code_of", lambda data: data.decode())
+    one = traced(([{"code": "c0de", "grid": [0, 0, 0]}],), tmp_path)
+    caller = Caller(one, ModuleType("problem"), "cpu")
+    x, outputs = torch.ones(6, 37), caller.outputs()
+    with pytest.raises(FlashcoreError, match="1 of 1 recorded kernels are none of the 0 compiled"):
+        caller.call({"x": x, "scale": 1.0}, outputs)
+    left = Path(os.environ["TRITON_CACHE_DIR"], "0", "k.cubin")
+    left.parent.mkdir()
+    left.write_bytes(b"c0de")
+    caller.call({"x": x, "scale": 1.0}, outputs)
 
 
-def test_a_problem_that_lacks_parts(tmp_path: Path) -> None:
-    (tmp_path / "problem.py").write_text("KINDS = ()\ndef work(params): return {}\n")
-    with pytest.raises(UsageError, match="found no make_inputs, reference, emulate, TOLERANCES, FENCE"):
-        load_problem(tmp_path, "problem.py")
-    with pytest.raises(UsageError, match="expected a Python file"):
-        load_problem(tmp_path, "other.py")
+def given() -> dict[str, Any]:
+    a, b, c = (torch.ones(*sizes) for sizes in ((5, 12), (12, 7), (5, 7)))
+    return {"a": a, "b": b, "c": c, "bias": None, "alpha": 1.0, "beta": 3.0}
 
 
-def test_work_may_differ_by_the_variants_roof() -> None:
-    plain, by_roof = ModuleType("plain"), ModuleType("by_roof")
-    plain.work = lambda params: {"flop": params["N"]}  # type: ignore[attr-defined]
-    by_roof.work = lambda params, roof: {"tensor_flop" if roof.endswith("_tensor") else "fp32_flop": params["N"]}  # type: ignore[attr-defined]
-    assert work_of(plain, {"N": 3}, "tf32_tensor") == {"flop": 3}
-    plain.work = lambda params, scale=2: {"flop": params["N"] * scale}  # type: ignore[attr-defined]
-    assert work_of(plain, {"N": 3}, "tf32_tensor") == {"flop": 6}, "what it does not ask for it is not given"
-    assert work_of(by_roof, {"N": 3}, "tf32_tensor") == {"tensor_flop": 3}
-    assert work_of(by_roof, {"N": 3}, "fp32") == {"fp32_flop": 3}
+@pytest.mark.parametrize(
+    ("change", "bias", "words"),
+    [
+        (
+            {"c": None},
+            False,
+            r"what c holds before a call, float32 \[5, 7\], found none\n  hint: the manifest names it",
+        ),
+        ({"c": torch.ones(7, 5)}, False, r"\[5, 7\], found torch.float32 \[7, 5\]"),
+        ({"c": torch.ones(5, 7).double()}, False, r"found torch.float64 \[5, 7\]"),
+        ({"c": 1.0}, False, r"float32 \[5, 7\], found 1.0"),
+        ({"b": None}, False, "expected from make_inputs\\(\\) a value for b, found none"),
+        (
+            {"bias": torch.ones(7)},
+            False,
+            "expected from make_inputs\\(\\) None for bias, as bias = false says, found torch",
+        ),
+        ({}, True, "expected from make_inputs\\(\\) a tensor bias, as the shape small says, found none"),
+    ],
+)
+def test_inputs_that_are_not_what_the_schema_says(change: dict[str, Any], bias: bool, words: str) -> None:
+    peer = dataclasses.replace(
+        update_cases.case("in_place", bias=bias), calls=([LAUNCH],), callable="peers.py:in_place"
+    )
+    caller = Caller(peer, ModuleType("problem"), "cpu")
+    caller.target = lambda *_: None
+    with pytest.raises(UsageError, match=words):
+        caller.call({**given(), **change}, caller.outputs())
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1, 1e308, 10**400, "12", None, [1]])
-def test_work_that_is_no_amount_is_refused(value: object) -> None:
-    odd = ModuleType("odd")
-    odd.work = lambda params: {"bytes": 8, "flop": value}  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match=r"odd: work\(\) gives 'flop': expected a number of 0 to 1e30, found"):
-        work_of(odd, {}, "fp32")
+def test_each_call_starts_from_what_the_inputs_hold_and_leaves_them_alone() -> None:
+    caller = Caller(update_cases.case("in_place", peer=True), ModuleType("problem"), "cpu")
+    inputs, outputs = given(), caller.outputs()
+    assert list(outputs) == ["c"] and not caller.outputs(inout=False)
+    for _ in range(3):
+        caller.call(inputs, outputs)
+        assert torch.equal(outputs["c"], torch.full((5, 7), 15.0))
+    assert torch.equal(inputs["c"], torch.ones(5, 7))
+    assert Case.from_json(caller.case.to_json()) == caller.case

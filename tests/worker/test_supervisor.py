@@ -68,6 +68,35 @@ def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
     assert "performing a" in (tmp_path / "child-001.log").read_text()
 
 
+def test_lanes_share_out_the_shapes(tmp_path: Path) -> None:
+    tasks = [
+        does(f"{v}/{s}", what) for s in ("s", "m", "l") for v, what in (("good", ""), ("bad", "segv"), ("last", ""))
+    ]
+    seen: list[Result] = []
+    results = supervise(tmp_path, tasks, lanes=2, on_result=seen.append)
+    assert [r.name for r in results] == [t.name for t in tasks] and {r.name for r in seen} == {r.name for r in results}
+    assert [r.status for r in results] == ["ok", "failed", "ok"] * 3, "what dies takes its own task alone along"
+    pids = {r.name: r.data["pid"] for r in results if r.data}
+    assert pids["last/s"] == pids["good/l"] and pids["last/l"] not in (pids["good/s"], pids["last/m"])
+    assert len({*pids.values()}) == 5
+    lanes = [
+        {t["name"].partition("/")[2] for t in json.loads(p.read_text())["tasks"]} for p in tmp_path.glob("tasks-*")
+    ]
+    assert all(shapes <= {"s", "l"} or shapes == {"m"} for shapes in lanes)
+    assert supervise(tmp_path, tasks, lanes=2) == results, "what is answered is not run again"
+
+
+def test_an_error_in_one_lane_ends_the_others(tmp_path: Path) -> None:
+    def stop(result: Result) -> None:
+        raise KeyboardInterrupt
+
+    tasks = [does("a/s"), does("a/m", "loop")]
+    with pytest.raises(KeyboardInterrupt):
+        supervise(tmp_path, tasks, lanes=2, on_result=stop)
+    heads = [next(read_journal(p)) for p in tmp_path.glob("journal-*")]
+    assert all(gone(head["pid"]) for head in heads)
+
+
 def test_batches_bound_what_a_process_takes(tmp_path: Path) -> None:
     results = supervise(tmp_path, [does(n) for n in "abcde"], batch=2)
     assert len({r.data["pid"] for r in results if r.data}) == 3

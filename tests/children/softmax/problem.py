@@ -148,6 +148,42 @@ def _register() -> None:
         for _ in range(4):
             out.copy_(x.softmax(-1))
 
+    def refuses(x: Tensor, out: Tensor, scale: float) -> None:
+        for name, tensor in (("x", x), ("out", out)):
+            if not tensor.is_contiguous():
+                raise RuntimeError(f"refuses: {name} must be contiguous")
+        out.copy_(x.softmax(-1))
+
+    def refuses_mutely(x: Tensor, out: Tensor, scale: float) -> None:
+        if not out.is_contiguous():
+            raise RuntimeError("cannot")
+        out.copy_(x.softmax(-1))
+
+    def takes_anything(x: Tensor, out: Tensor, scale: float) -> None:
+        # Never looks at strides.
+        flat = x.as_strided(x.shape, (x.shape[1], 1), x.storage_offset())
+        out.copy_(flat.softmax(-1))
+
+    def knows_tensors(x: Tensor, out: Tensor, scale: float) -> None:
+        # Does nothing for tensors that it has seen.
+        known = globals().setdefault("_known", set())
+        if out.data_ptr() not in known:
+            known.add(out.data_ptr())
+            out.copy_(x.softmax(-1))
+
+    def knows_values(x: Tensor, out: Tensor, scale: float) -> None:
+        # Does nothing for values that it has seen where the answer stands already.
+        seen, values = globals().setdefault("_seen", set()), hash(tuple(x.flatten().tolist()))
+        if values not in seen or not out.isfinite().all():
+            seen.add(values)
+            time.sleep(0.005)
+            out.copy_(x.softmax(-1))
+
+    def stops(x: Tensor, out: Tensor, scale: float) -> None:
+        globals()["_done"] = globals().get("_done", 0) + 1
+        if globals()["_done"] < 100:
+            out.copy_(x.softmax(-1))
+
     for function in list(locals().values()):
         if callable(function) and getattr(function, "__name__", "") not in ("operator", ""):
             operator(function)

@@ -103,7 +103,9 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     speedup = facts.number("speedup_vs_baseline", subject)
     low, high = (facts.number(f"speedup_vs_baseline_{end}", subject) for end in ("low", "high"))
     assert speedup is not None and low is not None and high is not None
-    assert 1 < low <= speedup <= high < 30
+    # Of whatever was measured: on a busy machine four calls may well take as long as one.
+    medians = [statistics.median(stage[0].samples[f"{v}/small/isolated"]) for v in ("slower", "right")]
+    assert low <= speedup <= high and speedup == pytest.approx(medians[0] / medians[1])
     assert facts.number("speedup_vs_baseline", Subject("slower", shape="small")) == 1.0
     peer = facts.get("speedup_vs_peer", subject)
     assert peer is not None and peer.note.startswith("over library")
@@ -131,7 +133,7 @@ def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageR
         cases = [replace(case(v), rank_by=regime) for v in times]
         data = {"variants": {v: {**own, "samples": s} for v, s in times.items()}, "failed": {}, "empty": {}}
         result = supervisor.Result("small", "ok", data={**data, "clock": "", "state": {}})
-        measured = {m.case.name: m for m in bench._settle(result, cases) if isinstance(m, bench._Measured)}
+        measured = {m.case.name: m for m in bench.settle(result, cases) if isinstance(m, bench.Measured)}
         facts = Facts(bench._group_facts(cases, measured, "slow"))
         assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
 
@@ -143,8 +145,8 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
         one = {**own, "samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
         data = {"variants": {"fast": one}, "failed": {}, "empty": {}, "clock": "", "state": {}}
         given = case("fast")
-        (made,) = bench._settle(supervisor.Result("small", "ok", data=data), [given])
-        assert isinstance(made, bench._Measured)
+        (made,) = bench.settle(supervisor.Result("small", "ok", data=data), [given])
+        assert isinstance(made, bench.Measured)
         facts = Facts(bench._group_facts([given], {given.name: made}, "slow"))
         for name in ("isolated_p90", "isolated_p99"):
             fact = facts.get(name, Subject("fast", shape="small"))
@@ -180,9 +182,72 @@ def test_a_void_measurement_is_a_failure_and_never_a_rank(
     one = {**own, "samples": {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}}
     data = {"variants": {"right": one}, "failed": {}, "empty": {"isolated": [0.64] * 5}, "clock": "", "state": {}}
     result = supervisor.Result("small", "ok", data=data)
-    (found,) = bench._settle(result, [replace(case("right", peer=not planned), launches=planned)])
-    assert isinstance(found, bench._Failed) == bool(reason)
+    (found,) = bench.settle(result, [replace(case("right", peer=not planned), launches=planned)])
+    assert isinstance(found, bench.Failed) == bool(reason)
     assert reason in str(found) and str(found).startswith("void: " if reason else "isolated ")
+
+
+def measured(own: dict[str, Any], state: dict[str, Any]) -> tuple[Facts, bench.Measured]:
+    """The facts of one case that a child told this of."""
+    given = case("fast")
+    data = {"variants": {"fast": own}, "failed": {}, "empty": {}, "clock": "", "state": state}
+    (made,) = bench.settle(supervisor.Result("small", "ok", data=data), [given])
+    assert isinstance(made, bench.Measured)
+    return Facts(bench._group_facts([given], {given.name: made}, "fast")), made
+
+
+@pytest.mark.parametrize("others", [None, 0, 2])
+def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | None) -> None:
+    """Issue 10: two processes make every time longer, and nobody knows by how much."""
+    own = {
+        "kernels": 1,
+        "copies": 0,
+        "launches": 1,
+        "eager_calls": 1,
+        "calls": {},
+        "seconds": 1.0,
+        "own_clock": {"kernel_span": 3.0},
+        "samples": {"isolated": [8.0] * 9, "eager": [9.0] * 9},
+    }
+    facts, made = measured(own, {"looks": 1, **({} if others is None else {"others": others})})
+    names = ("isolated_p50", "eager_mean", "speedup_vs_baseline", "tflops", "kernel_span")
+    for name in names:
+        (fact,) = facts.named(name)
+        assert (fact.value is None) == bool(others) and ("2 other processes used the GPU" in fact.note) == bool(others)
+    assert bool(made.doubt("isolated")) == bool(others)
+    assert facts.named("bench_other_processes")[0].value == others
+
+
+@pytest.mark.parametrize(
+    ("p50", "single", "agree"),
+    # The last two: at the power limit, as an H200 had them.
+    [
+        (8, 6, True),
+        (8, 12, True),
+        (8, 13.5, False),
+        (8, 3.9, False),
+        (500, 680, False),
+        (799.7, 899.9, True),
+        (489.2, 557.8, True),
+    ],
+)
+def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bool) -> None:
+    """Issue 10, "Two clocks": by difference, and by events around single calls."""
+    own = {
+        "kernels": 1,
+        "copies": 0,
+        "launches": 1,
+        "eager_calls": 1,
+        "own_clock": {},
+        "seconds": 1.0,
+        "calls": {"isolated": [single] * 1000},
+        "samples": {"isolated": [p50] * 9, "back_to_back": [7.0] * 9},
+    }
+    facts, _ = measured(own, {})
+    for name in ("isolated_p50", "isolated_mean", "speedup_vs_baseline", "tflops"):
+        (fact,) = facts.named(name)
+        assert (fact.value is not None) == agree and ("two clocks disagree" in fact.note) != agree
+    assert facts.named("back_to_back_p50")[0].value == 7.0
 
 
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:

@@ -70,3 +70,22 @@ def test_stop_rule() -> None:
     assert rule.enough(noisy, 0.1, 0.1)
     assert rule.enough(steady[:10], 3.0, 3.0), "a slow case may stop early"
     assert not rule.enough(steady[:9], 9.0, 9.0)
+
+
+def test_noise_is_looked_at_after_every_tenth_sample() -> None:
+    rule = StopRule(least=25, most=400, noise=0.001, seconds=2.0)
+    assert [n for n in range(20, 60) if rule.enough([10.0] * n, 0.1, 0.1)] == [30, 40, 50]
+
+
+def test_noise_is_the_medians_standard_error() -> None:
+    samples = [9.0, 10.0, 10.0, 10.0, 11.0, 9.0, 11.0, 10.0, 9.5, 10.5]
+    low, high = 9.625, 10.375  # quartiles, interpolated
+    assert relative_noise(samples) == pytest.approx(1.2533 * (high - low) / 1.349 / math.sqrt(10) / 10, rel=1e-9)
+    assert relative_noise([0.0] * 10) == relative_noise([-1.0] * 10) == math.inf
+
+
+def test_the_defaults_are_those_that_are_documented() -> None:
+    rule = StopRule()
+    assert (rule.least, rule.most, rule.noise, rule.seconds, rule.slow_seconds, rule.fewest) == (
+        30, P99_SAMPLES, 0.002, 2.0, 3.0, 10
+    )  # fmt: skip

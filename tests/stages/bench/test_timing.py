@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -37,7 +39,7 @@ class Stream:
         made = timing.CudaTimer.__new__(timing.CudaTimer)
         made._graphs = {}
         made.spin = lambda cycles, blocks=1: self.launch()  # type: ignore[method-assign]
-        made._sms = 132
+        made.sms = 132
         made._flush = type("Buffer", (), {"fill_": lambda _, value: self.launch()})()
         made.capture = self.capture  # type: ignore[method-assign]
         return made
@@ -82,3 +84,65 @@ def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_af
     for regime in ("isolated", "cold"):
         getattr(timed, "_pair")(regime, events=False)  # noqa: B009
     assert timed.kernels == 0
+
+
+class Device(Stream):
+    """A stream whose graphs do again, when replayed, what was enqueued while they were captured."""
+
+    def timer(self) -> timing.CudaTimer:
+        made = super().timer()
+        made.driver = cast(Any, SimpleNamespace(record=lambda *_: None, elapsed_us=lambda *_: 8.0,
+                                                reset_persisting_l2=lambda: None))  # fmt: skip
+        made.stream, made.events = SimpleNamespace(cuda_stream=0), [(cast(Any, 0), cast(Any, 1))] * 40
+        return made
+
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+        graph, held = super().capture(enqueue, count)
+        graph.replay = lambda: [enqueue(i) for i in range(count)]
+        return graph, held
+
+
+@pytest.mark.parametrize("resident", [3, 12])
+def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPatch, resident: int) -> None:
+    import torch
+
+    timed: list[int] = []
+    within = []
+
+    def between(self: Any, work: Callable[[], object], **_: Any) -> float:
+        within.append(True)
+        work()
+        within.pop()
+        return 8.0  # us: 50 calls in a sample
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing._CudaTimed, "_between", between)
+    device, content = Device(), [0] * 12
+
+    def call(i: int) -> None:
+        device.launch()
+        if within:
+            timed.append(content[i])
+        content[i] += 1
+
+    def restore(calls: int) -> None:
+        assert not within, "restored where time is taken"
+        content[:calls] = [0] * calls
+
+    restored = timing.Restored(restore, resident)
+    one = device.timer().prepare([functools.partial(call, i) for i in range(12)], restored=restored)
+    timed.clear()  # how long a call takes was asked before
+    counts = {}
+    for mode in ("back_to_back", "isolated", "cold", "eager"):
+        getattr(one, mode)()
+        assert timed == [0] * one.calls_in(mode), mode
+        counts[mode] = len(timed)
+        timed.clear()
+    assert counts == {"back_to_back": 12, "isolated": resident, "cold": 5, "eager": 12}
+    for regime, count in (("isolated", resident), ("cold", 12)):
+        for first in (True, False):
+            one.each(cast(Any, regime), first=first)
+            assert timed == [0] * count
+            timed.clear()
+    assert one.kernels == 1

@@ -11,7 +11,9 @@ from flashcore.errors import UsageError
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
 from flashcore.stages.check import check, child
 from flashcore.stages.settings import Check
+from flashcore.worker.kernel_call import Case
 from flashcore.worker.supervisor import Journal, Task
+from tests import update_cases
 from tests.softmax_cases import case
 
 FAULTS = {
@@ -26,7 +28,9 @@ FAULTS = {
     "before_the_start": "out-of-bounds write: 2 bytes written before its first element, the nearest 1 bytes off",
     "reads_beyond": "not finite",
     "writes_input": "x: an input was written to",
-    "random_bits": "of 300 differs from the first in 1 of 222 elements",
+    "random_bits": "do in 1 of 222 elements: a race",
+    "refuses_mutely": "out, strided: expected an answer or a refusal by its name: RuntimeError: cannot",
+    "takes_anything": "x, strided: taken, and the answer is wrong: out: 222 of 222 elements not finite",
     "raises": "RuntimeError: invalid configuration argument",
     "poisons": "an illegal memory access was encountered",
     "exits": "exit code 9: ",
@@ -45,13 +49,13 @@ PEER_FAULTS = {
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
     """One stage with everything in it: the faults among the sound, so that each can do its worst."""
-    cases = [case("right"), *(case(name) for name in FAULTS), case("also_right")]
+    cases = [case("right"), *(case(name) for name in FAULTS), case("also_right"), case("refuses")]
     cases += [case(name, peer=True) for name in ("library", "overflows", *PEER_FAULTS)]
     cases += [case(name, "wide", columns=300) for name in ("right", "hangs")]
     cases = [c if c.is_peer or c.variant == "right" else replace(c, repeats=300) for c in cases]
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
-    chosen = Check(time_limit=6.0, device="cpu", repeats=200, progress=lines.append)
+    chosen = Check(time_limit=15.0, device="cpu", repeats=200, lanes=1, progress=lines.append)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         found = check.run(cases, folder, chosen)
@@ -65,7 +69,9 @@ def outcome(result: StageResult, name: str) -> CaseOutcome:
     return next(o for o in result.outcomes if o.case == name)
 
 
-@pytest.mark.parametrize("name", ["right/small", "also_right/small", "library/small", "overflows/small", "right/wide"])
+@pytest.mark.parametrize(
+    "name", ["right/small", "also_right/small", "refuses/small", "library/small", "overflows/small", "right/wide"]
+)
 def test_what_is_right_passes(result: tuple[StageResult, list[str]], name: str) -> None:
     found = outcome(result[0], name)
     assert (found.status, found.reason) == ("ok", "")
@@ -87,7 +93,7 @@ def test_reason_names_seed_and_kind(result: tuple[StageResult, list[str]]) -> No
 def test_a_variant_that_hung_is_skipped_on_its_other_shapes(result: tuple[StageResult, list[str]]) -> None:
     found = outcome(result[0], "hangs/wide")
     assert found.status == "skipped"
-    assert found.reason.startswith("skipped: hung on small: no answer within 6 s")
+    assert found.reason.startswith("skipped: hung on small: no answer within 15 s")
 
 
 def test_facts(result: tuple[StageResult, list[str]]) -> None:
@@ -131,3 +137,45 @@ def test_unknown_kind(tmp_path: Path) -> None:
     payload = {"case": case("right").to_json(), "device": "cpu", "kinds": ["odd"], "repeats": 1, "opcheck": False}
     with pytest.raises(UsageError, match="expected some of normal, large, shifted, found odd"):
         child.perform(Task("right/small", payload), Journal(tmp_path / "journal.jsonl"))
+
+
+#: Of the suite with a tensor that is input and output, one with strides, one that may be absent.
+UPDATE_FAULTS = {
+    "ignores_beta/small": "expected -5.70062, found 0.0775058, on seed 0",
+    "first_call_only/small": "max error",
+    "knows_tensors/small": "max error",
+    "writes_input/small": "b: an input was written to",
+    "writes_strided_input/small": "a: an input was written to",
+    "writes_between/small": "a: out-of-bounds write beside an input: 1 elements written between its own",
+    "past_the_end/small": "c: out-of-bounds write: 4 bytes written past its last element",
+    "ignores_strides/small": "c: 21 of 35 elements not finite",
+    "ignores_bias/biased": "max error",
+    "no_beta/small": "max error",
+}
+UPDATE_RIGHT = ("right/small", "strict/small", "ignores_bias/small", "right/biased", "in_place/biased", "apart/small")
+
+
+@pytest.fixture(scope="module")
+def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
+    def made(name: str) -> Case:
+        variant, _, shape = name.partition("/")
+        return update_cases.case(
+            variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")
+        )
+
+    chosen = Check(time_limit=20.0, device="cpu", repeats=20, lanes=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        return check.run([made(name) for name in (*UPDATE_RIGHT, *UPDATE_FAULTS)], tmp_path_factory.mktemp("c"), chosen)
+
+
+@pytest.mark.parametrize("name", UPDATE_RIGHT)
+def test_each_call_starts_from_the_inputs_content(updates: StageResult, name: str) -> None:
+    found = outcome(updates, name)
+    assert (found.status, found.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize(("name", "reason"), UPDATE_FAULTS.items())
+def test_what_is_wrong_with_a_tensor_written_in_place_is_told(updates: StageResult, name: str, reason: str) -> None:
+    found = outcome(updates, name)
+    assert found.status == "failed" and reason in found.reason, found.reason

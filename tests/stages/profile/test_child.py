@@ -52,6 +52,7 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
         arguments=(), library=None, callable="peers.py:peer", tolerance="exact", seeds=(0,), roof="fp32",
     )  # fmt: skip
     from flashcore.worker.kernel_call import _callable
+    from flashcore.worker.problem_file import load_problem
 
     _callable(toy).log = log  # type: ignore[attr-defined]
     child.prepare()
@@ -59,3 +60,6 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
     assert log == [8, ("open", "p/s", "flashcore"), 8, "close"]
     steps = [json.loads(line).get("step") for line in (tmp_path / "j.jsonl").read_text().splitlines()]
     assert steps == [None, "warm-up", "profiled call"]
+    # The next variant of the shape gets the same inputs.
+    child.perform(Task("p/s", {"case": toy.to_json(), "device": "cpu"}), Journal(tmp_path / "k.jsonl"))
+    assert len(load_problem(tmp_path, "problem.py").CALLS) == 1

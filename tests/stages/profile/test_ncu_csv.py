@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashcore.stages.profile.ncu_csv import NVTX_COLUMN, LayoutError, Table, convert, parse, range_of, reading
+from flashcore.stages.profile.ncu_csv import (
+    EXECUTED,
+    NVTX_COLUMN,
+    LayoutError,
+    Table,
+    convert,
+    parse,
+    range_of,
+    reading,
+)
 from tests.conftest import TESTS
 
 DATA = TESTS / "data"
@@ -53,6 +62,12 @@ def test_recorded_ranges_of_our_domain() -> None:
     assert opcodes.instances["BAR"] == 2048 and sum(opcodes.instances.values()) == opcodes.value
     assert row.read("launch__occupancy_limit_registers").value == 4  # "4 (0: 4)"
     assert row.read("launch__kernel_name").value is None
+
+
+def test_what_single_instructions_did_is_read_though_its_name_has_no_unit() -> None:
+    text = table({"memory_l1_wavefronts_shared": ("", ["6 (0x7f00: 4; 0x7f10: 2)"])}, ["v/s"])
+    (row,) = parse(text).rows
+    assert row.read("memory_l1_wavefronts_shared").instances == {"0x7f00": 4, "0x7f10": 2}
 
 
 def test_recorded_case_of_many_kernels() -> None:
@@ -157,7 +172,7 @@ def test_range_of_nested_and_foreign_ranges() -> None:
         (SMALL.replace(",", ";"), "semicolons"),
         (SMALL.replace("6.25", "6,25"), "decimal comma"),
         (SMALL.replace("1,234", "1.234,50"), "decimal comma"),
-        (SMALL[:40], "torn"),
+        (SMALL[:40], "damaged"),
         ("".join(SMALL.splitlines(keepends=True)[::2]), "expected a row of units"),
     ],
 )
@@ -182,7 +197,7 @@ def test_a_torn_row_is_dropped_and_its_neighbours_are_suspect() -> None:
     found = parse("".join(lines))
     assert [row.range_name for row in found.rows] == ["a/s", "c/s", "d/s"]
     assert found.suspects == {"a/s", "c/s"}
-    assert len(found.notes) == 1 and found.notes[0].startswith("line 4: torn")
+    assert len(found.notes) == 1 and found.notes[0].startswith("line 4: damaged")
 
 
 def test_a_row_of_other_width_or_without_its_sizes_is_dropped() -> None:
@@ -204,7 +219,7 @@ def test_a_row_that_is_not_there_is_missed(lost: list[int]) -> None:
     found = parse("".join(line for i, line in enumerate(lines) if i not in lost))
     near = {"abcd"[i - 2] + "/s" for i in (min(lost) - 1, max(lost) + 1) if i >= 2}
     assert found.suspects == near
-    assert len(found.notes) == 1 and "was due" in found.notes[0]
+    assert len(found.notes) == 1 and "was expected" in found.notes[0]
 
 
 @pytest.mark.parametrize("order", [(2, 2, 3), (2, 3, 2), (2, 3, 3), (3, 2, 4), (2, 3, 4, 5, 2, 3, 4, 5)])
@@ -300,3 +315,38 @@ def test_round_trip(rows: list[tuple[str, tuple[str, float], tuple[str, float]]]
     got = [(r.range_name, r.read("m__a.sum").value, r.read("m__b.avg").value) for r in found.rows]
     assert got == [(name, a, b) for name, (_, a), (_, b) in rows]
     assert {r.read("m__a.sum").unit for r in found.rows} == {"byte"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "value"),
+    [("byte", 3.0), ("Kbyte", 3e3), ("Mbyte", 3e6), ("Gbyte", 3e9), ("Tbyte", 3e12)],
+)
+def test_each_prefix_of_bytes_is_a_thousand_times_the_last(unit: str, value: float) -> None:
+    assert convert(3.0, unit, "B") == value
+
+
+def test_an_empty_value_and_one_that_ncu_names_are_told_apart() -> None:
+    assert reading("").note == reading("  ").note == "ncu gave an empty value"
+    assert reading("n/a").note == "ncu gave 'n/a'"
+
+
+def test_another_layout_names_what_it_has_and_a_torn_header_its_end() -> None:
+    names = [f"c{i}" for i in range(17)]
+    line = ",".join(f'"{c}"' for c in ["ID", "Process ID", *names]) + "\n"
+    with pytest.raises(LayoutError, match=r"found ID, Process ID, c0, .*c13, …\. "):
+        parse(line)
+    with pytest.raises(LayoutError, match=r"found ID, Process ID, c0\. "):
+        parse('"ID","Process ID","c0"\n')
+    with pytest.raises(LayoutError) as error:
+        parse('"ID","Process ID",' + ",".join(f'"{c}"' for c in names) + ',"the torn end')
+    assert "the torn end" in str(error.value) and '"ID"' not in str(error.value).partition("(")[2]
+
+
+def test_a_row_keeps_metrics_and_what_was_executed_alone() -> None:
+    row = parse(table({"m__a.sum": ("inst", ["1"]), "Aaa": ("", ["2"]), EXECUTED: ("", ["3"])}, ["v/s"])).rows[0]
+    assert set(row.cells) == {"m__a.sum", EXECUTED}
+
+
+def test_a_range_needs_no_more_than_its_domain_and_its_name() -> None:
+    assert range_of('9  "flashcore:v/s"', "flashcore") == "v/s"
+    assert range_of('9  "flashcore"', "flashcore") is None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import math
 from dataclasses import replace
 
 import pytest
 
+from flashcore.hardware.occupancy import blocks_by_registers
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
+from flashcore.stages.profile import ncu_facts
 from flashcore.stages.profile.ncu_csv import KernelRow, parse
 from flashcore.stages.profile.ncu_facts import LEFT_OUT, MEASURED, facts_of, metrics_to_ask, short_name, unmeasured
 from tests.conftest import TESTS
@@ -23,23 +26,40 @@ def stall(reason: str) -> str:
     return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
 
 
+REGISTERS = "launch__registers_per_thread"
+_FLOPS = ("FADD", "FMUL", "FFMA", "HADD2", "HMUL2", "HFMA2", "DADD", "DMUL", "DFMA", "LDL", "STL")
+OPCODES_LISTED = f"21 (IMAD: 6; BAR: 4; {'; '.join(f'{o}: 1' for o in _FLOPS)})"
 UNITS = {"pct": "%", "B": "byte", "ns": "ns", "Hz": "hz", "1": ""}
 
 
 def row(changes: dict[str, str | None] | None = None, *, kernel: str = "k", **fields: object) -> KernelRow:
-    """A launch with every metric of a gh100: each reads 1, but for the changes (``None``: not returned)."""
-    cells = dict.fromkeys(metrics_to_ask("gh100"), "1") | {OPCODES: "10 (IMAD: 6; BAR: 4)"}
+    """A launch with every metric of a gh100: each reads 1 where that can be, but for the changes (``None``: not
+    returned)."""
+    given: dict[str, object] = {"grid": (4, 1, 1), "block": (64, 1, 1)} | fields
+    blocks, threads = (math.prod(given[n]) for n in ("grid", "block"))  # type: ignore[call-overload]
+    time, registers = ((changes or {}).get(n) or "1" for n in ("gpu__time_duration.sum", REGISTERS))
+    fit = blocks_by_registers(-(-threads // 32), int(registers))
+    cells = dict.fromkeys(metrics_to_ask("gh100"), "1") | {
+        OPCODES: OPCODES_LISTED, "smsp__inst_executed.sum": "21", "smsp__inst_issued.sum": "21",
+        "launch__grid_size": str(blocks), "launch__block_size": str(threads),
+        "launch__occupancy_limit_registers": str(fit),
+        "sm__cycles_elapsed.max": time, "smsp__cycles_elapsed.avg.per_second": "1,000,000,000",
+        **{f"{unit}__t_bytes.sum": _times((changes or {}).get(f"{unit}__t_sectors.sum")) for unit in ("l1tex", "lts")},
+    }  # fmt: skip
     units = {spec.ncu: UNITS[spec.unit] for spec in FACTS.values() if spec.ncu}
     for name, text in (changes or {}).items():
         if text is None:
             del cells[name]
         else:
             cells[name] = text
-    given: dict[str, object] = {"grid": (4, 1, 1), "block": (64, 1, 1)} | fields
     return KernelRow(
         id=0, range_name="v/s", kernel=kernel, device="0", cc=(9, 0), cells=cells, units=units,
         grid=given["grid"], block=given["block"],  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _times(sectors: str | None) -> str:
+    return str(32 * int(sectors or "1"))
 
 
 def case(*rows: KernelRow, **options: object) -> Facts:
@@ -122,7 +142,7 @@ def test_a_value_in_a_unit_that_does_not_fit_is_unmeasured() -> None:
     odd = row()
     odd.units["lts__t_bytes.sum"] = "sector"  # type: ignore[index]
     found = fact(case(odd), "l2_bytes")
-    assert found.value is None and found.note == "ncu gave 1 sector, expected a value in B"
+    assert found.value is None and found.note == "ncu gave 32 sector, expected a value in B"
 
 
 def test_what_the_chip_lacks_and_what_ncu_refused() -> None:
@@ -134,7 +154,7 @@ def test_what_the_chip_lacks_and_what_ncu_refused() -> None:
     refused = case(row({"lts__t_bytes.sum": None}), refused=words)
     assert fact(refused, "l2_bytes").value is None
     assert "Failed to find metric" in fact(refused, "l2_bytes").note
-    assert fact(case(row(), refused=words), "l2_bytes").value == 1, "it came along unasked"
+    assert fact(case(row(), refused=words), "l2_bytes").value == 32, "it came along unasked"
 
 
 def test_stall_shares_add_up_to_all() -> None:
@@ -194,8 +214,9 @@ def test_recorded_kernels_without_products_did_no_tensor_flop() -> None:
 def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str, missing: bool) -> None:
     """Whether ncu left the counter of the type out, or gave 0 for it."""
     (one,) = PRODUCTS.by_range()[name]
-    metric = FACTS[f"tensor_flop_{name}"].ncu_name("gh100")
-    cells = {k: v for k, v in one.cells.items() if k != metric} | ({} if missing else {str(metric): "0"})
+    base = str(FACTS[f"tensor_flop_{name}"].ncu_name("gh100")).removesuffix("sum")
+    zero = {} if missing else {base + rollup: "0" for rollup in ("sum", "avg", "min", "max")}
+    cells = {k: v for k, v in one.cells.items() if k != f"{base}sum"} | zero
     found = fact(case(replace(one, cells=cells)), "tensor_flop")
     assert found.value is None
     assert ("did not return" if missing else "tensor-core instructions, but 0 FLOPs") in found.note
@@ -215,6 +236,29 @@ def test_a_ratio_of_nothing_is_unmeasured_not_zero() -> None:
                       "smsp__sass_average_data_bytes_per_wavefront_mem_shared.pct": "0"}))  # fmt: skip
     found = fact(facts, "shared_efficiency")
     assert found.value is None and "nothing to divide by" in found.note
+
+
+def test_what_cannot_be_is_unmeasured_and_so_is_what_follows_from_it() -> None:
+    facts = case(row({"lts__t_bytes.sum": "96"}))  # of one sector, which is 32 bytes
+    found = fact(facts, "l2_bytes")
+    assert found.value is None and found.note.startswith("cannot be: ")
+    assert fact(facts, "dram_bytes").value == 2, "what it says nothing of stays"
+
+
+def test_addresses_are_decimal_or_hexadecimal_and_none_are_told_if_one_is_no_address() -> None:
+    assert ncu_facts._addresses({"0x10": 1.0, "17": 2.0}) == {16: 1.0, 17: 2.0}
+    assert ncu_facts._addresses({"0x10": 1.0, "BAR": 2.0}) == {}
+
+
+def test_what_a_chip_has_none_of_is_no_sum() -> None:
+    found = ncu_facts._sum({}, {"tensor_flop_fp16": 1, "tensor_flop_fp8": 1}, set())
+    assert (found.value, found.note) == (None, "this chip has none of tensor_flop_fp16, tensor_flop_fp8")
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0])
+def test_weights_that_come_to_nothing_or_less_weigh_nothing(weight: float) -> None:
+    found = ncu_facts._mean([10.0, 20.0], [weight, weight], "l2_sectors")
+    assert (found.value, found.note) == (None, "cannot be combined over 2 launches: l2_sectors is 0")
 
 
 # --- several launches ----------------------------------------------------------------------------
@@ -250,7 +294,11 @@ def test_a_metric_that_one_launch_lacks_is_unmeasured_for_the_case(kind: Kind) -
             broken = row({metric: None}, kernel="combine")
             found = fact(case(first, broken), name)
             note = "launch 1: ncu did not return it"
-            assert found.value is None and found.note == note + (f": {LEFT_OUT}" if spec.dear else ""), name
+            assert found.value is None and found.note == note + (f": {LEFT_OUT}" if spec.many_passes else ""), name
+            both = fact(case(row({metric: None}), broken), name)
+            assert both.value is None and both.note == found.note.removeprefix("launch 1: "), (
+                "of all alike it is said once"
+            )
             assert fact(case(first, second), name).value is not None
 
 
@@ -305,6 +353,15 @@ def test_plan_differs(plan: Plan, note: str) -> None:
     assert found.value == 0 and note in found.note
 
 
+def test_a_kernel_has_the_name_that_its_plan_gives_it() -> None:
+    compiled = "k<ROWS=4>"  # what Triton compiled it for, which ncu does not see
+    launch = replace(LAUNCH, kernel=compiled)
+    own = case(row({"gpu__time_duration.sum": "7"}), plan=planned(launch))
+    assert fact(own, "ncu_duration", Subject("v", shape="s", kernel=compiled)).value == 7
+    other = case(row({"gpu__time_duration.sum": "7"}), plan=planned(replace(launch, grid=(5, 1, 1))))
+    assert fact(other, "ncu_duration", Subject("v", shape="s", kernel="k")).value == 7, "this is not what was planned"
+
+
 def test_plan_of_a_cluster_against_ncu() -> None:
     cells: dict[str, str | None] = {f"launch__cluster_dim_{a}": n for a, n in zip("xyz", "200", strict=True)}
     in_twos = Launch("k", (4, 1, 1), (64, 1, 1), (2, 1, 1), 1)
@@ -323,6 +380,7 @@ def test_no_plan_is_unmeasured() -> None:
         ("fused_wmma", "fused_wmma"),
         ("fused_wmma(Args, int)", "fused_wmma"),
         ("void a::b<c<1, (d)2>, e>(float const*)", "a::b"),
+        ("void a<b<c>>::d<e>::f(int)", "a::d::f"),
         ("void <unnamed>::softmax<float>(float*)", "softmax"),
         ("void at::(anonymous namespace)::f<int>(int)", "at::f"),
         ("<x>", "<x>"),

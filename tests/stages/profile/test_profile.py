@@ -21,7 +21,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
 from flashcore.stages.profile import child, profile
-from flashcore.stages.profile.ncu_facts import MEASURED, SAMPLES, metrics_to_ask
+from flashcore.stages.profile.ncu_facts import BY_ADDRESS, MEASURED, SAMPLES, metrics_to_ask
 from flashcore.stages.settings import Profile
 from flashcore.static.phases import Code
 from flashcore.worker import rounds
@@ -142,9 +142,9 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_ask("gh100", sampled=True)
-    dear = {FACTS["sm_throughput"].ncu, SAMPLES}
-    assert len(dear & set(everything)) == 2 and told[0] == everything
-    assert told[1:] == [[m for m in everything if m not in dear]] * bool(shallow)
+    costly = {FACTS["sm_throughput"].ncu, *BY_ADDRESS.values()}
+    assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and told[0] == everything
+    assert told[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
     with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}
     assert with_phases == set(names) - set(shallow)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
@@ -205,6 +205,26 @@ def test_a_hang_is_ended_and_the_report_of_the_rest_is_kept(run: Run) -> None:
     assert "no answer within 1 s" in outcomes(result)["v2/mission"].reason
     assert [o.status for o in result.outcomes] == ["ok", "ok", "failed", "ok", "ok"]
     assert time.monotonic() - started < 15
+
+
+@pytest.mark.parametrize("few", [8, 1])
+def test_after_a_hang_a_variants_other_cases_are_skipped(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, few: int
+) -> None:
+    """Issue 10: one time limit a variant, also where its other cases lie in another batch of ncu's."""
+    monkeypatch.setattr(profile, "FEW", few)
+    result = run("hang=v1/mission", time_limit=1.0, names=("v0/mission", "v1/mission", "v0/long", "v1/long", "v1/tail"))
+    found = outcomes(result)
+    assert found["v1/mission"].reason.startswith("no answer within 1 s")
+    for name in ("v1/long", "v1/tail"):
+        assert (found[name].status, found[name].seconds) == ("skipped", 0.0)
+        assert found[name].reason.startswith("skipped: hung on mission: no answer within 1 s")
+        assert not (fact(result, "ncu_duration", name)).value
+    assert [found[f"v0/{shape}"].status for shape in ("mission", "long")] == ["ok", "ok"]
+    begun = [
+        line for log in tmp_path.rglob("journal-*.jsonl") for line in log.read_text().splitlines() if "begin" in line
+    ]
+    assert not [line for line in begun if "v1/long" in line or "v1/tail" in line]
 
 
 def test_a_case_without_rows_is_tried_again_and_then_fails(run: Run, calls: Callable[[], list[list[str]]]) -> None:

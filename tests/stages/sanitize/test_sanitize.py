@@ -174,7 +174,7 @@ def test_the_command_needs_a_gpu_and_a_shape_to_run(tmp_path: Path) -> None:
     done = flashcore("sanitize", "--suite", str(ROOT / "kernels/attention"), cwd=tmp_path, start=no_gpu, env=env)
     assert done.returncode == Exit.INCAPABLE and "no GPU" in done.stderr
     done = flashcore("sanitize", "--suite", str(ROOT / "kernels/roofs"), cwd=tmp_path, start=no_gpu, env=env)
-    assert done.returncode == Exit.USAGE and "to mend" in done.stderr
+    assert done.returncode == Exit.USAGE and "hint:" in done.stderr
 
 
 # --- in a job -----------------------------------------------------------------------------------

@@ -1,0 +1,34 @@
+"""The benchmark of many GPUs: its stand-ins for real, its figures on numbers that are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import gpus
+
+
+def run(number: str, us: float, seconds: float) -> dict[str, Any]:
+    return {"gpus": number, "stages": {"bench": seconds}, "spread": {"GPU-a": 0.001}, "remarks": [],
+            "busy": {"GPU-a": seconds / 2}, "medians": {"a/m/isolated": us}}  # fmt: skip
+
+
+def test_cases_on_standins_are_answered_once_and_a_killed_driver_goes_on(tmp_path: Path) -> None:
+    row = gpus._scale(tmp_path, 60, 2, 0.05)
+    assert (row["cases"], row["uses"], row["lost"], row["twice"]) == (60, 2, 0, 0)
+    assert row["wall_s"] >= row["ideal_s"] == 1.5 and row["mib"] > 1
+
+
+def test_what_was_lost_or_answered_twice_is_a_failure() -> None:
+    scale = {"lost": 0, "twice": 0}
+    assert not gpus._wrong({"scale": [scale]})
+    assert gpus._wrong({"scale": [scale, {**scale, "twice": 1}]}) == 1
+    assert gpus._wrong({"kills": {"rows": [{**scale, "failed": 2}]}}) == 2
+
+
+def test_two_gpus_are_held_against_one_and_one_against_itself() -> None:
+    rows = [run("1", 100.0, 60.0), run("all", 101.0, 30.0), run("all", 101.0, 34.0), run("1", 100.2, 68.0)]
+    lines = gpus.table({"machine": "m", "gpu": rows})
+    assert "64.0 s on one GPU,     32.0 s on all: 2.00 times the speed" in lines[1]
+    assert lines[2].endswith("all against one: half within 1.00 %, all within 1.00 %")
+    assert lines[3].endswith("(A/A): half within 0.20 %, all within 0.20 %")

@@ -1,0 +1,87 @@
+"""Mutants of our own code: where they are made, and how they are counted."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from benchmarks import mutation, raw
+from tests.conftest import ROOT
+
+SOURCE = """from __future__ import annotations
+@cache
+def f(x: int | None, y: str = "a") -> int | None:
+    for i in [1]:
+        if x < 2 and y:
+            return i + x
+    return None
+"""
+
+
+needs_cosmic_ray = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="cosmic-ray is not installed")
+
+
+@needs_cosmic_ray
+def test_places_are_in_what_runs_alone() -> None:
+    found = mutation.places(SOURCE)
+    assert {line for line, _ in found} == {4, 5, 6}  # neither decorator nor annotation
+    assert {name for ways in found.values() for name, _, _ in ways} >= {
+        "core/NumberReplacer",
+        "core/ZeroIterationForLoop",
+    }
+
+
+@needs_cosmic_ray
+def test_a_sample_is_the_same_for_a_seed() -> None:
+    first, again, other = (mutation.drawn({"m": SOURCE}, 5, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert all(m.text != SOURCE and m.before != m.after for m in first)
+
+
+@needs_cosmic_ray
+def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
+    text = """for x in a:
+    if x:
+        continue
+    if not x:
+        continue
+    y = x + 1
+"""
+    found = {m.before for m in mutation.drawn({"m": text}, 99, 1) if m.operator == "ReplaceContinueWithBreak"}
+    assert found <= {"if x: continue", "if not x: continue"} and found
+    for m in mutation.drawn({"m": text}, 99, 1):
+        row = {"module": m.module, "operator": m.operator, "before": m.before, "after": m.after}
+        assert mutation.found_again(row, text) == m
+        moved = mutation.found_again(row, f"z = 0\n\n{text}")
+        assert moved is not None and (moved.name, moved.line) == (m.name, m.line + 2)
+        assert mutation.found_again({**row, "before": "gone", "after": "too"}, text) is None
+
+
+def test_every_module_has_its_tests() -> None:
+    for module in mutation.MODULES:
+        assert (ROOT / mutation.PACKAGE / f"{module}.py").is_file()
+        assert all((ROOT / t).is_file() for t in mutation.tests_of(module))
+
+
+def test_the_share_leaves_out_what_nobody_can_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[dict[str, Any]] = [
+        {"module": "m", "line": 1, "operator": "o", "before": str(i), "after": "x", "outcome": "survived", "seconds": 1}
+        for i in range(3)
+    ]
+    rows[0]["outcome"] = "killed"
+    monkeypatch.setattr(mutation, "reasons", lambda: {"m: o: 1 → x": "equivalent: y", "m: o: 2 → x": "text alone"})
+    found = {"machine": "here", "mutants": [*rows, {**rows[0], "outcome": "gone"}]}
+    assert mutation.share(found) == 0.5
+    assert "m:1  2  →  x: text alone" in mutation.table(found)
+    assert any(
+        "1 of 4 killed, 1 equivalent, 1 of lines that are gone: 50.0 %" in line for line in mutation.table(found)
+    )
+
+
+def test_every_survivor_that_is_recorded_has_a_reason_and_every_reason_a_survivor() -> None:
+    recorded = (ROOT / "benchmarks" / "results").glob("mutation*.json")
+    rows = [r for file in recorded for r in raw.read(file, "mutation")["mutants"] if r["outcome"] == "survived"]
+    assert [r for r in rows if not mutation.why(r)] == []
+    assert {mutation._key(r) for r in rows} == set(mutation.reasons())

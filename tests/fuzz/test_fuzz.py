@@ -1,0 +1,292 @@
+"""Whatever is read, it is read or refused: CSV of ncu, manifests, run records and journals, mutated without end.
+
+Each starts from what is real and whole, is changed in one to four places (bytes, cells, keys, values of any kind) and
+goes through its reader, and what reads goes on through what rests on it: facts, verdicts, bounds. Nothing but the
+errors of ``errors.py`` may come out. `make test` runs a few examples of each, `make fuzz` 100,000 in all
+(``FLASHCORE_FUZZ``), shared out by what an example costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import csv
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flashcore.analysis import diff, ladder, roofline
+from flashcore.errors import FlashcoreError
+from flashcore.gate import baseline, judge
+from flashcore.gate.formats import FORMATS
+from flashcore.gate.locate import Places
+from flashcore.manifest import load
+from flashcore.runs import store
+from flashcore.stages.profile import ncu_csv, ncu_facts
+from flashcore.worker import journal
+from tests import factory
+from tests.conftest import TESTS, TOY
+
+EXAMPLES = int(os.environ.get("FLASHCORE_FUZZ", "0")) or 100
+
+
+def fuzz(share: float) -> settings:
+    """So large a share of the examples."""
+    count = max(4, round(share * EXAMPLES))
+    return settings(
+        max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True,
+        derandomize="FLASHCORE_FUZZ" not in os.environ,  # `make test` is the same each time
+    )  # fmt: skip
+
+
+SEEDS = st.integers(0, 2**48)
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from([0, -1, 10**400, 1e308, 2**63, "", "nan", "../x", "a\nb", "\udcff", "\x00", "$(x)", "*"])
+)  # fmt: skip
+VALUES = st.lists(SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.text(max_size=4), SCALARS, max_size=2),
+                  min_size=1, max_size=4)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+def leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to everything but the whole."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in inner:
+        yield (*path, key)
+        yield from leaves(value, (*path, key))
+
+
+def changed(data: Any, values: list[Any], chance: random.Random) -> Any:
+    """The data with as many changes as there are values: set, dropped, added, doubled, or exchanged for another's."""
+    data = copy.deepcopy(data)
+    for value in values:
+        places = list(leaves(data))
+        if not places:
+            break
+        *way, last = chance.choice(places)
+        inner = data
+        for key in way:
+            inner = inner[key]
+        match chance.randrange(6):
+            case 0:
+                del inner[last]
+            case 1 if isinstance(inner, dict):
+                inner[chance.choice([str(value)[:20], *inner])] = value
+            case 2 if isinstance(inner, list):
+                inner.insert(last, copy.deepcopy(inner[last]))
+            case 3:
+                *other_way, other = chance.choice(places)
+                source = data
+                for key in other_way:
+                    with contextlib.suppress(LookupError, TypeError):
+                        source = source[key]
+                if isinstance(source, dict | list) and other in (
+                    source if isinstance(source, dict) else range(len(source))
+                ):
+                    inner[last] = copy.deepcopy(source[other])
+            case _:
+                inner[last] = value
+    return data
+
+
+def noised(data: bytes, values: list[Any], chance: random.Random) -> bytes:
+    """The bytes with pieces lost, doubled, exchanged or written over."""
+    for value in values:
+        a, b = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+        b = min(b, a + chance.choice([1, 3, 40, len(data)]))
+        new = chance.choice(
+            [b"", data[a:b] * 2, str(value).encode(errors="replace"), bytes([chance.randrange(256)]), b'"', b","]
+        )
+        data = data[:a] + new + data[b:]
+    return data
+
+
+# --- CSV of ncu -----------------------------------------------------------------------------------
+
+
+@cache
+def csv_rows(name: str) -> list[list[str]]:
+    """A recorded table, of a few of its columns."""
+    text = gzip.decompress((TESTS / "data" / name).read_bytes()).decode()
+    rows = [r for r in csv.reader(io.StringIO(text[text.index('"ID"') :])) if r]
+    keep = [i for i, column in enumerate(rows[0]) if "__" not in column or i % 25 == 0]
+    return [[r[i] for i in keep] for r in rows[:6]]
+
+
+@fuzz(0.35)
+@given(seed=SEEDS, values=VALUES)
+def test_ncu_csv(seed: int, values: list[Any]) -> None:
+    chance = random.Random(seed)
+    rows: Any = csv_rows(
+        chance.choice(["ncu_raw_domain.csv.gz", "ncu_raw_multi_kernel.csv.gz", "ncu_raw_samples.csv.gz"])
+    )
+    by_cell = chance.random() < 0.7
+    rows = changed(rows, values, chance) if by_cell else rows
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
+    for row in rows:
+        cells = row if isinstance(row, list) else [row]
+        writer.writerow([str(c).replace("\0", "") for c in cells])
+    text = out.getvalue()
+    if not by_cell:
+        text = noised(text.encode(errors="replace"), values, chance).decode(errors="replace")
+    try:
+        table = ncu_csv.parse(text)
+        for name, launches in table.by_range().items():
+            ncu_facts.facts_of(name, "s", launches, chip="gh100", plan=None, refused={})
+    except FlashcoreError:
+        pass
+
+
+# --- manifests ------------------------------------------------------------------------------------
+
+
+def toml(data: Any) -> str:
+    """A value as TOML; what TOML has not (null, numbers of any length) as another of its kind."""
+    if isinstance(data, bool):
+        return str(data).lower()
+    if isinstance(data, int | float):
+        return str(data) if abs(data) < 2**70 or data != data else "inf"
+    if isinstance(data, list):
+        return f"[{', '.join(map(toml, data))}]"
+    if isinstance(data, dict):
+        return "{ " + ", ".join(f"{toml(str(k))} = {toml(v)}" for k, v in data.items()) + " }"
+    text = "null" if data is None else data.encode(errors="replace").decode()
+    return json.dumps(text).replace("\x7f", "\\u007f")
+
+
+@cache
+def manifest(name: str) -> tuple[bytes, dict[str, Any]]:
+    text = (TESTS / "suites" / name / "suite.toml").read_bytes()
+    return text, tomllib.loads(text.decode())
+
+
+@fuzz(0.25)
+@given(seed=SEEDS, values=VALUES)
+def test_manifest(folder: Path, seed: int, values: list[Any]) -> None:
+    chance = random.Random(seed)
+    suite = folder / "toy"
+    if not suite.exists():
+        shutil.copytree(TOY, suite, ignore=shutil.ignore_patterns("__pycache__"))
+    text, whole = manifest(chance.choice(["toy", "planted"]))
+    if chance.random() < 0.7:
+        text = "\n".join(f"{toml(k)} = {toml(v)}" for k, v in changed(whole, values, chance).items()).encode()
+    else:
+        text = noised(text, values, chance)
+    (suite / "suite.toml").write_bytes(text)
+    try:
+        loaded = load.load(suite)
+    except FlashcoreError:
+        return
+    try:
+        load.select(loaded, "*")
+    except FlashcoreError:
+        return
+    judged(factory.bare_record(loaded), chance)
+
+
+# --- run records ----------------------------------------------------------------------------------
+
+
+@cache
+def record_files() -> dict[str, Any]:
+    """A small whole run: what each of its files says."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name)
+        suite = factory.suite()
+        budgets = [factory.budget("registers", maximum=128), factory.goal("tensor_active", minimum=60)]
+        waivers = [factory.waiver(budgets[0].name, 140)]
+        record = factory.record(factory.suite(budgets=tuple(budgets), waivers=tuple(waivers)) if suite else None)
+        store.write(record, run)
+        return {
+            p.name: json.loads(gzip.decompress(p.read_bytes()) if p.suffix == ".gz" else p.read_bytes())
+            for p in sorted(run.iterdir())
+        }
+
+
+def judged(record: Any, chance: random.Random) -> None:
+    """What rests on a record that reads: none of it may fail but with an error of ours."""
+    found: list[Callable[[], Any]] = [
+        lambda: judge.judge(record, require="timing"),
+        lambda: list(roofline.case_bounds(record)),
+        lambda: baseline.save(record, None),
+        lambda: [ladder.ladder(record, shape) for shape in record.suite.shapes.values()],
+        lambda: diff.changes(record, record, ("static", "counters", "timing")),
+        lambda: diff.timing(record, record),
+        lambda: FORMATS[chance.choice(sorted(FORMATS))](judge.judge(record), record, Places(record, Path())),
+    ]
+    for call in chance.sample(found, 2):
+        with contextlib.suppress(FlashcoreError):
+            call()
+
+
+@fuzz(0.05)
+@given(seed=SEEDS, values=VALUES)
+def test_record(folder: Path, seed: int, values: list[Any]) -> None:
+    chance = random.Random(seed)
+    files = record_files()
+    run = folder / "20260102T030405Z-0001"
+    run.mkdir(exist_ok=True)
+    victim = chance.choice(sorted(files))
+    for name, data in files.items():
+        if name == victim and chance.random() < 0.8:
+            data = changed(data, values, chance)
+        text = json.dumps(data).encode()
+        packed = gzip.compress(text, compresslevel=1, mtime=0) if name.endswith(".gz") else text
+        if name == victim and chance.random() < 0.2:
+            packed = noised(packed, values, chance)
+        (run / name).write_bytes(packed)
+    try:
+        record = store.read(run)
+    except FlashcoreError:
+        return
+    judged(record, chance)
+
+
+# --- journals -------------------------------------------------------------------------------------
+
+LINES: list[dict[str, Any]] = [
+    {"event": "start", "pid": 7},
+    {"event": "begin", "name": "a/s"},
+    {"event": "step", "name": "a/s", "step": "seed 0"},
+    {"event": "result", "name": "a/s", "data": {"x": 1.5}, "seconds": 0.5},
+    {"event": "begin", "name": "b/s"},
+    {"event": "fail", "name": "b/s", "reason": "no answer within 5 s", "seconds": 5, "step": "b s"},
+    {"event": "skip", "name": "b/t", "reason": "skipped: hung"},
+]
+
+
+@fuzz(0.35)
+@given(seed=SEEDS, values=VALUES)
+def test_journal(folder: Path, seed: int, values: list[Any]) -> None:
+    chance = random.Random(seed)
+    lines = changed(LINES, values, chance) if chance.random() < 0.7 else LINES
+    text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    text = text if lines is not LINES else noised(text, values, chance)
+    place = folder / "journals"
+    place.mkdir(exist_ok=True)
+    (place / "journal-001.jsonl").write_bytes(text)
+    answers = journal.answers(place)
+    journal.hung(answers.values())
+    for name, answer in answers.items():
+        assert isinstance(name, str) and answer.status in ("ok", "failed", "skipped") and answer.seconds > -1e16
+        assert answer.data is None or isinstance(answer.data, dict)

@@ -1,0 +1,127 @@
+"""GPUs that share a run: stand-ins that time real child processes on the CPU."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.machine import gpu_lease, toolchain
+from flashcore.machine.gpu import Gpu
+from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
+from flashcore.pipeline import gpu_stages, sharing
+from flashcore.pipeline.run import start
+from flashcore.pipeline.state import Settings
+from flashcore.stages import settings
+from flashcore.stages.bench import bench, reference
+from flashcore.stages.bench.reference import Reference
+from flashcore.worker.gpus import LocalGpu
+from flashcore.worker.kernel_call import Case
+from tests.conftest import TOY
+from tests.softmax_cases import case
+
+TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
+SHAPES = ("small", "wide", "tall")
+CASES = [
+    case(v, s, columns=37 + 10 * i, peer=v == "library")
+    for i, s in enumerate(SHAPES)
+    for v in ("right", "slower", "library")
+]
+BENCH = settings.Bench(
+    baseline="slower", samples=5, max_samples=6, seconds=0.1, modes=("isolated",), device="cpu", places=TWO
+)
+NOTE = StageNote("bench", "ok", 1.0)
+ALIKE = {p.gpu: Reference({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
+
+
+@pytest.fixture(autouse=True)
+def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """References as of two GPUs in full health, unless a test says otherwise."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(reference, "run", lambda *_: ALIKE)
+    monkeypatch.setattr(reference, "recorded", lambda _: ALIKE)
+
+
+def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
+    said: list[str] = []
+    result = sharing.timed(CASES, tmp_path / "bench", BENCH, said.append)
+    assert {o.status for o in result.outcomes} == {"ok"} and not said
+    facts = Facts(result.facts)
+    for s in SHAPES:  # compared with what the same GPU timed
+        speedup = facts.get("speedup_vs_baseline", Subject("right", shape=s))
+        assert speedup is not None and speedup.number is not None
+    gpus = sharing.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [g.uuid for g in gpus] == ["GPU-a", "GPU-b"] and all(g.spread == 0.002 and not g.remark for g in gpus)
+    shapes = [{c.split("/")[1] for c in g.cases["bench"]} for g in gpus]
+    assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
+    assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.name for c in CASES)
+
+
+def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {**ALIKE, "GPU-a": Reference({"copy": 830.0, "matmul": 200.0}, 0.002, {})}
+    monkeypatch.setattr(reference, "run", lambda *_: slow)
+    monkeypatch.setattr(reference, "recorded", lambda _: slow)
+    said: list[str] = []
+    result = sharing.timed(CASES[:3], tmp_path / "bench", BENCH, said.append)
+    why = "slow: copy takes 830 us, 6.4 % more than is usual among them (3.2 % may be chance)"
+    assert said == [f"bench: GPU-a times nothing here: {why}"]
+    gpus = sharing.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [len(g.cases["bench"]) for g in gpus] == [0, 3] and [g.remark for g in gpus] == [why, ""]
+
+
+def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, calls = bench.run, []
+
+    def run(cases: list[Case], folder: Path, chosen: settings.Bench) -> StageResult:
+        result = own(cases, folder, chosen)
+        hot = {s for s, gpu in sharing._shapes(folder).items() if gpu == "GPU-a"}
+        calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in chosen.places]))
+        return replace(result, facts=tuple(
+            replace(f, value="power_cap, thermal_hardware") if f.name == "throttle" and f.subject.shape in hot else f
+            for f in result.facts
+        ))  # fmt: skip
+
+    monkeypatch.setattr(bench, "run", run)
+    said: list[str] = []
+    result = sharing.timed(CASES, tmp_path / "bench", BENCH, said.append)
+    hot = calls[1][1]
+    assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
+    assert said == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
+    assert sorted(o.case for o in result.outcomes) == sorted(c.name for c in CASES), "each case once"
+    assert len(result.samples) == len(CASES)
+    assert not [f for f in result.facts if f.name == "throttle" and "thermal" in str(f.value)]
+    gpus = sharing.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [len(g.cases["bench"]) for g in gpus] == [0, 9]
+    assert gpus[0].remark == f"throttled: timed again elsewhere: {', '.join(sorted(hot))}"
+
+
+def test_one_gpu_is_measured_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "run", lambda *_: pytest.fail("one GPU has nothing to be compared with"))
+    result = sharing.timed(CASES[:2], tmp_path / "bench", replace(BENCH, places=()), lambda _: None)
+    assert {o.status for o in result.outcomes} == {"ok"}
+    named = replace(BENCH, places=TWO[1:])
+    result = sharing.timed(CASES[:2], tmp_path / "named" / "bench", named, lambda _: None)
+    (gpu,) = sharing.used(TWO[1:], tmp_path / "named", Measured().plus(result, NOTE))
+    assert gpu.uuid == "GPU-b" and len(gpu.cases["bench"]) == 2
+
+
+def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
+    gpu = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
+    job = start(Settings(suite=str(TOY), build=str(tmp_path), upto="check"))
+    job = replace(job, gpu=gpu, gpu_arch="sm_90a", uuids=("GPU-b", "GPU-a"))
+    seen = []
+
+    def stages(*_: object) -> Measured:
+        seen.append([gpu_lease.is_free(uuid) for uuid in job.uuids])
+        return Measured()
+
+    monkeypatch.setattr(gpu_stages, "_stages", stages)
+    for one in (job, replace(job, gpu=None)):
+        gpu_stages.measure(one, Built("", (), ()), tmp_path, lambda _: None)
+    assert seen == [[False, False], [True, True]] and gpu_lease.is_free("GPU-a")

@@ -1,0 +1,271 @@
+"""The page Compare: its figures are the analysis's own, and what contradicts or cannot be compared is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore import report
+from flashcore.analysis import diff
+from flashcore.imports import assemble
+from flashcore.model import intervals
+from flashcore.model.record import CaseKey, Instruction, Listing, Record, Subject
+from flashcore.model.suite import REGIMES
+from flashcore.report import compare_page
+from tests import factory
+from tests.report.test_report import TODAY, Page, full
+
+OLD = "20260101T000000Z-0000"
+
+
+def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
+    """The record with these lines as the source of each variant, from line 10 on."""
+    listings = [
+        Listing(
+            Subject(v, shape="mission", kernel=f"{v}_kernel"),
+            tuple(Instruction(16 * i, "NOP", f"{v}.cu", 10 + i, t, {"samples": 1.0}) for i, t in enumerate(lines)),
+        )
+        for v, lines in texts.items()
+    ]
+    return dataclasses.replace(record, listings=tuple(listings))
+
+
+def timed(record: Record, case: str, **us: float) -> Record:
+    """The record with other samples of a case, by regime."""
+    own = {f"{case}/{mode}": factory.samples(t, seed=i) for i, (mode, t) in enumerate(us.items())}
+    variant, _, shape = case.partition("/")
+    facts = [f for mode in us for f in factory.timing_facts(variant, shape, mode, own[f"{case}/{mode}"])]
+    return dataclasses.replace(
+        record, samples={**record.samples, **own}, facts=type(record.facts)([*record.facts, *facts])
+    )
+
+
+def contradicting() -> Record:
+    """``split`` is faster back to back than ``fast``, and slower by itself: as programmatic launches may be."""
+    record = timed(full(), "split/mission", isolated=44.0, back_to_back=30.0, cold=52.0)
+    lines = ["float x = 0;", "x += a[i];", "out[i] = x;"]
+    return with_source(
+        record, {"fast": [*lines, "return;"], "split": [lines[0], "x = fma(a[i], b, x);", lines[2], "return;"]}
+    )
+
+
+def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, Any]]:
+    report.render(record, folder, today=TODAY, **options)
+    text = (folder / "compare.html").read_text(encoding="utf-8")
+    found = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
+    return Page(text), json.loads(found[1]) if found else {}
+
+
+def said(page: Page) -> str:
+    return " ".join(" ".join(page.text).split())
+
+
+def place(data: Mapping[str, Any], label: str) -> int:
+    return [s[0] for s in data["sides"]].index(label)
+
+
+def rows(page: Page) -> dict[str, list[str]]:
+    return {r[0][2]: [" ".join(c[2].split()) for c in r[1:]] for r in page.rows if len(r) == 6}
+
+
+def test_the_winner_stands_against_its_parent_without_scripts(tmp_path: Path) -> None:
+    page, data = read(tmp_path / "r", full())
+    assert data["shapes"]["mission"]["first"] == [place(data, "split"), place(data, "fast")]
+    assert "split is 2.00 × faster than fast , isolated, 95 % [" in said(page)
+    table = rows(page)
+    times = {m: full().facts.number(f"{m}_p50", Subject("split", shape="mission")) for m in REGIMES}
+    for mode, time in times.items():
+        assert time is not None and float(table[mode.replace("_", " ")][1]) == pytest.approx(time, rel=1e-3)
+        assert table[mode.replace("_", " ")][2:] == ["2.00 ×", table[mode.replace("_", " ")][3], "faster"]
+    assert table["under ncu"][3] == "unmeasured"  # one launch has no interval
+    assert "contradict" not in said(page).replace("contradiction", "")
+
+
+def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path) -> None:
+    record = full()
+    _, data = read(tmp_path / "r", record)
+    checked = 0
+    for shape in data["shapes"]:
+        for mode in REGIMES:
+            series = {
+                place(data, k.split("/")[0]): s for k, s in record.samples.items() if k.endswith(f"/{shape}/{mode}")
+            }
+            for i, own in series.items():
+                for j, other in series.items():
+                    if i == j:
+                        continue
+                    found = compare_page._ratio(data, shape, mode, i, j)
+                    wanted = intervals.ratio(other, own)
+                    assert found is not None and found.value == pytest.approx(wanted.value, rel=2e-4)
+                    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
+                    checked += 1
+    assert checked >= 60
+    assert (data["moved"], data["noise"]) == (diff.MOVED, 0.02)
+
+
+def test_rounds_that_only_one_saw_do_not_count(tmp_path: Path) -> None:
+    record = full()
+    key = "split/mission/isolated"
+    longer = dataclasses.replace(record, samples={**record.samples, key: (*record.samples[key], *[99.0] * 200)})
+    longer = dataclasses.replace(
+        longer, facts=type(record.facts)([*record.facts, factory.fact("isolated_p50", 99.0, "split", shape="mission")])
+    )
+    _, data = read(tmp_path / "r", longer)
+    found = compare_page._ratio(data, "mission", "isolated", place(data, "split"), place(data, "fast"))
+    assert found is not None and found.value == pytest.approx(2.0, rel=0.02)
+
+
+def test_regimes_that_contradict_each_other_are_flagged(tmp_path: Path) -> None:
+    record = contradicting()
+    _, data = read(tmp_path / "r", record)
+    verdict = compare_page._verdict(data, "mission", place(data, "split"), place(data, "fast"))
+    assert re.fullmatch(
+        r"The regimes contradict each other: 1\.\d\d.× faster back to back \[1\.\d\d, 1\.\d\d\], "
+        r"but 0\.9\d\d.× the speed isolated \[0\.\d+, 0\.\d+\]\.",
+        verdict["contradiction"],
+    )
+    turned = compare_page._verdict(data, "mission", place(data, "fast"), place(data, "split"))
+    assert "faster isolated" in turned["contradiction"] and "the speed back to back" in turned["contradiction"]
+    beside = compare_page._verdict(data, "mission", place(data, "split"), place(data, "slow"))
+    assert beside["contradiction"] == ""
+
+
+def test_one_percent_or_an_interval_across_one_contradicts_nothing(tmp_path: Path) -> None:
+    record = timed(full(), "split/mission", isolated=40.4, back_to_back=30.0, cold=50.5)
+    _, data = read(tmp_path / "r", record)
+    pair = place(data, "split"), place(data, "fast")
+    assert compare_page._verdict(data, "mission", *pair)["contradiction"] == ""
+    assert "as fast as" in compare_page._verdict(data, "mission", *pair)["answer"][0]
+
+
+def test_another_run_is_offered_and_first(tmp_path: Path) -> None:
+    older = dataclasses.replace(factory.record(full().suite, times={"split": 30.0}), id=OLD)
+    page, data = read(tmp_path / "r", full(), against=older)
+    assert data["runs"] == [full().id, OLD]
+    twin = place(data, "split (0000)")
+    assert data["shapes"]["mission"]["first"] == [place(data, "split"), twin]
+    assert re.search(
+        r"split has 1\.\d\d × the speed of split \(0000\) , isolated, 95 % \[1\.\d+, 1\.\d+\]; "
+        r"times of two runs are not judged\.", said(page)
+    )  # fmt: skip
+    assert rows(page)["isolated"][4] == "not judged"
+    assert f"Run {full().id} against run {OLD}." in said(page)
+    found = compare_page._ratio(data, "mission", "isolated", place(data, "split"), twin)
+    wanted = intervals.ratio(
+        older.samples["split/mission/isolated"], full().samples["split/mission/isolated"], paired=False
+    )
+    assert found is not None and (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
+    assert "Both ran the same machine code" in said(page)  # by their keys: shown, since it is so
+
+
+def test_the_same_code_is_said_of_the_same_code_alone(tmp_path: Path) -> None:
+    older = dataclasses.replace(factory.record(full().suite), id=OLD)
+    other = {k: dataclasses.replace(v, code="x" * 64) for k, v in older.keys.items()}
+    _, data = read(tmp_path / "r", full(), against=dataclasses.replace(older, keys=other))
+    pair = data["shapes"]["mission"]["first"]
+    assert not compare_page._verdict(data, "mission", *pair)["same"]
+    assert isinstance(next(iter(other.values())), CaseKey)
+
+
+def test_times_of_other_machines_are_not_compared(tmp_path: Path) -> None:
+    older = dataclasses.replace(factory.record(full().suite), id=OLD, environment=factory.environment(gpu="NVIDIA L4"))
+    page, data = read(tmp_path / "r", full(), against=older)
+    assert data["apart"] == "measured on NVIDIA L4, not NVIDIA H200"
+    assert "split and split (0000) : their times are not compared" in said(page)
+    assert "times are not comparable: measured on NVIDIA L4, not NVIDIA H200" in said(page)
+    assert rows(page)["isolated"][2:4] == ["unmeasured", "unmeasured"]
+
+
+def test_beyond_the_most_pairs_kin_keep_their_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_page, "MOST_PAIRS", 0)
+    parents = {"slow": None, "fast": "slow", "split": "fast", "wide": "slow"}
+    suite = factory.suite([factory.variant(n, parent=p) for n, p in parents.items()], baseline="slow")
+    _, data = read(tmp_path / "r", factory.record(suite, times={"wide": 60.0}))
+
+    def verdict(one: str, other: str) -> Any:
+        return compare_page._verdict(data, "mission", place(data, one), place(data, other))
+
+    for one, other in (("split", "fast"), ("fast", "slow"), ("wide", "split"), ("wide", "slow")):
+        assert verdict(one, other)["rows"][0][4].text.startswith("[")
+    bare = verdict("fast", "wide")["rows"][0]
+    assert bare[3].text == "1.50 ×" and bare[4].kind == "missing" and "too many pairs" in bare[4].title
+    assert verdict("fast", "wide")["contradiction"] == ""
+
+
+def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sample_report: Any) -> None:
+    record = assemble.record_of(OLD, [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+    page, data = read(tmp_path / "r", record)
+    assert data["shapes"]["g16384_b256"]["first"] is not None
+    assert re.search(r"× (faster than|the speed of) \w+ , under ncu, no interval", said(page))
+    assert rows(page)["isolated"] == ["unmeasured", "unmeasured", "unmeasured", "unmeasured", "–"]
+    names = [f[0] for f in data["facts"]]
+    one, other = (data["shapes"]["g16384_b256"]["cases"][str(i)] for i in data["shapes"]["g16384_b256"]["first"])
+    assert one["c"][names.index("ncu_duration")] / 1e3 == pytest.approx(one["t"]["under_ncu"])
+    assert other["c"] and data["sources"]
+    again, _ = read(tmp_path / "s", record, against=dataclasses.replace(record, id="20260102T000000Z-0000"))
+    assert re.search(r"has 1\.00 × the speed of \w+ \(0000\) , under ncu, no interval; times of two", said(again))
+
+
+def test_equal_times_of_two_runs_are_not_called_equal(tmp_path: Path) -> None:
+    older = dataclasses.replace(contradicting(), id=OLD)
+    _, data = read(tmp_path / "r", contradicting(), against=older)
+    pair = place(data, "split"), place(data, "split (0000)")
+    answer = compare_page._verdict(data, "mission", *pair)["answer"]
+    assert "as fast as" not in " ".join(answer) and "not judged" in answer[1]
+    across = compare_page._verdict(data, "mission", place(data, "split"), place(data, "fast (0000)"))
+    assert across["contradiction"] == "" and across["rows"][0][-1].text == "not judged"
+    within = compare_page._verdict(data, "mission", place(data, "split"), place(data, "fast"))
+    assert within["contradiction"] != ""
+
+
+def test_a_pair_of_this_run_reads_as_without_the_other(tmp_path: Path, sample_report: Any) -> None:
+    imported = assemble.record_of(OLD, [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+    _, alone = read(tmp_path / "r", full())
+    _, beside = read(tmp_path / "s", full(), against=imported)
+    assert beside["apart"] == "of suite imported, not attention"
+    one, other = (compare_page._verdict(d, "mission", place(d, "split"), place(d, "fast")) for d in (alone, beside))
+    assert one == other and not one["across"] and "faster" in one["answer"][0]
+
+
+def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path: Path, sample_report: Any) -> None:
+    imported = assemble.record_of(OLD, [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+    page, data = read(tmp_path / "r", full(), against=imported)
+    first, against = data["shapes"]["mission"]["first"]
+    assert first == place(data, "split") and not data["sides"][against][2]
+    variant = data["sides"][against][1]
+    name = next(iter(s for s in imported.suite.shapes.values() if imported.suite.variants[variant].runs_on(s))).name
+    assert data["sides"][against][0] == f"{variant} (0000, {name})"
+    assert f"split and {variant} (0000, {name}) : their times are not compared" in said(page)
+    assert "times are not comparable: of suite imported, not attention" in said(page)
+    wanted = imported.facts.number("ncu_duration", Subject(variant, shape=name))
+    assert wanted and float(rows(page)["under ncu"][0].replace(",", "")) == pytest.approx(wanted / 1e3, rel=1e-3)
+    assert rows(page)["under ncu"][2] == "unmeasured"
+    counters = data["shapes"]["mission"]["cases"][str(against)]["c"]
+    assert counters[[f[0] for f in data["facts"]].index("ncu_duration")] == pytest.approx(wanted)
+
+
+def test_a_variant_that_the_other_lacks_stands_against_its_winner(tmp_path: Path) -> None:
+    suite = full().suite
+    older = factory.record(
+        dataclasses.replace(suite, variants={k: v for k, v in suite.variants.items() if k != "split"})
+    )
+    _, data = read(tmp_path / "r", full(), against=dataclasses.replace(older, id=OLD))
+    assert data["shapes"]["mission"]["first"] == [place(data, "split"), place(data, "fast (0000)")]
+
+
+def test_without_two_measured_cases_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    page, _ = read(tmp_path / "r", factory.bare_record())
+    assert "There is no pair to compare" in said(page)
+
+
+def test_the_page_of_all_runs_is_linked_where_it_lies(tmp_path: Path) -> None:
+    page, _ = read(tmp_path / "r", full(), runs=True)
+    assert "../runs.html" in page.links
+    page, _ = read(tmp_path / "r", full())
+    assert "../runs.html" not in page.links

@@ -1,0 +1,154 @@
+"""The documents of the repository: links and named files lead somewhere, and the commands shown are understood."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.anchors import anchors_plugin
+
+from flashcore.cli import main as cli
+from flashcore.model.record import Record, Subject
+from flashcore.model.suite import REGIMES, Shape
+from flashcore.runs import store
+from tests.conftest import ROOT
+
+MADE = {".venv", "build", "_build", "generated", "SGEMM_CUDA"}
+PAGES = sorted(p for p in ROOT.rglob("*.md") if not MADE & set(p.relative_to(ROOT).parts))
+#: A document names a file from the repository, from the package, or from its own folder.
+ROOTS = (ROOT, ROOT / "harness" / "flashcore")
+#: Files that a reader of the document has, and this repository has not.
+ELSEWHERE = ("kernels/suite.toml", "reports/", "torch/", "measure-1/")
+_FILE = re.compile(r"[\w./-]+/[\w.-]+\.(?:md|py|toml|json|csv|h|cu|cuh|cpp|ipynb|yml|html)")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def tokens(page: Path) -> list[Token]:
+    parser = MarkdownIt().enable("table").use(anchors_plugin, max_level=6)
+    return [t for block in parser.parse(page.read_text(encoding="utf-8")) for t in (block, *(block.children or ()))]
+
+
+def anchors(page: Path) -> set[str]:
+    return {str(t.attrs["id"]) for t in tokens(page) if t.type == "heading_open"}
+
+
+@every_page
+def test_links_and_anchors_exist(page: Path) -> None:
+    wrong = []
+    for link in (str(t.attrs.get("href") or t.attrs.get("src") or "") for t in tokens(page)):
+        if re.match(r"[a-z]+:", link):  # of the network
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+    assert not wrong
+
+
+@every_page
+def test_files_named_exist(page: Path) -> None:
+    if page.is_relative_to(ROOT / "experiments"):
+        return  # logs name files as they were called then
+    names = {t.content for t in tokens(page) if t.type == "code_inline" and _FILE.fullmatch(t.content)}
+    places = (*ROOTS, page.parent)
+    wrong = [n for n in names if not n.startswith(ELSEWHERE) and not any((p / n).exists() for p in places)]
+    assert not sorted(wrong)
+
+
+def commands(page: Path) -> Iterator[str]:
+    """The commands of a page: of its shell blocks, and those that a sentence names."""
+    for token in tokens(page):
+        if token.type == "fence" and (kind := token.info.strip()) in ("console", "sh", "bash"):
+            lines = token.content.replace("\\\n", " ").splitlines()
+            shown = [line.removeprefix("$ ") for line in lines if kind != "console" or line.startswith("$ ")]
+        else:
+            shown = [token.content] if token.type == "code_inline" else []
+        for line in shown:
+            yield from re.split(r"\s(?:&&|\||>)\s", line)
+
+
+@every_page
+def test_commands_are_understood(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = dict(re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)*)", makefile, re.MULTILINE))
+    for command in commands(page):
+        if not re.search(r"^([A-Z_]+=\S+ )*(flashcore|make|python -m benchmarks\.\w+) ", command):
+            continue
+        words = [w for w in shlex.split(command, comments=True) if not re.match(r"[A-Z_]+=", w)]
+        arguments = re.search(r'ARGS="([^"]*)"', command)
+        if words[0] == "flashcore":
+            said = refusal(words[1:], capsys)
+            # A sentence may name a command without what it takes.
+            assert not said or "the following arguments are required" in said, command
+        elif words[0] == "make":
+            assert set(words[1:]) <= set(targets), command
+            for module in re.findall(r"-m benchmarks\.(\w+)", "".join(targets[w] for w in words[1:])):
+                options_are_known(module, arguments[1] if arguments else "", command)
+        else:
+            options_are_known(words[2].removeprefix("benchmarks."), command, command)
+
+
+def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command line says against these words; empty if it takes them."""
+    try:
+        cli.parser(words).parse_args(words)
+    except SystemExit as end:
+        return capsys.readouterr().err if end.code else ""
+    return ""
+
+
+def options_are_known(benchmark: str, arguments: str, command: str) -> None:
+    place = ROOT / "benchmarks" / benchmark
+    file = place / "__main__.py" if place.is_dir() else place.with_suffix(".py")
+    text = file.read_text(encoding="utf-8") + (ROOT / "benchmarks" / "raw.py").read_text(encoding="utf-8")
+    unknown = [o for o in re.findall(r"(?<=\s)--[a-z-]+", f" {arguments}") if f'"{o}"' not in text]
+    assert not unknown, command
+
+
+def test_the_ladders_page_is_what_the_manifest_and_its_run_give() -> None:
+    page = (ROOT / "kernels" / "attention" / "README.md").read_text(encoding="utf-8")
+    run = re.findall(r"^Run `([^`]+)`", page, re.MULTILINE)
+    made = subprocess.run(
+        [sys.executable, "docs/ladder.py", *run], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert page == made.stdout, "hint: make ladder"
+
+
+def test_the_readmes_results_are_those_of_the_published_run() -> None:
+    record = store.read(ROOT / "profiles" / "20261122T010040Z-6a1f")
+    shapes = {_sizes(s): s for s in record.suite.shapes.values() if s.problem.startswith("general")}
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
+    assert len(rows) >= 10
+    for sizes, variant, isolated, back_to_back, peer, theirs_isolated, theirs_back_to_back, ratio in rows:
+        shape = shapes[sizes]
+        peers = [v.name for v in record.suite.variants.values() if v.is_peer]
+        times = {(n, r): _time(record, n, shape, r) for n in (variant, *peers) for r in REGIMES}
+        number, regime = ratio.split(", ")
+        assert regime == shape.rank_by.replace("_", " "), sizes
+        fastest = min((t, n) for n in peers if (t := times[n, shape.rank_by]) is not None)[1]
+        assert fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[peer]), sizes
+        shown = (isolated, back_to_back, theirs_isolated, theirs_back_to_back)
+        keys = [(n, r) for n in (variant, fastest) for r in REGIMES[:2]]
+        assert [float(t.replace(",", "")) for t in shown] == pytest.approx([times[k] for k in keys], rel=0.006), sizes
+        ours, theirs = times[variant, shape.rank_by], times[fastest, shape.rank_by]
+        assert ours and theirs and float(number) == pytest.approx(theirs / ours, abs=0.006), sizes
+
+
+def _sizes(shape: Shape) -> str:
+    p = shape.params
+    heads = f"{p['H']}" if p["H"] == p["HKV"] else f"{p['H']}/{p['HKV']}"
+    more = " causal" * bool(p["CAUSAL"]) + ", bf16" * (p["DTYPE"] == "bfloat16")
+    return f"{p['B']},{heads},{p['S']},{p['D']}{more}"
+
+
+def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:
+    return record.facts.number(f"{regime}_p50", Subject(variant, shape=shape.name))

@@ -1,0 +1,36 @@
+"""Cases of the stand-in suite in ``suites/update``, which run on the CPU: a tensor that is input and output, one with
+strides, one that may be absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flashcore.model.suite import Argument
+from flashcore.worker.kernel_call import Case
+
+ROOT = Path(__file__).parent / "suites" / "update"
+ARGUMENTS = (
+    Argument("a", "tensor", False, ("M", "K"), "float32", strides="rows"),
+    Argument("b", "tensor", False, ("K", "N"), "float32"),
+    Argument("c", "tensor", True, ("M", "N"), "float32", inout=True),
+    Argument("bias", "tensor", False, ("N",), "float32", optional=True),
+    Argument("alpha", "float"),
+    Argument("beta", "float"),
+)
+
+
+def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool = False) -> Case:
+    return Case(
+        variant=variant,
+        shape=shape,
+        suite="update",
+        root=str(ROOT),
+        problem_file="problem.py",
+        params={"M": 5, "N": 7, "K": 12, "bias": bias},
+        arguments=ARGUMENTS,
+        library=None,
+        callable=f"peers.py:{variant}" if peer else None,
+        tolerance="fp32",
+        seeds=(0, 1),
+        roof="fp32",
+    )

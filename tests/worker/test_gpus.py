@@ -1,0 +1,123 @@
+"""Several GPUs share tasks: stand-ins by name, and real processes that are told which one they see."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import CapabilityError
+from flashcore.worker import supervisor
+from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
+from flashcore.worker.limits import Limits
+from flashcore.worker.supervisor import Result, Task
+from tests.worker.test_supervisor import actor, does
+
+TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
+
+
+def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
+    limits = Limits(**{"time_limit": 20.0, "startup_limit": 20.0, "finish_limit": 5.0, "places": TWO, **options})
+    return supervisor.supervise(tasks, folder, actor(how), limits)
+
+
+def grid(shapes: str, **payload: Any) -> list[Task]:
+    return [does(f"{v}/{s}", **payload) for s in shapes for v in ("base", "child", "peer")]
+
+
+def gpus_of(results: list[Result]) -> dict[str, str]:
+    return {r.name: r.data["gpu"] for r in results if r.data}
+
+
+def test_a_shape_is_on_one_gpu_and_both_work(tmp_path: Path) -> None:
+    tasks = grid("abcdefgh", what="sleep", seconds=0.02)
+    results = share(tmp_path, tasks)
+    assert [r.name for r in results] == [t.name for t in tasks] and {r.status for r in results} == {"ok"}
+    on = gpus_of(results)
+    by_shape = {t.shape: {on[u.name] for u in tasks if u.shape == t.shape} for t in tasks}
+    assert all(len(gpus) == 1 for gpus in by_shape.values()), "what is compared was timed on one GPU"
+    assert set(on.values()) == {"GPU-a", "GPU-b"}
+    assert measured_on(tmp_path) == on, "the journals say which GPU each ran on"
+    assert share(tmp_path, tasks) == results, "what is answered is not run again"
+
+
+def test_shares_are_big_first_and_small_at_the_end() -> None:
+    tasks = [does(f"{v}/s{i}") for v in ("base", "peer") for i in range(16)]
+    work = supervisor._Work(tasks, ["base/s0"], 2, Limits(places=TWO))
+    taken: list[int] = []
+    while batch := work.take(len(taken) % 2, 64, 2):
+        assert [t.name for t in batch] == sorted((t.name for t in batch), key=[t.name for t in tasks].index)
+        taken.append(len({t.shape for t in batch}))
+        for task in batch:
+            work.done(task.name)
+    assert taken == [4, 3, 3, 2, 1, 1, 1, 1] and not work.left
+
+
+def test_what_a_slot_had_is_anybodys_once_it_is_lost() -> None:
+    tasks = grid("abcd")
+    work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
+    first = work.take(0, 64, 2)
+    work.done(first[0].name)
+    work.give_back(0)
+    seen = []
+    while batch := work.take(1, 2, 1):
+        assert len(batch) <= 2
+        seen += [t.name for t in batch]
+        for task in batch:
+            work.done(task.name)
+    assert sorted(seen) == sorted(t.name for t in tasks if t != first[0])
+
+
+def test_tasks_apart_use_both_though_of_one_shape(tmp_path: Path) -> None:
+    tasks = [does(f"c{i}/trial", "sleep", seconds=0.3) for i in range(8)]
+    assert set(gpus_of(share(tmp_path / "apart", tasks, apart=True)).values()) == {"GPU-a", "GPU-b"}
+    assert len(set(gpus_of(share(tmp_path / "together", tasks)).values())) == 1
+
+
+def test_a_crash_costs_its_task_and_its_gpu_goes_on(tmp_path: Path) -> None:
+    tasks = [*grid("abcd"), does("bad/a", "segv"), *grid("xy")]
+    results = {r.name: r for r in share(tmp_path, tasks)}
+    assert [n for n, r in results.items() if r.status != "ok"] == ["bad/a"]
+    assert results["bad/a"].reason == "killed by SIGSEGV"
+    assert "bad/a" in measured_on(tmp_path) and not lost_in(tmp_path)
+
+
+def test_a_gpu_without_children_is_named_and_its_tasks_move(tmp_path: Path) -> None:
+    tasks = grid("abcdef")
+    results = share(tmp_path, tasks, "without GPU-a")
+    assert {r.status for r in results} == {"ok"} and set(gpus_of(results).values()) == {"GPU-b"}
+    assert lost_in(tmp_path) == {"GPU-a": "no CUDA GPU that this process can use"}
+
+
+def test_what_every_gpu_lacks_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use"):
+        share(tmp_path, grid("ab"), "incapable")
+    assert {r.status for r in share(tmp_path, grid("ab"))} == {"ok"}, "and nothing is lost by it"
+
+
+def test_a_child_that_cannot_start_anywhere_fails_its_tasks_as_with_one_gpu(tmp_path: Path) -> None:
+    results = share(tmp_path, grid("a"), "broken")
+    assert all("the process never began a task: exit code 1: ImportError" in r.reason for r in results)
+    assert len(lost_in(tmp_path)) == 1, "all but the last are left out"
+
+
+def test_lanes_are_spread_over_the_gpus(tmp_path: Path) -> None:
+    results = share(tmp_path, [does(f"v/s{i}", "sleep", seconds=0.3) for i in range(8)], lanes=4)
+    pids = {(r.data["gpu"], r.data["pid"]) for r in results if r.data}
+    assert Counter(gpu for gpu, _ in pids).keys() == {"GPU-a", "GPU-b"} and len(pids) >= 4
+
+
+def test_a_hang_spares_the_other_gpu_the_wait(tmp_path: Path) -> None:
+    tasks = [does(f"stuck/s{i}", "loop") for i in range(6)] + [does(f"fine/s{i}") for i in range(6)]
+    results = {r.name: r for r in share(tmp_path, tasks, time_limit=1.0)}
+    statuses = Counter(r.status for n, r in results.items() if n.startswith("stuck"))
+    assert statuses["failed"] <= 2 and statuses["skipped"] >= 4
+    assert {r.status for n, r in results.items() if n.startswith("fine")} == {"ok"}
+
+
+def test_one_gpu_without_a_choice_says_nothing_of_gpus(tmp_path: Path) -> None:
+    share(tmp_path, grid("ab"), places=())
+    assert not measured_on(tmp_path)
+    assert (tmp_path / "tasks-001.json").read_text().startswith('{"tasks": ')
