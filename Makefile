@@ -24,7 +24,7 @@ endif
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test lint imports clean bench-build bench-profile bench-gate bench-crosscheck bench-regimes bench-against bench-frames
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,19 +59,36 @@ introspect: $(READY) ## ask this GPU for its fragment table, and write it into t
 list: $(READY) ## list variants, shapes and budgets
 	$(FLASHCORE) list --suite $(SUITE) $(ARGS)
 
-doctor: $(READY) ## say what this machine can do, and how to mend what it cannot
+doctor: $(READY) ## say what this machine can do, and how to fix what it cannot
 	$(FLASHCORE) doctor
 
-test: lint ## lint, type check and test
-	$(PY) -m pytest -q -n auto --dist loadscope --no-loadscope-reorder $(ARGS)
+# The tests and the types side by side: mypy keeps one core busy for most of a minute when it has no cache.
+test: style ## lint, type check and test
+	@$(MAKE) --no-print-directory -j2 types pytest
 
-lint: $(DEV) imports ## ruff, mypy --strict, the import contract
+lint: style types ## ruff, mypy --strict, the import contract
+
+pytest: $(DEV) # a file is one worker's: what its tests share is made once
+	$(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
+types: $(DEV) # all that it says at once, since the tests may be talking
+	@said=$$($(PY) -m mypy 2>&1); code=$$?; printf '\nmypy: %s\n' "$$said"; exit $$code
+
+style: $(DEV) imports
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
 
 imports: $(DEV) ## the import contract alone: who may import whom
 	PYTHONPATH="$(CURDIR)/harness" $(PY) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache
+
+docs: $(DEV) ## the documentation, strictly and without a network, into docs/_build
+	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build
+
+ladder: $(DEV) ## kernels/attention/README.md, from the manifest and a recorded run (RUN=, default the newest)
+	mkdir -p build && $(PY) docs/ladder.py $(RUN) > build/ladder.md && mv build/ladder.md kernels/attention/README.md
+
+screenshots: $(READY) ## the pictures of the documentation, from a recorded run (RUN=, default the newest; needs Chromium)
+	$(PY) docs/screenshots.py $(RUN)
 
 bench-build: $(READY) ## clean build of all variants, against torch.utils.cpp_extension.load
 	$(PY) -m benchmarks.build --suite $(SUITE) $(ARGS)
@@ -91,8 +108,31 @@ bench-regimes: $(READY) ## the timing regimes, against kernels of a known length
 bench-against: $(READY) ## the timing gate: false alarms, planted slowdowns found (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
 
+bench-search: $(DEV) ## samplers and Kernel Tuner on recorded spaces (needs no GPU; pip install kernel-tuner)
+	$(PY) -m benchmarks.search $(ARGS)
+
 bench-frames: $(READY) ## frames and exports of the recorded runs and of a synthetic one
 	$(PY) -m benchmarks.frames $(ARGS)
+
+bench-mutants: $(READY) ## can the gate be fooled: mutants of a suite, made by machine (15 minutes, no GPU)
+	$(PY) -m benchmarks.mutants $(ARGS)
+
+fuzz: $(DEV) ## 100,000 mutated CSVs, manifests, records and journals: each read, or refused with an error of ours
+	FLASHCORE_FUZZ=$${FLASHCORE_FUZZ:-100000} $(PY) -m pytest -q tests/fuzz -n auto --dist load $(ARGS)
+
+bench-kills: $(DEV) ## kills real processes at random moments, and looks at what they left (ARGS=--gpu: inside ncu)
+	$(PY) -m benchmarks.kills $(ARGS)
+
+bench-gpus: $(DEV) ## many GPUs: what sharing costs, kills of workers and nodes of a Ray cluster (pip install ray; ARGS=--gpu: one GPU against all)
+	$(PY) -m benchmarks.gpus $(ARGS)
+
+mutation: bench-mutation
+bench-mutation: $(DEV) ## mutants of our own code against its modules' tests (ARGS="--sample 300 --seed 1")
+	$(PY) -c "import cosmic_ray" || $(PY) -m pip install --quiet --disable-pip-version-check -e '.[mutation]'
+	$(PY) -m benchmarks.mutation $(ARGS)
+
+bench-report: $(READY) ## the report: sizes, loading, labels, accessibility, against what they must be (needs Chromium)
+	$(PY) -m benchmarks.report $(ARGS)
 
 clean: ## remove what was built and rendered; recorded runs stay
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache
