@@ -201,7 +201,7 @@ def test_points_hold_what_a_roofline_shows(record: Record) -> None:
     frame = frames.frame(roofline.Point, found)
     for name in ("level", "counted", "flop", "intensity", "tflops", "share"):
         assert frame[name].tolist() == [getattr(p, name) for p in found], name
-    assert frame["ceiling_tflops"].tolist() == [p.theory.tflops for p in found]
+    assert frame["ceiling_tflops"].tolist() == [p.ceiling.tflops for p in found]
     assert frame["measured_ceiling_tflops"].isna().all()  # no roof was measured
 
 

@@ -53,7 +53,7 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
     Verdict: (_CODE, "budget:c fact:c tier:c severity:c status:c value:n unit:c limit:c source:c fact_source:c"
                      " required:b progress:n reason:s"),
     Point: ((*_CASE, "kernel"), "level:c counted:c regime:c roof:c flop:n bytes:n time_us:n intensity:n tflops:n gbps:n"
-            " ceiling_tflops=theory.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
+            " ceiling_tflops=ceiling.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
             " faults:j"),
 }  # fmt: skip
 
@@ -63,7 +63,8 @@ def frame(kind: type, found: Iterable[Any]) -> DataFrame:
 
     Columns have the names and units of the attributes of ``kind``. A value that is not a number stands beside it in
     ``text`` (``before_text``, ``after_text``). Whole numbers above 2^53 are rounded; the export keeps them. A point's
-    ``ceiling_tflops`` and ``share`` of it are by datasheet, ``measured_ceiling_tflops`` by measured roofs.
+    ``ceiling_tflops`` and ``share`` of it are by datasheet where it states the resource, ``measured_ceiling_tflops`` by
+    measured roofs.
     """
     levels, layout = _LAYOUTS[kind]
     rows, columns = list(found), {}

@@ -164,6 +164,17 @@ def test_measured_roofs_slot_in_beside_the_datasheet() -> None:
     assert found.share_of_measured == pytest.approx(found.tflops / 650)
 
 
+def test_a_measured_roof_stands_where_the_datasheet_states_none() -> None:
+    """No datasheet states a bandwidth of L2: without the measured one a share would be of the compute roof alone."""
+    own = (Roof("l2", 1000.0, "GB/s", "measured", "H200"), Roof("dram", 1.0, "GB/s", "measured", "H200"))
+    low, high = (point(factory.record(), level="l2", measured=m) for m in (own, ()))
+    assert low.theory == high.theory and low.ceiling.bandwidth == own[0]
+    assert low.share == pytest.approx(low.tflops / min(low.theory.tflops or 0, 1000 * low.intensity / 1e3))
+    assert high.share == pytest.approx(high.tflops / (high.theory.tflops or 0))
+    dram = point(factory.record(), measured=own)
+    assert dram.ceiling == dram.theory  # what the datasheet states is not replaced
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [

@@ -108,7 +108,7 @@ def searched(studies: Path, kind: str, permits: int, pipe: int) -> None:
 def test_a_search_that_is_killed_loses_at_most_what_was_under_way(kind: str, tmp_path: Path) -> None:
     """Killed by SIGKILL at random moments until it is done: nothing that was kept is lost or measured again.
 
-    A child may begin 1 to 4 points, so that it cannot come to its end before it is killed, however slow this process is.
+    A child may begin 1 to 4 points, so that it cannot end before it is killed, however slow this process is.
     """
     rng = random.Random(13)
     measured: list[int] = []

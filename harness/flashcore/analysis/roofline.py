@@ -124,9 +124,16 @@ class Point:
         return self.bytes / self.time_us / 1e3
 
     @property
+    def ceiling(self) -> Ceiling:
+        """The theoretical roofs above it; of a resource whose datasheet states none, as L2, the measured one."""
+        compute = self.theory.compute or self.measured.compute
+        return _lower_of(compute, self.theory.bandwidth or self.measured.bandwidth, self.intensity)
+
+    @property
     def share(self) -> float | None:
-        """Achieved over the theoretical ceiling; ``None`` if no roof is known."""
-        return self.tflops / self.theory.tflops if self.theory.tflops else None
+        """Achieved over the ceiling; ``None`` if no roof is known."""
+        tflops = self.ceiling.tflops
+        return self.tflops / tflops if tflops else None
 
     @property
     def share_of_measured(self) -> float | None:
@@ -252,7 +259,11 @@ def _why(record: Record, subject: Subject, name: str) -> str:
 def _ceiling(
     ceilings: Sequence[Roof], dtype: str, level: Level, intensity: float, order: Sequence[RoofOrigin]
 ) -> Ceiling:
-    compute, bandwidth = pick(ceilings, dtype, order), pick(ceilings, level, order)
+    return _lower_of(pick(ceilings, dtype, order), pick(ceilings, level, order), intensity)
+
+
+def _lower_of(compute: Roof | None, bandwidth: Roof | None, intensity: float) -> Ceiling:
+    """The ceiling at that intensity (FLOP per byte)."""
     known = [compute.value] if compute else []
     known += [bandwidth.value * intensity / 1e3] if bandwidth else []
     return Ceiling(compute, bandwidth, min(known, default=None))
