@@ -237,10 +237,10 @@ def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> 
     assert done.stdout.endswith("False False\n")
 
 
-def build_faults(faulty: Built, cwd: Path, variant: str) -> subprocess.CompletedProcess[str]:
+def build_faults(faulty: Built, cwd: Path, variant: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Builds part of the faults suite where it was built before."""
     where = ("--suite", str(FAULTS), "--build-dir", str(faulty.folder))
-    return flashcore("build", *where, "--variant", variant, cwd=cwd, start=NO_GPU)
+    return flashcore("build", *where, "--variant", variant, *more, cwd=cwd, start=NO_GPU)
 
 
 def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) -> None:
@@ -250,10 +250,14 @@ def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) 
     assert "this fault does not compile" in done.stderr
     assert "0 compiled, 1 unchanged, 1 failed" in done.stderr
     assert "fault_kernel" in done.stdout  # the other one's facts
+    quiet = build_faults(faulty, tmp_path, "[gd]o*", "-q")
+    assert quiet.returncode == Exit.FAILED
+    assert "this fault does not compile" in quiet.stderr and "unchanged" not in quiet.stderr
 
 
-def test_a_plan_that_crashes_exits_1(faulty: Built, tmp_path: Path) -> None:
-    done = build_faults(faulty, tmp_path, "plan_null")
+@pytest.mark.parametrize("quiet", [(), ("-q",)])
+def test_a_plan_that_crashes_exits_1(faulty: Built, tmp_path: Path, quiet: tuple[str, ...]) -> None:
+    done = build_faults(faulty, tmp_path, "plan_null", *quiet)
     assert done.returncode == Exit.FAILED
     assert "plan_null on small FAILED: the launch plan was ended by signal 11" in done.stderr
 

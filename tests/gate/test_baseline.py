@@ -185,6 +185,19 @@ def test_saving_what_is_worse_exits_1_and_leaves_the_file(tmp_path: Path) -> Non
     assert file.read_text() == BEFORE.text()
 
 
+@pytest.mark.parametrize(("old", "ratchet"), [(BEFORE, True), (BEFORE, False), (None, False)])
+def test_a_build_that_fails_leaves_its_facts_as_they_were_and_exits_1(
+    old: Baseline | None, ratchet: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, record = tmp_path / "baseline.txt", of()
+    artifacts = tuple(replace(a, status="failed") if a.variant == "fast" else a for a in record.artifacts)
+    facts = Facts(f for f in record.facts if f.subject.variant != "fast" or not f.subject.arch)
+    broken = replace(record, artifacts=artifacts, facts=facts)
+    assert baseline_command.save(broken, old, file, ratchet=ratchet) is Exit.FAILED
+    assert "not saved: fast for sm_90a does not build" in capsys.readouterr().err
+    assert ("fast sm_90a" in file.read_text()) is (old is not None)
+
+
 def test_without_a_baseline_nothing_is_held_to_one(tmp_path: Path) -> None:
     code = gate_command.judged(of(), formats=[f"json={tmp_path}/x.json"], require="static", day=TODAY, variants=None,
                                held_to=tmp_path / "baseline.txt")  # fmt: skip

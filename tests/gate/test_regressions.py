@@ -126,6 +126,29 @@ def test_a_kernel_without_successor_leaves_a_gap() -> None:
     assert any("does not exist any more" in v.reason for v in judgement.gaps)
 
 
+def test_a_failed_build_is_told_once_and_nobody_is_told_to_save_over_it() -> None:
+    record = of()
+    artifacts = tuple(factory.artifact("fast", a.arch, "failed", "error: no such thing") if a.variant == "fast" else a
+                      for a in record.artifacts)  # fmt: skip
+    facts = Facts(f for f in record.facts if f.subject.variant != "fast" or not f.subject.arch)
+    judgement = held(replace(record, artifacts=artifacts, facts=facts))
+    assert judgement.exit_code is Exit.FAILED
+    assert len(judgement.gaps) > 10 and not judgement.own_gaps
+    text = text_tables.judgement(judgement)
+    assert "baseline save" not in text and "UNMEASURED" not in text
+    assert text.count("error: no such thing") == 1 and "fast (sm_80) and 2 more archs" in text
+    assert f"fast: {sum(v.reason == 'it does not build' for v in judgement.verdicts)} facts are unmeasured" in text
+
+
+def test_facts_that_no_plan_gives_are_not_called_gone() -> None:
+    record = of()
+    plans = tuple(replace(p, launches=(), error="no such shape") if p.variant == "fast" else p for p in record.plans)
+    planned = ("smem", "theoretical_occupancy", "workspace_bytes")
+    facts = Facts(f for f in record.facts if f.subject.variant != "fast" or f.name not in planned)
+    judgement = held(replace(record, plans=plans, facts=facts))
+    assert {v.reason for v in judgement.gaps} == {"no launch plan on long: no such shape"}
+
+
 def test_what_the_suite_dropped_is_a_note_and_what_is_new_too() -> None:
     fewer = factory.suite([factory.variant("slow"), factory.variant("newcomer")])
     judgement = held(factory.record(fewer))

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from flashcore.build import build
-from flashcore.errors import FlashcoreError
+from flashcore.cli import progress
+from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.model.record import Artifact, Built, Measured, StageResult
+from flashcore.model.progress import prefixed
+from flashcore.model.record import Artifact, Built, CaseOutcome, Measured, StageResult
 from flashcore.pipeline import gpu_stages as stages
 from flashcore.pipeline import run
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
@@ -136,3 +138,23 @@ def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: 
     settings = Settings(str(TOY), build=str(tmp_path), upto="bench", roofs=None)
     measure(run.start(settings), Built("", (), ()), tmp_path, quiet, lambda: order.append("build over"))
     assert order == ["check", "build over", "bench"]
+
+
+def test_quiet_drops_progress_and_keeps_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
+
+    def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
+        if stage == "profile":
+            raise CapabilityError("no permission for counters", "ask for it")
+        outcome = CaseOutcome("plain", "small", "check", "failed", "wrong everywhere")
+        return StageResult((), (outcome,) if stage == "check" else ()), so_far
+
+    monkeypatch.setattr(stages, "_run_stage", ran)
+    settings = Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None)
+    with progress.shown(quiet=True) as say:
+        measure(run.start(settings), Built("", (), ()), tmp_path, lambda text: say(prefixed("here: ", text)))
+    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["here: check: plain/small FAILED: wrong everywhere",
+                    "here: profile: no permission for counters", ""]  # fmt: skip

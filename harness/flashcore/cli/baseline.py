@@ -36,13 +36,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
-    """Writes the present facts as the baseline. What is worse than the old one is kept, and exits 1."""
+    """Writes the present facts as the baseline. What is worse than the old one, or does not build, stays as it was,
+    and exits 1."""
     from flashcore.gate import baseline
     from flashcore.model.files import write_atomically
 
     saved = baseline.save(record, old, ratchet=ratchet)
     if not saved.baseline.values:
         raise UsageError(f"{file}: expected static facts to write, found none: nothing was built")
+    for name in saved.failed:
+        print(f"not saved: {name} does not build or has no launch plan; its facts stay as they were", file=sys.stderr)
     text = saved.baseline.text()
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         write_atomically(file, text.encode())
@@ -51,4 +54,4 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
     for words in saved.kept:
         print(f"not loosened: {words}", file=sys.stderr)
     print(f"{file}: {len(saved.baseline.values)} facts, {baseline.words(saved.baseline.compilers)}", file=sys.stderr)
-    return Exit.FAILED if saved.kept else Exit.OK
+    return Exit.FAILED if saved.kept or saved.failed else Exit.OK

@@ -127,5 +127,5 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
         own.set_defaults(run=command.run)
         if name == named:
             command.add_arguments(own)
-            own.add_argument("-q", "--quiet", action="store_true", help="say nothing while it works")
+            own.add_argument("-q", "--quiet", action="store_true", help="while it works, say only what fails")
     return top

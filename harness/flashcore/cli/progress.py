@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flashcore.cli import terminal
-from flashcore.model.progress import Step
+from flashcore.model.progress import Failure, Step
 
 Say = Callable[[str], None]
 
 
 @contextmanager
 def shown(quiet: bool = False) -> Iterator[Say]:
-    """Gives what takes the lines. It is over before the results are printed."""
+    """Gives what takes the lines; ``quiet`` drops all but failures. It is over before the results are printed."""
     if quiet:
-        yield lambda _: None
+        write = plain()
+        yield lambda text: write(text) if isinstance(text, Failure) else None
     elif terminal.is_rich(sys.stderr) and importlib.util.find_spec("rich") is not None:
         with _bar() as say:
             yield say

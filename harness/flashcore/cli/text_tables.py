@@ -296,7 +296,7 @@ def judgement(found: Judgement) -> str:
     other = [v for v in found.limits if v.status == "unmeasured" and not v.required]
     parts = [
         _group("FAILED", found.failed),
-        _gaps(f"UNMEASURED, required by --require {found.require}", found.gaps),
+        _gaps(f"UNMEASURED, required by --require {found.require}", found.own_gaps),
         _group("waived", found.waived),
         _waivers(found.waivers),
         _loosened(found),
@@ -309,18 +309,20 @@ def judgement(found: Judgement) -> str:
 
 
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    """What is the same on several shapes is one row, so that it does not bury another failure; the title
-    counts them all."""
+    """What is the same on several shapes, or does not build for several archs, is one row, so that it does not bury
+    another failure; the title counts them all."""
     from flashcore.gate.wording import value_of
 
     groups: dict[tuple[object, ...], list[Verdict]] = {}
     for v in verdicts:
         s = v.subject
-        alike = (v.budget, replace(s, shape=None), s.shape is None, v.value, v.unit, v.limit, v.reason or v.source)
+        alike = (v.budget, replace(s, shape=None, arch=None if v.budget == "builds" else s.arch), s.shape is None,
+                 v.value, v.unit, v.limit, v.reason or v.source)  # fmt: skip
         groups.setdefault(alike, []).append(v)
     rows = []
     for v, *others in groups.values():
-        more = f" and {len(others)} more shape{'s' if len(others) > 1 else ''}" if others else ""
+        what = "shape" if v.subject.shape else "arch"
+        more = f" and {len(others)} more {what}{'s' if len(others) > 1 else ''}" if others else ""
         rows.append((v.budget, f"{v.subject}{more}", value_of(v), v.limit, v.reason or v.source))
     hidden = sum(len(own) for own in [*groups.values()][_SHOWN:])
     return _block(f"{title} ({len(verdicts)})", rows[:_SHOWN], [f"… and {hidden} more"] if hidden else [])

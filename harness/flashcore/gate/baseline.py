@@ -181,11 +181,13 @@ class Saved:
     Args:
         tightened: what was taken over since it is better, as text.
         kept: what is worse and therefore not taken over, as text with the way to loosen it.
+        failed: the variants whose facts stay as they were, since they do not build or have no plan.
     """
 
     baseline: Baseline
     tightened: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
@@ -202,7 +204,10 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
     nvcc, triton = made_by.get("nvcc", ""), made_by.get("triton", "")
     facts = {k: f.number for k, f in present(record).items()}
-    now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v)}
+    planless = {p.variant for p in record.plans if p.error}
+    built = {(a.variant, a.arch): a.status != "failed" and a.variant not in planless for a in record.artifacts}
+    failed = tuple(f"{variant} for {arch}" for (variant, arch), whole in built.items() if not whole)
+    now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v) and built.get((k.variant, k.arch))}
     if old is None or old.suite != record.suite.name or {**old.compilers, **made_by} != {**made_by, **old.compilers}:
         if ratchet:
             found = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
@@ -210,7 +215,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
                 f"--ratchet: expected a baseline of {record.suite.name}, {words(made_by)}, found {found}\n"
                 "  hint: flashcore baseline save"
             )
-        return Saved(Baseline(record.suite.name, nvcc, _collapse(now), triton=triton))
+        return Saved(Baseline(record.suite.name, nvcc, _collapse(now), triton=triton), failed=failed)
     names = renames(old, now)
     before = {k: v for k, v in _expanded(old, now, names).items() if v is not None}
     made: dict[Key, float] = {}
@@ -230,17 +235,16 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             tightened.append(change)
         elif value != was and _worse(allowance, value, was):
             kept.append(f"{change}: {_loosening(key, value)}")
-    # What was not built this time (--variant, CUDA_ARCH) stays as it is.
-    built = {(a.variant, a.arch) for a in record.artifacts}
+    # What was not built this time (--variant, CUDA_ARCH, a mistake in it) stays as it is.
     untouched = {
         k: v
         for k, v in old.values.items()
-        if (k.variant, k.arch) not in built
+        if not built.get((k.variant, k.arch))
         and (variant := record.suite.variants.get(k.variant)) is not None
         and k.arch in variant.where.archs
     }
     values = {**_collapse(made), **untouched}
-    return Saved(Baseline(record.suite.name, nvcc, values, triton=triton), tuple(tightened), tuple(kept))
+    return Saved(Baseline(record.suite.name, nvcc, values, triton=triton), tuple(tightened), tuple(kept), failed)
 
 
 def words(versions: Mapping[str, str]) -> str:

@@ -20,6 +20,8 @@ from flashcore.model.text import matches_any, number, same_hardware
 
 #: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
+#: Why a static fact is missing where the build failed: that failure is the one to tell.
+NOT_BUILT = "it does not build"
 #: Planned too, but about all launches of a shape together.
 WHOLE_PLAN = frozenset(("workspace_bytes",))
 
@@ -181,7 +183,7 @@ class Promises:
             reason = "not built" if artifact is None else "not recorded"
             reason = "the report has no cubin that says it" if variant.kernel else reason
             if artifact is not None and artifact.status == "failed":
-                reason = "it does not build"
+                reason = NOT_BUILT
             if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
                 kernels = self.kernels.get((variant.name, arch), ())
                 yield from self._at(budget, own, Subject(variant.name, arch), kernels, reason)

@@ -22,7 +22,7 @@ from flashcore.analysis.explain import advice
 from flashcore.analysis.roofline import case_bounds
 from flashcore.errors import Exit
 from flashcore.gate.baseline import Baseline, compilers
-from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
+from flashcore.gate.expand import NOT_BUILT, Promise, Promises, accepts, excess, limit_text
 from flashcore.gate.regressions import Comparison, another_compiler, compare
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
@@ -123,6 +123,11 @@ class Judgement:
     def gaps(self) -> tuple[Verdict, ...]:
         """Limits that are unmeasured though required."""
         return tuple(v for v in self.limits if v.required and v.status == "unmeasured")
+
+    @property
+    def own_gaps(self) -> tuple[Verdict, ...]:
+        """The gaps that a build which failed does not explain: that failure stands for the others."""
+        return tuple(v for v in self.gaps if v.reason != NOT_BUILT)
 
     @property
     def loosened(self) -> tuple[WaiverUse, ...]:
@@ -452,6 +457,9 @@ def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for v in verdicts:
         if v.severity == "limit" and v.status != "unmeasured":
             counts.setdefault(v.budget, Counter())[v.status] += 1
+    lost = Counter(v.subject.variant for v in verdicts if v.status == "unmeasured" and v.reason == NOT_BUILT)
+    for variant, gaps in lost.items():
+        yield f"{variant}: {gaps} facts are unmeasured, as it does not build"
     for name, count in counts.items():
         if (waived := count["waived"]) > 1 and waived == count.total():
             yield f'{name}: all {waived} of {waived} are waived: that is a goal (severity = "goal"), not a limit'

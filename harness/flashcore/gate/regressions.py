@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flashcore.gate.baseline import EVERY, NO_KERNEL, Baseline, Key, compilers, plain, present, renames, shaped
-from flashcore.gate.expand import Promise, Promises, excess
+from flashcore.gate.expand import NOT_BUILT, PLANNED, WHOLE_PLAN, Promise, Promises, excess
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
 from flashcore.model.record import Fact, Record, Subject
@@ -58,6 +58,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     notes = [f"kernel renamed: {was} is now {now} ({v}, {a})" for (v, a, now), was in sorted(names.items())]
     now_called = {(v, a, was): now for (v, a, now), was in names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
+    planless = {p.variant: f"no launch plan on {p.shape}: {p.error}" for p in record.plans if p.error}
     shapes: dict[Key, dict[str, Fact]] = {}
     for key, fact in facts.items():
         shapes.setdefault(shaped(key, EVERY), {})[key.shape] = fact
@@ -89,12 +90,13 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if not chosen:
             kernel = None if here.kernel == NO_KERNEL else here.kernel
             subject = Subject(key.variant, key.arch, None if key.shape == EVERY else key.shape, kernel)
-            why = (
-                "it does not build"
-                if built[key.variant, key.arch] == "failed"
-                else "this kernel or fact does not exist any more"
-            )
-            found.append((budget, Promise(subject, None, f"{why} (if this is intended: flashcore baseline save)")))
+            if built[key.variant, key.arch] == "failed":
+                why = NOT_BUILT
+            elif key.variant in planless and key.fact in PLANNED | WHOLE_PLAN:
+                why = planless[key.variant]
+            else:
+                why = "this kernel or fact does not exist any more (if this is intended: flashcore baseline save)"
+            found.append((budget, Promise(subject, None, why)))
         found += [(budget, Promise(fact.subject, fact)) for fact in chosen.values()]
     notes += [f"{what}: no longer in the suite, {n} facts of the baseline left out" for what, n in gone.items()]
     new, bare = _unknown(old, facts, names), _unlisted(old, facts)

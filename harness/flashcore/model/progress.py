@@ -17,6 +17,12 @@ class Step(str):
         return step
 
 
+class Failure(str):
+    """A line that says what went wrong: not progress, so it is shown to those as well who want to hear of none."""
+
+
 def prefixed(start: str, text: str) -> str:
-    """The line with something before it; a step stays one."""
-    return Step(start + text, text.done, text.total) if isinstance(text, Step) else start + text
+    """The line with something before it; a step or a failure stays one."""
+    if isinstance(text, Step):
+        return Step(start + text, text.done, text.total)
+    return Failure(start + text) if isinstance(text, Failure) else start + text

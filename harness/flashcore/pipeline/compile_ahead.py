@@ -15,7 +15,7 @@ from typing import Self
 from flashcore.build import build, launch_plan, traced
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
-from flashcore.model.progress import prefixed
+from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.pipeline.state import Job
 from flashcore.static import facts as static_facts
@@ -104,10 +104,13 @@ def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None
     """With the static facts, and the hash of the code in each artifact; says how the build went."""
     failed = [a for a in built.artifacts if a.status == "failed"]
     crashed = [p for p in built.plans if p.crashed]
+    alike: dict[tuple[str, str], list[str]] = {}  # most mistakes are the same on every arch
     for artifact in failed:
-        say(f"build: {artifact.variant} for {artifact.arch} FAILED\n{artifact.message}")
+        alike.setdefault((artifact.variant, artifact.message), []).append(artifact.arch)
+    for (variant, message), archs in alike.items():
+        say(Failure(f"build: {variant} for {', '.join(archs)} FAILED\n{message}"))
     for plan in crashed:
-        say(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}")
+        say(Failure(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
     for artifact in built.artifacts:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.machine import gpu_lease, toolchain
 from flashcore.model.catalogue import OTHER_PHASE
-from flashcore.model.progress import Step
+from flashcore.model.progress import Failure, Step
 from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
 from flashcore.model.suite import GPU_STAGES, Shape, Stage, Variant
 from flashcore.pipeline.state import Job
@@ -67,14 +67,14 @@ def _stages(job: Job, built: Built, folder: Path, say: Say, before_timing: Calla
             result, measured = _run_stage(job, built, measured, stage, ready, folder / stage, say)
         except CapabilityError as error:
             seconds = time.monotonic() - started
-            say(f"{stage}: {error}")
+            say(Failure(f"{stage}: {error}"))
             if stage == wanted[0]:  # nothing was measured
                 raise
             note = StageNote(stage, "failed", round(seconds, 3), str(error))
             return measured.plus(StageResult((), tuple(left_out)), note)
         bad = [o for o in result.outcomes if o.status == "failed"]
         for outcome in bad:
-            say(f"{stage}: {outcome.case} FAILED: {outcome.reason}")
+            say(Failure(f"{stage}: {outcome.case} FAILED: {outcome.reason}"))
         seconds = time.monotonic() - started
         say(f"{stage}: {len(result.outcomes) - len(bad)} ok, {len(bad)} failed in {seconds:.1f} s")
         text = f"{len(bad)} of {len(result.outcomes)} cases failed" if bad else ""

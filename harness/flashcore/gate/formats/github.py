@@ -20,7 +20,7 @@ def render(judgement: Judgement, _: Record, places: Places) -> str:
     """Errors for what failed, warnings for what is unmeasured though required."""
     lines = [
         *_annotations("error", "promise broken", judgement.failed, places),
-        *_annotations("warning", "unmeasured", judgement.gaps, places),
+        *_annotations("warning", "unmeasured", judgement.own_gaps, places),
     ]
     return "".join(lines)
 
