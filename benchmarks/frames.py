@@ -21,7 +21,7 @@ from benchmarks import raw
 from flashcore import frames
 from flashcore.cli import facts as export
 from flashcore.gate import judge
-from flashcore.runs import store
+from flashcore.runs import lookup
 from tests import factory
 
 REPEATS = 9
@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     seconds = time.perf_counter() - started
     runs = []
-    for folder in store.runs(Path(options.profiles)):
+    for folder in lookup.runs(Path(options.profiles)):
         started = time.perf_counter()
         run = fc.read_run(folder)
         runs.append({"read": time.perf_counter() - started, **made_of(run)})

@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.machine import python_process
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from flashcore.worker import supervisor
 from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
 from flashcore.worker.journal import answer_of, read_journal
@@ -211,7 +211,7 @@ def _one_against_all(suite: str, folder: Path) -> list[dict[str, Any]]:
         done = subprocess.run([*python_process.command("flashcore"), *words], env=python_process.environment())
         if done.returncode not in _ENDED:
             raise SystemExit(f"flashcore {' '.join(words)}: exit {done.returncode}")
-        record = store.read(store.find(profiles, None))
+        record = store.read(lookup.find(profiles, None))
         seconds = {f"{o.case}": o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
         rows.append({
             "gpus": gpus,

@@ -32,7 +32,7 @@ from benchmarks import raw
 from flashcore.build.ninja_graph import CUBIN
 from flashcore.errors import FlashcoreError
 from flashcore.machine import python_process
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from flashcore.worker import journal
 
 TESTS = raw.ROOT / "tests"
@@ -325,7 +325,7 @@ class Records(Scenario):
         self._whole: dict[str, dict[str, str]] = {}
 
     def command(self) -> list[str]:
-        started = any((p / "settings.json").is_file() for p in store.unfinished(self.folder / "profiles"))
+        started = any((p / "settings.json").is_file() for p in lookup.unfinished(self.folder / "profiles"))
         start = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_: [pathlib.Path('no pages')]"
         words = ("--resume",) if started else ("--suite", "suite", "--build-dir", "build", "--variant", "plain")
         return flashcore(
@@ -333,7 +333,7 @@ class Records(Scenario):
         )
 
     def _runs(self) -> list[Path]:
-        return store.runs(self.folder / "profiles")
+        return lookup.runs(self.folder / "profiles")
 
     def reference(self) -> None:
         self._facts = {f"{f.name} {f.subject} {f.value}" for f in store.read(self._runs()[0]).facts}
@@ -354,7 +354,7 @@ class Records(Scenario):
 
     def end(self) -> Iterator[str]:
         yield from self.look()
-        for folder in store.unfinished(self.folder / "profiles"):
+        for folder in lookup.unfinished(self.folder / "profiles"):
             if (folder / "settings.json").is_file():
                 yield f"{folder.name} is still unfinished"
 
@@ -387,7 +387,7 @@ class Prune(Scenario):
                 (run / store.HEADER).write_text(json.dumps({**header, "id": run.name}))
 
     def look(self) -> Iterator[str]:
-        runs = store.runs(self.folder / "profiles")
+        runs = lookup.runs(self.folder / "profiles")
         for run in runs:
             try:
                 store.read(run)
@@ -401,7 +401,7 @@ class Prune(Scenario):
 
     def end(self) -> Iterator[str]:
         left = sorted(p.name for p in (self.folder / "profiles").iterdir())
-        newest = store.runs(self.folder / "profiles")
+        newest = lookup.runs(self.folder / "profiles")
         if len(newest) != len(left):
             yield f"expected whole runs alone, found {left}"
         yield from self.look()

@@ -26,7 +26,7 @@ from flashcore import report
 from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.model.record import Record, Subject
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from tests import factory
 from tests.browser import PROGRAM, Browser, Page, browser
 
@@ -158,7 +158,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if PROGRAM is None:
         raise UsageError("Chromium: expected one on PATH, found none\n  hint: install chromium")
     profiles = Path("profiles")
-    record = store.read(store.find(profiles, options.run)) if options.run else store.latest(profiles, "attention")
+    record = store.read(lookup.find(profiles, options.run)) if options.run else lookup.latest(profiles, "attention")
     if record is None:
         raise UsageError(f"{profiles}: expected a recorded run of the suite attention, found none")
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:

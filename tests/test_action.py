@@ -20,7 +20,7 @@ from flashcore.cli.main import parser
 from flashcore.machine import toolchain
 from flashcore.manifest.load import load
 from flashcore.model.suite import TIERS
-from flashcore.runs import pack, store
+from flashcore.runs import lookup, pack, store
 from tests import factory
 from tests.conftest import ROOT
 
@@ -120,7 +120,7 @@ def test_the_gate_step_joins_the_artifact_or_refuses_what_is_none(repository: Pa
     folder = store.begin(repository / "runs", "20260102T030405Z-0001")
     store.write(replace(factory.record(), id="20260102T030405Z-0001"), folder)
     if there:
-        (records / f"gpu{store.PACKED}").write_bytes(pack.packed(store.complete(folder)))
+        (records / f"gpu{lookup.PACKED}").write_bytes(pack.packed(store.complete(folder)))
     done = step("Gate", repository, {**ONE, "records": "a download"})
     assert done.returncode == (0 if there else 2), done.stderr
     assert ("no measured run of row_softmax in" if there else "--records a download: expected a run") in done.stderr
@@ -139,7 +139,7 @@ def test_the_two_jobs_of_the_guide_take_inputs_and_commands_that_there_are() -> 
         assert words[0] == "flashcore"
         arguments = parser(words[1:]).parse_args(words[1:])
         if arguments.command == "pack":
-            assert arguments.output == uploaded[0]["path"] and arguments.output.endswith(store.PACKED)
+            assert arguments.output == uploaded[0]["path"] and arguments.output.endswith(lookup.PACKED)
 
 
 def test_the_install_step_makes_an_environment_of_its_own(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from flashcore.errors import Exit, FlashcoreError
 from flashcore.machine import ncu
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from flashcore.worker.kernel_call import Case
 from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, flashcore
 
@@ -40,7 +40,7 @@ def have_ncu() -> bool:
 
 def newest(folder: Path) -> Record:
     """The newest run recorded below a folder."""
-    return store.read(store.find(folder / "profiles", None))
+    return store.read(lookup.find(folder / "profiles", None))
 
 
 def outcomes(record: Record) -> dict[tuple[str, str], CaseOutcome]:
@@ -70,7 +70,7 @@ def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
         error = record.facts.number("max_error", subject)
         assert error is not None and error < 1e-6
     assert record.environment.gpu and record.gpu_arch
-    assert not store.unfinished(folder / "profiles")
+    assert not lookup.unfinished(folder / "profiles")
 
 
 @pytest.mark.skipif(not have_ncu(), reason="no ncu on this machine")
@@ -301,7 +301,7 @@ def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> Non
     assert second.returncode in (Exit.OK, Exit.UNMEASURED), second.stderr
     record = newest(tmp_path)
     assert {o.status for o in record.outcomes} == {"ok"}, [o for o in record.outcomes if o.status != "ok"]
-    assert len(store.runs(tmp_path / "profiles")) == 1 and not store.unfinished(tmp_path / "profiles")
+    assert len(lookup.runs(tmp_path / "profiles")) == 1 and not lookup.unfinished(tmp_path / "profiles")
 
 
 # --- operators ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import raw
 from benchmarks.mutants import answers, gate, operators
 from flashcore.build import build, ninja_graph
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 
 SUITE = raw.ROOT / "kernels" / "attention"
 #: How many of each group, of the whole sample.
@@ -56,7 +56,7 @@ class Mutant:
 
 def newest_run() -> str:
     """The id of the newest published run of the suite."""
-    for run in store.runs(raw.ROOT / "profiles"):
+    for run in lookup.runs(raw.ROOT / "profiles"):
         if json.loads((run / store.HEADER).read_bytes())["suite"]["name"] == "attention":
             return run.name
     raise SystemExit("profiles: expected a recorded run of the attention suite, found none")

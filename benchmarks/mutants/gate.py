@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.build import build, ninja_graph
-from flashcore.cli import gate
+from flashcore.cli import baseline, gate
 from flashcore.errors import FlashcoreError
 from flashcore.machine import toolchain
 from flashcore.manifest import load as loading
@@ -30,7 +30,7 @@ from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import run as line
 from flashcore.pipeline.state import Settings
-from flashcore.runs import assemble, store
+from flashcore.runs import assemble, lookup
 
 ROOT = Path(__file__).parents[2]
 VARIANTS = ("scalar_row", "fewer_syncs", "mma_registers", "tma_split_keys_pdl")
@@ -83,7 +83,7 @@ class Workplace:
         variants, found = loading.select(suite, glob, shapes)
         return [v for v in variants if v.name in self.chosen], found
 
-    def _to_join(self, places: store.Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
+    def _to_join(self, places: lookup.Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
         if self.recorded is None:
             return self._published(places, suite, gpu, before=before)
         return self.recorded if suite == "attention" else []
@@ -116,7 +116,7 @@ class Workplace:
                 record = line.present(self._settings(), lambda _: None)
                 report = self.folder / "gate.json"
                 code = gate.judged(
-                    record, require="timing", variants=chosen, held_to=gate.baseline_path(record),
+                    record, require="timing", variants=chosen, held_to=baseline.baseline_path(record),
                     formats=[f"json={report}"], day=_DAY,
                 )  # fmt: skip
         except FlashcoreError as error:

@@ -26,7 +26,7 @@ from flashcore.gate import judge as gate
 from flashcore.manifest import load
 from flashcore.model.record import Fact, Record, StageResult
 from flashcore.model.suite import Tier
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -69,7 +69,7 @@ def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -
         UsageError: there is no such run, or several begin so.
         RecordError: it is not whole, not readable, or of an older or newer schema.
     """
-    return Run(store.read(store.find(Path(profiles), None if run is None else str(run))))
+    return Run(store.read(lookup.find(Path(profiles), None if run is None else str(run))))
 
 
 class ComparedRuns(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from flashcore.analysis import clocks
 from flashcore.model.record import Facts, Record, Source, Subject
-from flashcore.runs import store
+from flashcore.runs import lookup
 from tests import factory
 from tests.conftest import ROOT
 
@@ -77,6 +77,6 @@ def test_a_clock_that_is_unknown_scales_nothing(unknown: str) -> None:
 
 
 def test_the_published_run_agrees_with_itself() -> None:
-    published = store.latest(ROOT / "profiles", "attention")
+    published = lookup.latest(ROOT / "profiles", "attention")
     assert published is not None and len(published.facts.named("ncu_duration")) > 50
     assert clocks.agreed(published) is published

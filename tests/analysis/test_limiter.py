@@ -13,7 +13,7 @@ import pytest
 from flashcore.analysis.limiter import held, limiter, phase_shares, remedies
 from flashcore.analysis.predictions import Readings
 from flashcore.model.record import Fact, Facts, Record, Subject
-from flashcore.runs import store
+from flashcore.runs import lookup
 from tests import factory
 from tests.conftest import ROOT, TESTS
 
@@ -44,7 +44,7 @@ COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles":
 
 
 def published(suite: str) -> Readings:
-    found = store.latest(ROOT / "profiles", suite)
+    found = lookup.latest(ROOT / "profiles", suite)
     assert found is not None
     return Readings(found)
 

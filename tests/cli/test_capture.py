@@ -11,7 +11,7 @@ from flashcore.captures.capture import Captured, Ran
 from flashcore.captures.survey import Survey
 from flashcore.cli.capture import NO_END, _exit, _name
 from flashcore.cli.main import main
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from tests.captures.test_capture import LOOP, NCU, command
 
 
@@ -24,7 +24,7 @@ def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
     out = capsys.readouterr().out
     assert out.index("begins\nends\n") < out.index("big<float>") < out.index("small") and "tiny" not in out
     assert "1 more kernels and configurations are not measured" in out and "exit code 5" in out
-    (folder,) = store.runs(tmp_path)
+    (folder,) = lookup.runs(tmp_path)
     made = store.read(folder)
     # The stand-in gives kernels' names as they were launched; ncu demangles them here.
     assert {v.kernel for v in made.suite.variants.values()} == {"_Z3bigIfEvPf", "_Z5smalli"}

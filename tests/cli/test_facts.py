@@ -18,7 +18,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.frames import EXPORT
 from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from tests import factory
 from tests.conftest import ROOT
 
@@ -51,7 +51,7 @@ def typed(found: list[Fact]) -> list[tuple[type, Fact]]:
 
 
 def test_the_facts_of_a_published_run_survive_both_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    smallest = min(store.runs(ROOT / "profiles"), key=lambda run: (run / store.FACTS).stat().st_size)
+    smallest = min(lookup.runs(ROOT / "profiles"), key=lambda run: (run / store.FACTS).stat().st_size)
     known = typed(list(store.read(smallest).facts))
     assert {int, float, str, type(None)} <= {kind for kind, _ in known}
     assert main(["facts", smallest.name, "--profiles", str(smallest.parent)]) == Exit.OK

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.cli import baseline as saving
 from flashcore.cli import gate
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
@@ -48,12 +49,12 @@ def test_a_baseline_that_is_named_and_not_there_is_refused(tmp_path: Path, where
         (tmp_path / "baseline.txt").write_text(baseline.save(other, None).baseline.text())
     record = factory.record(suite)
     with pytest.raises(UsageError, match=r"expected the baseline that|expected a baseline of attention"):
-        gate.judged(record, require="static", variants=None, held_to=gate.baseline_path(record, named))
+        gate.judged(record, require="static", variants=None, held_to=saving.baseline_path(record, named))
 
 
 def test_a_default_baseline_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = factory.record(factory.suite(root=str(tmp_path)))
-    path = gate.baseline_path(record)
+    path = saving.baseline_path(record)
     assert gate.judged(record, require="static", variants=None, held_to=path) is Exit.OK
     assert f"note: no baseline: there is no {tmp_path}/baseline.txt" in capsys.readouterr().out
 
@@ -66,7 +67,7 @@ def test_a_manifest_cannot_have_files_outside_its_suite_read_as_a_baseline(tmp_p
     suite = factory.suite(root=str(tmp_path / "suite"))
     record = factory.record(replace(suite, gate=replace(suite.gate, baseline=own)))
     with pytest.raises(UsageError, match="expected a baseline within the suite's folder"):
-        gate.baseline_path(record)
+        saving.baseline_path(record)
 
 
 def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5

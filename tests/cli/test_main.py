@@ -19,7 +19,7 @@ from flashcore.errors import Exit
 from flashcore.machine import toolchain
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from tests import factory
 from tests.conftest import FAULTS, ROOT, TOY, Built, compile_one, flashcore
 
@@ -316,13 +316,13 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
     done = here.run("profile")
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     assert "check, bench, profile: left out: no GPU on this machine" in done.stderr
-    (run,) = store.runs(here.folder / "profiles")
+    (run,) = lookup.runs(here.folder / "profiles")
     record = store.read(run)
     assert [(n.stage, n.status) for n in record.stages] == [
         ("build", "ok"), ("check", "skipped"), ("bench", "skipped"), ("profile", "skipped"),
     ]  # fmt: skip
     assert record.facts.named("registers") and not record.facts.named("isolated_p50")
-    assert not store.unfinished(here.folder / "profiles")
+    assert not lookup.unfinished(here.folder / "profiles")
     assert list((here.folder / "reports" / run.name).glob("*.html"))
     assert sorted(p.name for p in (run / "ptxas").iterdir())[0].startswith("plain-sm_80.log")
 
@@ -340,10 +340,10 @@ def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:
     assert done.returncode == Exit.USAGE
     assert "cannot write: File too large" in done.stderr and "continue with --resume" in done.stderr
     assert "Traceback" not in done.stderr
-    (folder,) = store.unfinished(here.folder / "profiles")
+    (folder,) = lookup.unfinished(here.folder / "profiles")
     resumed = here.run("profile", "--resume", start=NO_PAGES)
     assert resumed.returncode == Exit.OK, resumed.stderr
-    assert [p.name for p in store.runs(here.folder / "profiles")] == [folder.name.removesuffix(PARTIAL)]
+    assert [p.name for p in lookup.runs(here.folder / "profiles")] == [folder.name.removesuffix(PARTIAL)]
 
 
 def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
@@ -370,7 +370,7 @@ def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> N
     resumed = here.run("profile", "--resume", start=NO_PAGES)
     assert resumed.returncode == Exit.FAILED, resumed.stdout + resumed.stderr
     assert "begun as: flashcore profile --variant two_steps" in resumed.stderr
-    (run,) = store.runs(here.folder / "profiles")
+    (run,) = lookup.runs(here.folder / "profiles")
     whole = here.run("gate", run.name)
     chosen = here.run("gate", run.name, "--variant", "two_steps")
     assert "plain" in whole.stdout and "plain" not in chosen.stdout  # else this test could not tell them apart
@@ -390,17 +390,17 @@ def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
         while not (here.folder / "there").exists():
             assert going.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
-        (folder,) = store.unfinished(here.folder / "profiles")
+        (folder,) = lookup.unfinished(here.folder / "profiles")
         refused = here.run("profile", "--resume", start=NO_PAGES)
         assert refused.returncode == Exit.USAGE, refused.stderr
         assert f"expected a run that no process works on, found it locked by process {going.pid}" in refused.stderr
-        assert store.unfinished(here.folder / "profiles") == [folder]
+        assert lookup.unfinished(here.folder / "profiles") == [folder]
     finally:
         going.kill()  # as `kill -9` does
         going.wait()
     resumed = here.run("profile", "--resume", start=NO_PAGES)
     assert resumed.returncode == Exit.OK, resumed.stderr
-    (run,) = store.runs(here.folder / "profiles")
+    (run,) = lookup.runs(here.folder / "profiles")
     assert run.name == folder.name.removesuffix(PARTIAL)
     assert not list(run.glob("*.lock"))
 
@@ -429,7 +429,7 @@ def measured(here: Workplace) -> Path:
     """Records a run as if an H200 had profiled every CUDA variant."""
     done = here.run("profile", start=NO_PAGES)
     assert done.returncode in (Exit.OK, Exit.UNMEASURED), done.stderr
-    (run,) = store.runs(here.folder / "profiles")
+    (run,) = lookup.runs(here.folder / "profiles")
     record = store.read(run)
     names = list(record.suite.variants)
     facts = [factory.fact("sm_throughput", 60.0, v, shape="small") for v in names]

@@ -21,7 +21,7 @@ from flashcore.machine import toolchain
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.pipeline import run
 from flashcore.pipeline.state import Settings
-from flashcore.runs import pack, store
+from flashcore.runs import lookup, pack, store
 from tests import factory
 from tests.conftest import ROOT, flashcore
 
@@ -48,7 +48,7 @@ class Runner:
         )
         manifest = self.suite / "suite.toml"
         manifest.write_text(manifest.read_text() + BUDGET)
-        self.file = folder / "records" / f"gpu{store.PACKED}"
+        self.file = folder / "records" / f"gpu{lookup.PACKED}"
 
     def records(self, us: float = 5.0, run_id: str = "20260102T030405Z-0001") -> None:
         """Records a run as the GPU runner would, whose one time is ``us``, packs it and throws the folder away."""
@@ -99,7 +99,7 @@ def runner(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runne
     monkeypatch.setenv("CUDA_ARCH", "sm_90a")
     made = Runner.__new__(Runner)
     made.folder = shutil.copytree(kept, tmp_path / "repository")
-    made.suite, made.file = made.folder / "kernels", made.folder / "records" / f"gpu{store.PACKED}"
+    made.suite, made.file = made.folder / "kernels", made.folder / "records" / f"gpu{lookup.PACKED}"
     return made
 
 
@@ -162,10 +162,10 @@ def test_a_records_own_budgets_and_static_facts_are_not_taken_over(runner: Runne
 def test_the_newest_run_counts_and_of_one_id_the_committed(runner: Runner) -> None:
     shutil.copytree(runner.folder / "records", runner.folder / "slow")
     runner.records(us=20.0, run_id="20260102T030405Z-0002")
-    runner.file.rename(runner.folder / "slow" / f"newer{store.PACKED}")
+    runner.file.rename(runner.folder / "slow" / f"newer{lookup.PACKED}")
     assert runner.gate("--records", "slow")[1]["value"] == 20.0
     committed = runner.folder / "profiles" / "20260102T030405Z-0002"
-    subprocess.run(["unzip", "-q", str(runner.folder / "slow" / f"newer{store.PACKED}"), "-d", "profiles"],
+    subprocess.run(["unzip", "-q", str(runner.folder / "slow" / f"newer{lookup.PACKED}"), "-d", "profiles"],
                    cwd=runner.folder, check=True)  # fmt: skip
     assert committed.is_dir()
     runner.records(us=1.0, run_id="20260102T030405Z-0002")
@@ -216,7 +216,7 @@ def kept_run(runner: Runner) -> Path:
 
 def test_writing_that_is_interrupted_leaves_the_old_file_or_the_new(runner: Runner) -> None:
     folder = kept_run(runner)
-    file = runner.folder / f"out{store.PACKED}"
+    file = runner.folder / f"out{lookup.PACKED}"
     file.write_bytes(b"the old one")
     slow = (
         "import os, time\nold = os.fsync\n"
@@ -232,6 +232,6 @@ def test_writing_that_is_interrupted_leaves_the_old_file_or_the_new(runner: Runn
         process.send_signal(signal.SIGKILL)
         process.wait(10)
     assert file.read_bytes() == b"the old one"
-    assert store.recorded_elsewhere(runner.file.parent) and not list(runner.folder.glob(f"[!.]*.tmp{store.PACKED}"))
+    assert lookup.elsewhere(runner.file.parent) and not list(runner.folder.glob(f"[!.]*.tmp{lookup.PACKED}"))
     assert runner.run("pack", str(folder), "-o", str(file)).returncode == 0
     assert file.read_bytes() == pack.packed(folder)

@@ -15,7 +15,7 @@ from flashcore.cli import prune
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.record import Record
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from tests import factory
 from tests.conftest import Built
 
@@ -63,7 +63,7 @@ def test_what_git_tracks_stays_and_git_must_be_able_to_say(profiles: Path, monke
     assert OLD[4] not in found and OLD[3] in found
     (profiles.parent / ".git" / "HEAD").write_text("nonsense")
     assert main(["prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--yes"]) != Exit.OK
-    assert len(store.runs(profiles)) == 5
+    assert len(lookup.runs(profiles)) == 5
 
 
 def test_nothing_goes_without_yes_and_what_a_process_holds_never(

@@ -19,7 +19,7 @@ from flashcore.imports import assemble, keep
 from flashcore.imports.results import Report
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Source, Subject
-from flashcore.runs import soundness, store
+from flashcore.runs import lookup, soundness, store
 from tests.conftest import TESTS
 
 REPORTS = TESTS / "data" / "reports"
@@ -217,4 +217,4 @@ def test_a_run_is_kept_and_read_back(sample_report: Any, tmp_path: Path) -> None
     assert (folder / "sources" / "app.cu").read_text().startswith("#include <cstdio>")
     bare = keep.keep([sample_report("app_full")], tmp_path, sources=False)
     assert sorted(p.name for p in bare.iterdir()) == ["facts.json.gz", "run.json", "samples.json.gz"]
-    assert not store.unfinished(tmp_path)
+    assert not lookup.unfinished(tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError, RecordError, UsageError
-from flashcore.runs import pack, store
+from flashcore.runs import lookup, pack, store
 from tests.runs.test_store import change_header, full, whole
 
 ID = "20260102T030405Z-0001"
@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def packed(run: Path, tmp_path: Path) -> Path:
     """The run packed, in a folder of its own."""
-    file = tmp_path / "records" / f"gpu{store.PACKED}"
+    file = tmp_path / "records" / f"gpu{lookup.PACKED}"
     file.parent.mkdir()
     file.write_bytes(pack.packed(run))
     return file
@@ -69,12 +69,12 @@ def test_unzipped_by_hand_it_is_the_run_folder_again(run: Path, packed: Path, tm
 def test_a_place_is_a_folder_of_runs_and_packed_ones_or_one_of_them(run: Path, packed: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     for place in (packed, packed.parent, run, run.parent):
-        assert [r.name for r in store.everywhere([nowhere, place])] == [ID]
-        assert store.read(store.find([nowhere, place], ID[:10])).id == ID
-    assert store.read(store.find(nowhere, str(packed))).id == ID
-    found = store.latest([nowhere, packed], "attention")
+        assert [r.name for r in lookup.everywhere([nowhere, place])] == [ID]
+        assert store.read(lookup.find([nowhere, place], ID[:10])).id == ID
+    assert store.read(lookup.find(nowhere, str(packed))).id == ID
+    found = lookup.latest([nowhere, packed], "attention")
     assert found is not None and found.id == ID
-    assert store.latest([nowhere, packed], "another") is None
+    assert lookup.latest([nowhere, packed], "another") is None
 
 
 def test_a_file_of_another_name_is_no_run(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,12 +82,12 @@ def test_a_file_of_another_name_is_no_run(packed: Path, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main").write_bytes(packed.read_bytes())
     with pytest.raises(UsageError, match="found none"):
-        store.find(tmp_path / "nowhere", "main")
-    assert [r.name for r in store.recorded_elsewhere(tmp_path / "main")] == [ID], "--records takes any name"
+        lookup.find(tmp_path / "nowhere", "main")
+    assert [r.name for r in lookup.elsewhere(tmp_path / "main")] == [ID], "--records takes any name"
 
 
 def test_of_two_runs_with_one_id_that_among_the_recorded_ones_counts(run: Path, packed: Path) -> None:
-    (found,) = store.everywhere([run.parent, packed])
+    (found,) = lookup.everywhere([run.parent, packed])
     assert found == run
 
 
@@ -96,7 +96,7 @@ def test_a_place_without_a_run_is_wrong_usage(tmp_path: Path, name: str) -> None
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.zip").mkdir()
     with pytest.raises(UsageError, match=r"expected a run, a packed one \(\*\.run\.zip\) or a folder of them"):
-        store.recorded_elsewhere(tmp_path / name)
+        lookup.elsewhere(tmp_path / name)
 
 
 # --- what is not packed -------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_cut_short_or_with_any_byte_changed_it_is_refused_or_the_same(packed: Pa
 
 
 def test_a_record_inside_is_read_as_strictly_as_any(run: Path, tmp_path: Path) -> None:
-    file = tmp_path / f"odd{store.PACKED}"
+    file = tmp_path / f"odd{lookup.PACKED}"
     file.write_bytes(pack.packed(run))
     with zipfile.ZipFile(file) as archive:
         header = json.loads(archive.read(f"{ID}/{store.HEADER}"))

@@ -7,7 +7,6 @@ import datetime
 import gzip
 import json
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flashcore.errors import FlashcoreError, RecordError, UsageError
+from flashcore.errors import FlashcoreError, RecordError
 from flashcore.model.catalogue import FACTS as CATALOGUE
 from flashcore.model.record import (
     SCHEMA_VERSION,
@@ -32,7 +31,7 @@ from flashcore.model.record import (
     Source,
     Subject,
 )
-from flashcore.runs import convert, soundness, store
+from flashcore.runs import convert, lookup, soundness, store
 from tests import factory
 from tests.conftest import ROOT
 
@@ -288,48 +287,12 @@ def test_ids_sort_by_time() -> None:
     assert len({store.new_id(start) for _ in range(20)}) > 1
 
 
-def test_the_newest_is_found_by_its_id(tmp_path: Path) -> None:
-    names = ["20260102T000000Z-0001", "20260103T000000Z-0001", "20251231T235959Z-ffff"]
-    for name in names:  # the oldest id is written last
-        store.write(factory.bare_record(id=name), folder := store.begin(tmp_path, name))
-        store.complete(folder)
-    (tmp_path / "20270101T000000Z-0000").mkdir()  # nothing in it
-    store.begin(tmp_path, "20270102T000000Z-0000")  # did not end
-    (tmp_path / "notes").mkdir()
-    assert [p.name for p in store.runs(tmp_path)] == sorted(names, reverse=True)
-    assert store.find(tmp_path, None).name == "20260103T000000Z-0001"
-    assert store.find(tmp_path, "20251231").name == names[2]
-    assert store.find(tmp_path, str(tmp_path / names[0])).name == names[0]
-    assert [p.name for p in store.unfinished(tmp_path)] == ["20270102T000000Z-0000.partial"]
-    with pytest.raises(UsageError, match="run 2026: expected one run's id or folder, found several"):
-        store.find(tmp_path, "2026")
-    with pytest.raises(UsageError, match=r"run 1999: .* found none .newest: 20260103T000000Z-0001"):
-        store.find(tmp_path, "1999")
-
-
-def test_the_newest_is_of_roofs_only_where_there_is_no_other(tmp_path: Path) -> None:
-    record = factory.bare_record(id="20260102T000000Z-0001")
-    roofs = dataclasses.replace(record, suite=dataclasses.replace(record.suite, name=store.ROOFS))
-    for one in (record, dataclasses.replace(roofs, id="20260103T000000Z-0001")):
-        store.write(one, folder := store.begin(tmp_path, one.id))
-        store.complete(folder)
-    assert store.find(tmp_path, None).name == record.id
-    shutil.rmtree(tmp_path / record.id)
-    assert store.find(tmp_path, None).name == "20260103T000000Z-0001"
-
-
-def test_no_runs_yet(tmp_path: Path) -> None:
-    assert store.runs(tmp_path / "nowhere") == store.unfinished(tmp_path / "nowhere") == []
-    with pytest.raises(UsageError, match="found none\n  hint: make profile"):
-        store.find(tmp_path / "nowhere", None)
-
-
 def test_a_run_is_not_there_before_it_is_complete(tmp_path: Path) -> None:
     folder = store.begin(tmp_path, "20260102T030405Z-0001")
     store.write(factory.bare_record(), folder)
-    assert store.runs(tmp_path) == []
+    assert lookup.runs(tmp_path) == []
     assert store.complete(folder).name == "20260102T030405Z-0001"
-    assert len(store.runs(tmp_path)) == 1
+    assert len(lookup.runs(tmp_path)) == 1
 
 
 # --- several at once, and no room ---------------------------------------------------------------
@@ -337,7 +300,7 @@ def test_a_run_is_not_there_before_it_is_complete(tmp_path: Path) -> None:
 WRITE = """
 import sys
 from pathlib import Path
-from flashcore.runs import soundness, store
+from flashcore.runs import lookup, soundness, store
 from tests import factory
 folder = store.begin(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else store.new_id())
 store.write(factory.record(id=folder.name.removesuffix(store.PARTIAL)), folder)
@@ -356,9 +319,9 @@ def writer(*words: str, **more: Any) -> subprocess.Popen[str]:
 def test_two_writers_at_once(tmp_path: Path) -> None:
     both = [writer(str(tmp_path)) for _ in range(2)]
     names = [p.communicate(timeout=60)[0].strip() for p in both]
-    assert sorted(names) == sorted(p.name for p in store.runs(tmp_path))
+    assert sorted(names) == sorted(p.name for p in lookup.runs(tmp_path))
     assert len(set(names)) == 2
-    assert all(store.read(p).id == p.name for p in store.runs(tmp_path))
+    assert all(store.read(p).id == p.name for p in lookup.runs(tmp_path))
 
 
 def test_two_writers_of_one_file(tmp_path: Path) -> None:
@@ -388,9 +351,9 @@ def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: 
     assert process.returncode != 0
     assert f"{name}.partial" in error and "cannot write: File too large" in error
     assert "what was measured is kept: continue with --resume" in error
-    (folder,) = store.unfinished(tmp_path)
+    (folder,) = lookup.unfinished(tmp_path)
     assert not [p.name for p in folder.iterdir() if p.name.endswith(".tmp")]
-    assert store.runs(tmp_path) == []
+    assert lookup.runs(tmp_path) == []
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:

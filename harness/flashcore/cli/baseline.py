@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import progress
-    from flashcore.cli.gate import baseline_path
     from flashcore.gate import baseline
     from flashcore.pipeline import run
 
@@ -33,6 +33,28 @@ def run(arguments: argparse.Namespace) -> int:
         record = run.present(options.settings(arguments, upto=None), say)
     file = baseline_path(record, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
+
+
+def baseline_path(record: Record, named: str | None = None, *, new: bool = False) -> Path:
+    """Where the baseline of the record's suite lies: what the user names, else what the manifest does.
+
+    Raises:
+        UsageError: the manifest's, or a link in its place, leads out of the suite's folder; or one is named and not
+            there: only the default may be missing, and that is said.
+    """
+    from flashcore.gate.baseline import DEFAULT
+
+    root = Path(record.suite.root)
+    own = record.suite.gate.baseline
+    path = Path(named) if named is not None else root / (own or DEFAULT)
+    if named is None and not path.resolve().is_relative_to(root.resolve()):
+        raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
+    if not path.is_file() and (named or own or os.path.lexists(path)) and not new:
+        raise UsageError(
+            f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
+            "  hint: correct the name, or write it with: flashcore baseline save"
+        )
+    return path
 
 
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:

@@ -58,7 +58,7 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
     from flashcore.hardware import devices
     from flashcore.machine.gpu import Gpu
     from flashcore.model.suggest import did_you_mean
-    from flashcore.runs import store
+    from flashcore.runs import lookup
 
     known = devices.load()
     if arguments.device is not None:
@@ -67,7 +67,7 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
             hint = did_you_mean(arguments.device, known)
             raise UsageError(f"--device {arguments.device}: expected one of {', '.join(known)}{hint}")
         return roofline.roofs(device), device.title
-    record = store.latest(options.places(arguments), suite)
+    record = lookup.latest(options.places(arguments), suite)
     gpu = Gpu.find()
     name = gpu.name if gpu else record.gpu if record else None
     if name is None:

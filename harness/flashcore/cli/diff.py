@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import progress, terminal, text_tables
     from flashcore.revisions import checkout
-    from flashcore.runs import store
+    from flashcore.runs import lookup, store
 
     names = (arguments.a, arguments.b)
-    runs = [run.name for run in store.everywhere(options.places(arguments))]
+    runs = [run.name for run in lookup.everywhere(options.places(arguments))]
     need_none = all(
-        Path(name, store.HEADER).is_file() or name.endswith(store.PACKED) or any(r.startswith(name) for r in runs)
+        Path(name, store.HEADER).is_file() or name.endswith(lookup.PACKED) or any(r.startswith(name) for r in runs)
         for name in names
     )
     own = {"suite": ""} if need_none else {}

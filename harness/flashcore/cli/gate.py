@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options, output, terminal
+from flashcore.cli.baseline import baseline_path, save
 from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -90,28 +91,6 @@ def chosen(glob: str | None, record: Record) -> list[str] | None:
     return None if glob is None else record.suite.matching(glob)
 
 
-def baseline_path(record: Record, named: str | None = None, *, new: bool = False) -> Path:
-    """Where the baseline of the record's suite lies: what the user names, else what the manifest does.
-
-    Raises:
-        UsageError: the manifest's, or a link in its place, leads out of the suite's folder; or one is named and not
-            there: only the default may be missing, and that is said.
-    """
-    from flashcore.gate.baseline import DEFAULT
-
-    root = Path(record.suite.root)
-    own = record.suite.gate.baseline
-    path = Path(named) if named is not None else root / (own or DEFAULT)
-    if named is None and not path.resolve().is_relative_to(root.resolve()):
-        raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
-    if not path.is_file() and (named or own or os.path.lexists(path)) and not new:
-        raise UsageError(
-            f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
-            "  hint: correct the name, or write it with: flashcore baseline save"
-        )
-    return path
-
-
 def judged(
     record: Record,
     *,
@@ -133,7 +112,6 @@ def judged(
         UsageError: a format, or the baseline, cannot be read.
     """
     from flashcore.cli import text_tables
-    from flashcore.cli.baseline import save
     from flashcore.gate import baseline, judge, regressions
     from flashcore.gate.locate import Places
 

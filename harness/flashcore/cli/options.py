@@ -32,14 +32,14 @@ def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
 
     from flashcore.manifest.find import suite_folder
     from flashcore.pipeline.state import Settings
-    from flashcore.runs import store
+    from flashcore.runs import lookup
 
     names = {f.name for f in fields(Settings)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     given["shapes"] = tuple(given.get("shapes", ()))
     given["records"] = tuple(given.get("records", ()))
     for place in given["records"]:  # before anything is compiled
-        store.recorded_elsewhere(Path(place))
+        lookup.elsewhere(Path(place))
     given["command"] = shlex.join(["flashcore", *sys.argv[1:]])
     if "suite" not in own:
         given["suite"] = suite_folder(arguments.suite)
@@ -112,9 +112,9 @@ def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 def recorded(arguments: argparse.Namespace) -> Record:
     """The run that the user names; the newest if none."""
-    from flashcore.runs import store
+    from flashcore.runs import lookup, store
 
-    return store.read(store.find(places(arguments), arguments.recorded))
+    return store.read(lookup.find(places(arguments), arguments.recorded))
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:

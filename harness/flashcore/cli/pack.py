@@ -12,7 +12,7 @@ HELP = "write a recorded run (default: the newest) as one file, for `--records` 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flashcore.runs.store import PACKED
+    from flashcore.runs.lookup import PACKED
 
     options.add_run(parser)
     parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
@@ -22,15 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.model.files import write_atomically, writing
-    from flashcore.runs import pack, store
+    from flashcore.runs import lookup, pack, store
 
-    found = store.find(Path(arguments.profiles), arguments.recorded)
+    found = lookup.find(Path(arguments.profiles), arguments.recorded)
     if not isinstance(found, Path):
         raise UsageError(f"{arguments.recorded}: expected a run's id or folder, found a packed run")
     record = store.read(found)
-    file = Path(arguments.output or f"{record.id}{store.PACKED}")
-    if not file.name.endswith(store.PACKED):  # --records looks for such names in a folder
-        raise UsageError(f"-o {file}: expected a name that ends in {store.PACKED}")
+    file = Path(arguments.output or f"{record.id}{lookup.PACKED}")
+    if not file.name.endswith(lookup.PACKED):  # --records looks for such names in a folder
+        raise UsageError(f"-o {file}: expected a name that ends in {lookup.PACKED}")
     data = pack.packed(found)
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -27,20 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import jinja2  # noqa: F401  what is missing is said before anything is built and measured
 
-    from flashcore.cli import check, gate, inner_loop, progress, report, text_tables
+    from flashcore.cli import baseline, check, gate, inner_loop, progress, report, text_tables
     from flashcore.pipeline import run
-    from flashcore.runs import store
+    from flashcore.runs import lookup
 
     with progress.shown(arguments.quiet) as say:
         done = run.run(options.settings(arguments, upto="profile"), say, resume=arguments.resume)
         record, variants = done.record, gate.chosen(done.settings.variant, done.record)
-        held_to = gate.baseline_path(record)
+        held_to = baseline.baseline_path(record)
         pages = report.pages(arguments, record, held_to)
         say(f"report: {len(pages)} pages in {pages[0].parent}")
     print(text_tables.ladder(record))
     verdict = gate.judged(record, require=arguments.require, variants=variants, held_to=held_to)
     if variants is not None:
-        previous = store.latest(Path(arguments.profiles), record.suite.name, before=record.id)
+        previous = lookup.latest(Path(arguments.profiles), record.suite.name, before=record.id)
         for name in variants:
             print("\n".join(inner_loop.answers(record, previous, name)))
     print(f"run:    {done.folder}\nreport: {pages[0]}")

@@ -96,10 +96,10 @@ def _tracked(folder: Path) -> set[str]:
 
 def _joined(profiles: Path) -> set[str]:
     """The runs that facts are joined from, for each suite and GPU: the newest measured one is among them."""
-    from flashcore.runs import assemble, store
+    from flashcore.runs import assemble, lookup, store
 
     measured = set()
-    for folder in store.runs(profiles):
+    for folder in lookup.runs(profiles):
         try:
             header = json.loads((folder / store.HEADER).read_bytes())
             measured.add((header["suite"]["name"], header["environment"]["gpu"]))

@@ -26,20 +26,20 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.gate import judge
     from flashcore.model.files import write_atomically
     from flashcore.report import runs_page
-    from flashcore.runs import store
+    from flashcore.runs import lookup, store
 
     profiles, folder = Path(arguments.profiles), Path(arguments.output)
     table = profiles / "history.csv"
     rows = history.read(table.read_text(encoding="utf-8"), str(table)) if table.is_file() else []
     for name in arguments.published:
-        record = store.read(store.find(profiles, name))
+        record = store.read(lookup.find(profiles, name))
         own = history.lines(record)
         rows = [r for r in rows if r.run != record.id] + own
         write_atomically(table, history.written(rows).encode())
         print(f"{table}: {len(own)} cases of {record.id}\n  to publish it: git add -f {profiles / record.id} {table}")
     published = {r.run for r in rows}
     found = []
-    for place, path in enumerate(store.runs(profiles)):
+    for place, path in enumerate(lookup.runs(profiles)):
         record = store.read(path)
         judged = judge.judge(record, today=gate.today()) if place < MOST_JUDGED else None
         there = (folder / record.id / "index.html").is_file()

@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
 
         output.write(markdown.render(record, require=arguments.require, today=gate.today()), arguments.output)
     else:
-        from flashcore.runs import store
+        from flashcore.runs import lookup, store
 
-        other = store.read(store.find(options.places(arguments), arguments.against)) if arguments.against else None
+        other = store.read(lookup.find(options.places(arguments), arguments.against)) if arguments.against else None
         print(pages(arguments, record, None, other)[0])
     return Exit.OK
 

@@ -11,7 +11,7 @@ from typing import Any
 from flashcore.errors import UsageError
 from flashcore.model.files import write_atomically
 from flashcore.pipeline.state import Settings
-from flashcore.runs import store
+from flashcore.runs import lookup
 
 _FILE = "settings.json"
 
@@ -55,7 +55,7 @@ def unfinished(settings: Settings) -> tuple[Path, Settings]:
         UsageError: there is none.
     """
     torn = ""
-    for folder in store.unfinished(Path(settings.profiles)):
+    for folder in lookup.unfinished(Path(settings.profiles)):
         try:
             own, _ = _began(folder)
         except UsageError as error:

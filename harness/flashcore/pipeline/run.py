@@ -26,7 +26,7 @@ from flashcore.model.record import Built, Fact, Measured, Record, Roof, Source, 
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.state import Job, Settings
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 from flashcore.worker.gpus import LocalGpu, Place
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def measure_roofs(
     if len(gpus) > 1 or settings.gpus != gpu_choice.ALL:  # ceilings of one GPU, not the best of several
         own = dataclasses.replace(own, gpus=next(iter(gpus), own.gpus))
     gpu = next(iter(gpus.values()), None) or Gpu.find()
-    recorded = None if fresh else store.latest(Path(settings.profiles), suite.name)
+    recorded = None if fresh else lookup.latest(Path(settings.profiles), suite.name)
     if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
         recorded = None
     if recorded is None:

@@ -20,7 +20,7 @@ from flashcore.manifest.load import MANIFEST
 from flashcore.model.record import Record
 from flashcore.pipeline import run
 from flashcore.pipeline.state import Settings
-from flashcore.runs import store
+from flashcore.runs import lookup, store
 
 WORKING_TREE = "."
 BUILD = "revisions"  # below the build folder
@@ -38,7 +38,7 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     if name == WORKING_TREE:
         return replace(run.present(settings, say), id="working tree")
     try:
-        return store.read(store.find(settings.places, name))
+        return store.read(lookup.find(settings.places, name))
     except UsageError as error:
         commit = resolve(name, Path(settings.suite))
         if commit is None:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.machine import python_process
-from flashcore.stages.bench.interleave import Rotation, Watch, release, sample, serve
+from flashcore.stages.bench.interleave import Watch, release, sample, serve
+from flashcore.stages.bench.rotation import Rotation
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated, timer_for
 from flashcore.worker import journal, supervisor

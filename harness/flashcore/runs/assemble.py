@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from flashcore.model.record import Built, Environment, Fact, Facts, Listing, Listings, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
-from flashcore.runs import freshness, store
+from flashcore.runs import freshness, lookup
 
 if TYPE_CHECKING:
-    from flashcore.runs.store import Places
+    from flashcore.runs.lookup import Places
 
 _MOST_RUNS = 8  # that are read to join from, should each be of a few variants
 
@@ -98,7 +98,7 @@ def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) 
         before: the run whose elders are joined; ``None``: all are.
     """
     found: list[Record] = []
-    for run in store.measured_runs(places, suite, before=before):
+    for run in lookup.measured_runs(places, suite, before=before):
         if run.gpu != (gpu or (found[0].gpu if found else run.gpu)):
             continue
         found.append(run)

@@ -20,9 +20,8 @@ import json
 import os
 import re
 import shutil
-import sys
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
     import datetime
     from importlib.resources.abc import Traversable
 
-    #: Where runs lie. One place is the folder that runs are recorded in; of more, the others hold what was recorded
-    #: elsewhere: each a folder of runs, also packed ones, a run's own folder, or one packed file.
-    Places = Path | Sequence[Path]
-
 HEADER = "run.json"
 FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
@@ -57,8 +52,6 @@ LISTINGS = "listings.json.gz"
 _BESIDE = ("facts", "samples", "listings")  # in files of their own
 _LATER = ("gpus",)  # came after the schema: absent where there is nothing to say
 _LOCK = "going.lock"
-ROOFS = "roofs"  # the name of the suite that measures roofs
-PACKED = ".run.zip"  # how a packed run's name ends
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB of them
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
@@ -127,122 +120,6 @@ def is_going(folder: Path) -> bool:
     except BlockingIOError:
         return True
     return False
-
-
-def runs(profiles: Path) -> list[Path]:
-    """The complete runs, newest first by their ids."""
-    if not profiles.is_dir():
-        return []
-    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name) and (p / HEADER).is_file()]
-    return sorted(found, key=lambda p: p.name, reverse=True)
-
-
-def unfinished(profiles: Path) -> list[Path]:
-    """Folders of runs that did not end, newest first."""
-    if not profiles.is_dir():
-        return []
-    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
-    return sorted((p for p in found if p.name.endswith(PARTIAL)), key=lambda p: p.name, reverse=True)
-
-
-def everywhere(places: Places) -> list[Traversable]:
-    """The complete runs of all places, newest first by their ids; of those with one id the first place's alone.
-
-    Raises:
-        RecordError: a packed run is torn or something else.
-    """
-    first, *others = [places] if isinstance(places, Path) else places
-    found: dict[str, Traversable] = {run.name: run for run in runs(first)}
-    for place in others:
-        for run in recorded_elsewhere(place):
-            found.setdefault(run.name, run)
-    return sorted(found.values(), key=lambda run: run.name, reverse=True)
-
-
-def recorded_elsewhere(place: Path) -> list[Traversable]:
-    """The runs that a user's ``--records`` names: a packed file, a run's folder, or a folder of both.
-
-    Raises:
-        UsageError: there is none.
-        RecordError: a packed run is torn or something else.
-    """
-    if place.is_file():
-        return [opened(place)]
-    if (place / HEADER).is_file() and RUN_ID.fullmatch(place.resolve().name):
-        return [place.resolve()]
-    packed = sorted(place.glob(f"*{PACKED}")) if place.is_dir() else []
-    found: list[Traversable] = [*runs(place), *map(opened, packed)]
-    if not found:
-        raise UsageError(
-            f"--records {place}: expected a run, a packed one (*{PACKED}) or a folder of them, found none\n"
-            "  hint: flashcore pack writes one, where the run was recorded"
-        )
-    return found
-
-
-def opened(file: Path) -> Traversable:
-    """The run in a packed file; see :func:`flashcore.runs.pack.opened`."""
-    from flashcore.runs import pack  # zipfile: most commands meet no packed run
-
-    return pack.opened(file)
-
-
-def find(places: Places, name: str | None) -> Traversable:
-    """The run that ``name`` (an id, the beginning of one, a folder, or a packed file) means; the newest if ``None``.
-
-    ``profile`` may have measured the machine's roofs on the way: their run is the newest only where there is no other.
-
-    Raises:
-        UsageError: there is no such run, or several begin so.
-        RecordError: a packed run is torn or something else.
-    """
-    if name is not None and (Path(name) / HEADER).is_file():
-        return Path(name)
-    if name is not None and name.endswith(PACKED) and Path(name).is_file():
-        return opened(Path(name))
-    complete = everywhere(places)
-    if name is None:
-        if not complete:
-            where = places if isinstance(places, Path) else places[0]
-            raise UsageError(f"{where}: expected a recorded run, found none\n  hint: make profile")
-        return next((run for run in complete if not _of_roofs(run)), complete[0])
-    matches = [p for p in complete if p.name.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    known = ", ".join(p.name for p in complete[:5]) or "none"
-    found = "several" if matches else "none"
-    raise UsageError(f"run {name}: expected one run's id or folder, found {found} (newest: {known})")
-
-
-def _of_roofs(run: Traversable) -> bool:
-    try:
-        return bool(json.loads((run / HEADER).read_bytes())["suite"]["name"] == ROOFS)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return False  # reading it says what is wrong with it
-
-
-def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
-    """The newest run of this suite that a GPU measured."""
-    return next(measured_runs(places, suite, before=before), None)
-
-
-def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
-    """The runs of this suite that a GPU measured, newest first."""
-    for folder in everywhere(places):
-        if before is not None and folder.name >= before:
-            continue
-        try:
-            header = json.loads((folder / HEADER).read_bytes())
-            if header["schema_version"] not in convert.READABLE or header["suite"]["name"] != suite:
-                continue
-            if not header["environment"]["gpu"] or not header["outcomes"]:
-                continue
-            record = read(folder)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError, RecordError) as error:
-            # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
-            print(f"flashcore: skipped run {folder.name}: {error}", file=sys.stderr)
-            continue
-        yield record
 
 
 def write(record: Record, folder: Path) -> None:

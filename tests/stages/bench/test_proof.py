@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.model.record import StageResult
-from flashcore.stages.bench import bench, interleave, proof
+from flashcore.stages.bench import bench, proof, rotation
 from flashcore.stages.bench.timing import HostTimer
 from flashcore.stages.settings import Bench
 from flashcore.worker.problem_file import load_problem
@@ -78,14 +78,14 @@ def test_every_timed_call_of_a_kernel_that_writes_what_it_reads_starts_from_know
 
 def test_the_copies_of_what_is_written_in_place_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = load_problem(update_cases.ROOT, "problem.py")
-    made = interleave.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu")
+    made = rotation.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu")
     assert len(made.copies) == 100 and made.restored is not None and made.restored.resident == 2
     made.copies[3]["c"].fill_(7)
     made.restored.restore(4)
     assert made.copies[3]["c"].equal(made.inputs[1]["c"]) and not made.copies[4]["c"].equal(made.inputs[0]["c"])
-    monkeypatch.setattr(interleave, "_BYTES_OF_COPIES", 5 * 7 * 4 * 30)
-    assert len(interleave.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu").copies) == 30
-    without = interleave.Rotation(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
+    monkeypatch.setattr(rotation, "_BYTES_OF_COPIES", 5 * 7 * 4 * 30)
+    assert len(rotation.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu").copies) == 30
+    without = rotation.Rotation(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
     assert (without.copies, without.restored) == ([], None)
 
 

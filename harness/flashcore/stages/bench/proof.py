@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from flashcore.stages.bench.interleave import Rotation
+from flashcore.stages.bench.rotation import Rotation
 from flashcore.stages.bench.timing import Timed, Timer
 from flashcore.worker.accuracy import errors, judge, soundness
 from flashcore.worker.guarded import Outputs, copied, write
