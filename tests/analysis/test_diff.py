@@ -45,6 +45,18 @@ def test_appeared_and_vanished() -> None:
     assert diff.changes(gone, with_registers(None)) == []  # unmeasured on both sides
 
 
+def test_a_variant_that_one_side_lacks_is_one_line() -> None:
+    whole = factory.record(id=OLD)
+    less = diff.narrowed(whole, {*whole.suite.variants} - {"fast"})
+    count = len(diff.changes(whole, less))
+    assert count > 10 and diff.one_sided(whole, less) == {"fast": ("vanished", count)}
+    text = text_tables.difference(whole, less)
+    assert f"fast  vanished with {count} facts (--variant fast lists them)" in text
+    assert text.count("vanished") == 1 and "no change in the variants that both have" in text
+    assert "fast  appeared" in text_tables.difference(less, whole)
+    assert text_tables.difference(whole, less, whole=True).count("vanished") == count
+
+
 def test_text_and_undirected_facts_only_change() -> None:
     where = {"arch": "sm_89", "shape": "long", "kernel": "fast_kernel"}
     facts = [

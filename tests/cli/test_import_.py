@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flashcore.cli.main import main
+from flashcore.errors import Exit
 
 BUDGETS = """
 [[budget]]
@@ -56,6 +57,38 @@ def test_the_gate_judges_imported_kernels_by_budgets_of_a_file(
     kernels: str, metric: str, code: int, profiles: tuple[Path, str], tmp_path: Path
 ) -> None:
     assert gate(profiles, tmp_path, kernels, metric)["code"] == code
+
+
+def test_what_a_budget_of_a_file_names_is_required_and_said_to_be(
+    profiles: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gate(profiles, tmp_path, '["saxpy"]', "lts__t_sektors.sum")["code"] == Exit.UNMEASURED
+    assert main(["gate", profiles[1], "--budgets", str(tmp_path / "budgets.toml")]) == Exit.UNMEASURED
+    said = capsys.readouterr().out
+    assert "UNMEASURED, required by --budgets (1)" in said and "--require" not in said
+
+
+def test_an_import_without_budgets_is_never_called_passed(
+    profiles: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gate", profiles[1]]) == Exit.USAGE
+    said = capsys.readouterr()
+    assert "expected budgets to judge imported kernels by, found none" in said.err and not said.out
+    assert main(["report", profiles[1], "--format", "md"]) == 0
+    said = capsys.readouterr()
+    assert "gate JUDGED NOTHING" in said.out and "passed" not in said.out
+    assert main(["report", profiles[1], "-o", str(tmp_path)]) == 0
+    page = (tmp_path / "index.html").read_text()
+    assert "nothing judged" in page and "gate passed" not in page
+
+
+def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+    run = profiles[1]
+    assert main(["diff", run, run, "--variant", "spilly*"]) == 0
+    said = capsys.readouterr().out
+    assert "spilly_96/g64_b128" in said and "saxpy" not in said
+    assert main(["diff", run, run, "--variant", "spily*"]) == Exit.USAGE
+    assert "(did you mean spilly_96?)" in capsys.readouterr().err
 
 
 def test_each_launch_keeps_a_promise_by_itself(profiles: tuple[Path, str], tmp_path: Path) -> None:

@@ -164,6 +164,12 @@ def test_the_cubin_in_a_report_gives_static_facts(sample_report: Any) -> None:
     assert record.facts.number("stack_bytes", kernel) == 384
     found = record.facts.get("registers", kernel)
     assert found is not None and found.source is Source.CUBIN
+    given = record.facts.get("ncu_registers", Subject("saxpy", shape="g16384_b256"))
+    assert given is not None and (given.value, given.note) == (
+        16, "the code needs 10; the driver gives no fewer than these",
+    )  # fmt: skip
+    same = record.facts.get("ncu_registers", Subject("spilly_96", shape="g64_b128"))
+    assert same is not None and (same.value, same.note) == (32, "")
 
 
 def test_flops_are_counted_where_the_full_set_has_them_by_the_cycle(sample_report: Any) -> None:

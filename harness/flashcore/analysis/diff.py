@@ -7,14 +7,15 @@ of their ratio and never judged, since machines and days differ; within one run 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from flashcore.analysis.predictions import still
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.intervals import Ratio, ratio
-from flashcore.model.record import Fact, Record, Subject, Value
+from flashcore.model.record import Fact, Facts, Record, Subject, Value
 from flashcore.model.suite import REGIMES, Tier
 from flashcore.model.text import number
 
@@ -55,6 +56,25 @@ def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[C
         assert fact is not None
         found.append(Change(fact.subject, fact.name, fact.unit, was, now, _direction(fact.name, was, now)))
     return found
+
+
+def one_sided(a: Record, b: Record) -> dict[str, tuple[Direction, int]]:
+    """The variants of which one record alone has static facts: whether they appeared or vanished, and how many facts
+    there are."""
+    before, after = (Counter(s.variant for _, s in _facts(r, ("static",))) for r in (a, b))
+    return {v: ("appeared", n) for v, n in after.items() if v not in before} | {
+        v: ("vanished", n) for v, n in before.items() if v not in after
+    }
+
+
+def narrowed(record: Record, variants: Collection[str]) -> Record:
+    """The record with what is known of these variants alone."""
+    return replace(
+        record,
+        facts=Facts(f for f in record.facts if f.subject.variant in variants),
+        samples={case: own for case, own in record.samples.items() if case.split("/")[0] in variants},
+        artifacts=tuple(x for x in record.artifacts if x.variant in variants),
+    )
 
 
 def _facts(record: Record, tiers: Sequence[Tier]) -> dict[tuple[str, Subject], Fact]:

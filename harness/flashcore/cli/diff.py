@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from flashcore.analysis import diff
     from flashcore.cli import progress, terminal, text_tables
+    from flashcore.manifest.load import select
     from flashcore.revisions import checkout
     from flashcore.runs import lookup, store
 
@@ -38,7 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, upto=None, **own)
     with progress.shown(arguments.quiet) as say:
         a, b = (checkout.record(name, settings, say) for name in names)
-    print(as_json(a, b) if arguments.format == "json" else terminal.painted(text_tables.difference(a, b)))
+    chosen = arguments.variant
+    if chosen is not None:  # a run has them all
+        known = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
+        matching = [v.name for v in select(known, chosen)[0]]
+        a, b = diff.narrowed(a, matching), diff.narrowed(b, matching)
+    text = as_json(a, b) if arguments.format == "json" else text_tables.difference(a, b, whole=chosen is not None)
+    print(text if arguments.format == "json" else terminal.painted(text))
     return Exit.OK
 
 

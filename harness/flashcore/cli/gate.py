@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flashcore.gate.judge import Judgement
     from flashcore.gate.locate import Places
     from flashcore.model.record import Record
-    from flashcore.model.suite import Tier
+    from flashcore.model.suite import Budget, Tier
 
 HELP = "judge the present sources, or RUN alone, by the suite's budgets"
 
@@ -53,10 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         with progress.shown(arguments.quiet) as say:
             record = run.present(options.settings(arguments, upto=None), say)
-    require = arguments.require
-    if arguments.budgets is not None:
-        record = _with_budgets(record, Path(arguments.budgets))
-        require = "counters" if require == "static" else require
+    own = _budgets(arguments.budgets)
+    record = dataclasses.replace(record, suite=dataclasses.replace(record.suite, budgets=(*record.suite.budgets, *own)))
+    run_name = arguments.recorded
+    if run_name is not None and not record.suite.budgets and all(v.kernel for v in record.suite.variants.values()):
+        raise UsageError(
+            f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
+            f"  hint: flashcore gate {run_name} --budgets FILE; to look at them alone: flashcore report {run_name}"
+        )
     held = arguments.recorded is None or arguments.baseline is not None
     variants = chosen(arguments.variant, record)
     if variants is not None and not variants:
@@ -64,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     return judged(
         record,
         formats=arguments.format,
-        require=require,
+        require=arguments.require,
+        insisted=[budget.name for budget in own],
         variants=variants,
         held_to=baseline_path(record, arguments.baseline) if held else None,
         ratchet=arguments.ratchet,
@@ -72,11 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
 
 
-def _with_budgets(record: Record, path: Path) -> Record:
+def _budgets(file: str | None) -> Sequence[Budget]:
     from flashcore.manifest import budgets
 
-    own = (*record.suite.budgets, *budgets.read(path))
-    return dataclasses.replace(record, suite=dataclasses.replace(record.suite, budgets=own))
+    return () if file is None else budgets.read(Path(file))
 
 
 def today() -> datetime.date:
@@ -101,10 +105,12 @@ def judged(
     day: datetime.date | None = None,
     ratchet: bool = False,
     what_if: bool = False,
+    insisted: Collection[str] = (),
 ) -> Exit:
     """Judges, writes the outputs and, with ``ratchet``, tightens the baseline that is kept with room to spare.
 
     Args:
+        insisted: budgets, by name, whose facts are required whatever their tier.
         held_to: the baseline's file, if the record is to be held to one. It need not exist.
         day: when it is judged, if not today.
 
@@ -121,7 +127,9 @@ def judged(
             f"{held_to}: expected a baseline of {record.suite.name}, found one of {old.suite} with {len(old.values)} "
             "facts\n  hint: name another, or write it again with: flashcore baseline save"
         )
-    judgement = judge.judge(record, require=require, today=day or today(), variants=variants, baseline=old)
+    judgement = judge.judge(
+        record, require=require, today=day or today(), variants=variants, baseline=old, insisted=insisted
+    )
     if held_to is not None and old is None:
         missing = f"no baseline: there is no {held_to} to hold the static facts to (flashcore baseline save writes it)"
         judgement = dataclasses.replace(judgement, notes=(*judgement.notes, missing))

@@ -12,7 +12,7 @@ from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Subject
-from flashcore.model.suite import Stage, Suite
+from flashcore.model.suite import TIERS, Stage, Suite
 from flashcore.model.text import UNMEASURED, fixed, number
 
 if TYPE_CHECKING:
@@ -202,8 +202,8 @@ def facts() -> str:
 # --- what changed ---------------------------------------------------------------------------------
 
 
-def difference(a: Record, b: Record) -> str:
-    """The differences between two records."""
+def difference(a: Record, b: Record, *, whole: bool = False) -> str:
+    """The differences between two records; of a variant that one of them lacks the number of facts, or ``whole``."""
     lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in diff.remarks(a, b))]
     same, both = diff.same_builds(a, b)
     for side, one in (("before", a), ("after", b)):
@@ -212,8 +212,12 @@ def difference(a: Record, b: Record) -> str:
         ]
     if both:
         lines.append(f"machine code: the same in {same} of {both} builds")
-    found = diff.changes(a, b)
-    lines += ["", f"static facts: {len(found)} changed" if found else "static facts: no change"]
+    lone = {} if whole else diff.one_sided(a, b)
+    found = [c for c in diff.changes(a, b) if c.subject.variant not in lone]
+    where = " in the variants that both have" if lone else ""
+    lines += ["", f"static facts: {f'{len(found)} changed' if found else 'no change'}{where}"]
+    for variant, (how, count) in lone.items():
+        lines.append(f"  {variant}  {how} with {count} facts (--variant {variant} lists them)")
     lines += [f"  {c.subject}  {c.fact}  {c.text}  {c.direction}" for c in found]
     if not diff.comparable(a, b):
         times = diff.timing(a, b)
@@ -293,10 +297,13 @@ def judgement(found: Judgement) -> str:
     """A judgement: what failed first, the sum last."""
     from flashcore.gate.wording import summary
 
+    gaps, tiers = found.own_gaps, TIERS[: TIERS.index(found.require) + 1]
+    default = " (the default)" if found.require == TIERS[0] else ""
     other = [v for v in found.limits if v.status == "unmeasured" and not v.required]
     parts = [
         _group("FAILED", found.failed),
-        _gaps(f"UNMEASURED, required by --require {found.require}", found.own_gaps),
+        _gaps(f"UNMEASURED, required by --require {found.require}{default}", [v for v in gaps if v.tier in tiers]),
+        _gaps("UNMEASURED, required by --budgets", [v for v in gaps if v.tier not in tiers]),
         _group("waived", found.waived),
         _waivers(found.waivers),
         _loosened(found),

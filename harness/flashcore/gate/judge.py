@@ -142,6 +142,7 @@ def judge(
     today: date | None = None,
     variants: Collection[str] | None = None,
     baseline: Baseline | None = None,
+    insisted: Collection[str] = (),
 ) -> Judgement:
     """Judges ``record`` by the budgets of its suite.
 
@@ -154,8 +155,9 @@ def judge(
             says so.
         variants: judge these alone, by name (what an inner loop has built); all if ``None``.
         baseline: earlier static facts that the present ones are held to.
+        insisted: budgets, by name, whose facts are required whatever their tier.
     """
-    return _Judge(record, require, today, variants, baseline).judge()
+    return _Judge(record, require, today, variants, baseline, insisted).judge()
 
 
 _EVERY = "every variant"
@@ -189,10 +191,12 @@ class _Judge:
         today: date | None,
         variants: Collection[str] | None,
         baseline: Baseline | None,
+        insisted: Collection[str],
     ) -> None:
         self.record = record
         self.only = variants
         self.baseline = baseline
+        self.insisted = insisted
         self.trouble = self._trouble()
         self.require = require
         self.today = today
@@ -299,9 +303,10 @@ class _Judge:
                 if case in went and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
                     floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
                     went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} is below {floor}")
-        names = {v.name for v in self.promises.variants}
+        imported = {v.name: bool(v.kernel) for v in self.promises.variants}
         for (variant, shape), failed in went.items():
-            if variant in names:
+            # Reading a report runs nothing: that it was read is no promise kept.
+            if variant in imported and (failed or not imported[variant]):
                 yield self._missed(RUNS, Subject(variant, shape=shape), len(failed), "; ".join(failed))
 
     def _plans(self) -> Iterator[Verdict]:
@@ -374,7 +379,9 @@ class _Judge:
             source=budget.source,
             fact_source=fact.source if fact else None,
             reason=reason,
-            required=budget.severity == "limit" and not elsewhere and budget.tier in self.required_tiers,
+            required=budget.severity == "limit"
+            and not elsewhere
+            and (budget.tier in self.required_tiers or budget.name in self.insisted),
             progress=progress,
         )
 

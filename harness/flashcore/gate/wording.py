@@ -15,6 +15,8 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 
 def summary(judgement: Judgement) -> str:
     """One line: the outcome, the counts, the exit code."""
+    if not judgement.limits:
+        return "gate JUDGED NOTHING: there is no limit to judge by"
     counts = judgement.counts()
     words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: "COULD NOT JUDGE"}
     word = words.get(judgement.exit_code, "UNMEASURED")

@@ -134,7 +134,12 @@ def _add(
 # --- static: from the compiler, the cubin and the plan; no GPU needed ---------------------------
 
 for _name, _unit, _why, _better in (
-    ("registers", "1", "registers a thread; decides how many warps fit", "lower"),
+    (
+        "registers",
+        "1",
+        "registers a thread, as compiled; decides how many warps fit. As launched: ncu_registers",
+        "lower",
+    ),
     ("spill_store_bytes", "B", "bytes a thread spills to local memory, stores (ptxas)", "lower"),
     ("spill_load_bytes", "B", "bytes a thread spills to local memory, loads (ptxas)", "lower"),
     ("stack_bytes", "B", "stack frame a thread: spills and run-time-indexed arrays", "lower"),
@@ -346,7 +351,8 @@ _ncu("throughput", P, "dram_throughput", "pct", "dram__throughput.avg.pct_of_pea
 _ncu("throughput", P, "l2_throughput", "pct", "lts__throughput.avg.pct_of_peak_sustained_elapsed",
      "L2's busy share")  # fmt: skip
 _ncu("launch", Kind.MAXIMUM, "ncu_registers", "1", "launch__registers_per_thread",
-     "registers a thread, as launched")  # fmt: skip
+     "registers a thread, as launched: those of the code (registers), but 16 at least, and with some drivers rounded "
+     "up to eights")  # fmt: skip
 _ncu("launch", Kind.MAXIMUM, "ncu_static_smem", "B", "launch__shared_mem_per_block_static",
      "static shared memory a block, as launched")  # fmt: skip
 _ncu("launch", Kind.MAXIMUM, "ncu_dynamic_smem", "B", "launch__shared_mem_per_block_dynamic",

@@ -27,9 +27,11 @@ def frame(book: Book) -> Frame:
 def _gate(book: Book) -> Cell:
     judgement = book.judgement
     counts = judgement.counts()
-    title = f"{summary(judgement)}; the gate exits {int(judgement.exit_code)}"
+    title = summary(judgement)
     if counts["fail"]:
         return Cell(f"{counts['fail']:,} failed", title=title, mark="fail")
+    if not judgement.limits:
+        return Cell("nothing judged", title=title, mark=UNMEASURED)
     if judgement.gaps:
         return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED)
     return Cell("gate passed", title=title, mark="pass")

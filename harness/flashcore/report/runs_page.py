@@ -65,7 +65,7 @@ def _run(run: Run) -> list[Cell]:
         gate = missing("older than the runs that are judged for this page")
     else:
         counts = judged.counts()
-        mark = "fail" if counts["fail"] else "unmeasured" if judged.gaps else "pass"
+        mark = "fail" if counts["fail"] else "pass" if judged.limits and not judged.gaps else "unmeasured"
         text = f"{counts['fail']} failed" if mark == "fail" else mark
         gate = Cell(text, title=summary(judged), sort=mark, mark=mark)
     return [

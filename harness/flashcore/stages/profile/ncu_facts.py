@@ -186,6 +186,11 @@ def launch_values(
     known = {name: value for name in metrics if (value := values[name].value) is not None}
     for name, reason in crosschecks.impossible(row, known, metrics, chip, registers).items():
         values[name] = replace(values[name], value=None, note=reason)
+    given = values["ncu_registers"]
+    if registers is not None and given.value is not None and given.value != registers:
+        values["ncu_registers"] = replace(
+            given, note=f"the code needs {registers}; the driver gives no fewer than these"
+        )
     _derive(values, chip)
     values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
     return values
