@@ -18,7 +18,7 @@ def answers(record: Record, previous: Record | None = None, variant: str = "fast
 def test_four_answers_of_a_good_change() -> None:
     previous = factory.record(id=OLD, times={"fast": 50.0})
     text = answers(factory.record(times={"fast": 40.0}), previous)
-    assert "1 right?     yes, on 2 shapes; at most 1.10 of its class's error" in text
+    assert "1 right?     yes, on 2 shapes; error at most 1.10 × that of its tolerance class" in text
     assert f"against run {OLD}" in text
     assert "faster" in text.split("2 faster?")[1].splitlines()[0]
     assert "than its parent slow" in text
@@ -69,3 +69,12 @@ def test_a_case_without_samples_has_no_ratio() -> None:
     text = answers(record, factory.record(id=OLD))
     assert "µs isolated" in text
     assert "than before" not in text
+
+
+def test_a_compilers_message_is_one_line_of_the_answer() -> None:
+    said = "fast.cu(24): error: expected an identifier\n    const = 1;\n2 errors detected"
+    record = factory.record()
+    failed = tuple(replace(a, status="failed", message=said) for a in record.artifacts if a.variant == "fast")
+    text = answers(replace(record, artifacts=failed))
+    assert "fast.cu(24): error: expected an identifier" in text
+    assert "2 errors detected" not in text

@@ -37,7 +37,7 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
         ),
         (
             {"closure": "another", "cxx": OTHER_CXX},
-            "stale: host code compiled by (Ubuntu) 13.3.0, now (Debian) 12.2.0, and the sources",
+            "stale: host code compiled by g++ (Ubuntu) 13.3.0, now g++ (Debian) 12.2.0, and the sources",
         ),
         ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it again"),  # schema 1
         ({"peer": True, "code": "", "host": ""}, "stale"),
@@ -168,7 +168,7 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
     here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
     found = freshness.join(record, here, set())
     assert not found.stale and found.origin is not None
-    said = "as the sources' text is the same: host code compiled by g++, now (Ubuntu) 13.3.0"
+    said = "(by the text of their sources, which is the same: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
     assert found.origin.what.endswith(said)
 
 

@@ -71,7 +71,8 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
     gpu = Gpu.find()
     name = gpu.name if gpu else record.gpu if record else None
     if name is None:
-        raise UsageError(f"expected --device, one of {', '.join(known)}: there is no GPU and no recorded run")
+        no_device = "there is no GPU, and no recorded run of the suite has one"
+        raise UsageError(f"expected --device, one of {', '.join(known)}: {no_device}")
     measured = record.roofs if record and record.gpu == name else ()
     return roofline.roofs(devices.find(name), measured=measured), name
 

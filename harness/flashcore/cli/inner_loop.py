@@ -1,4 +1,4 @@
-"""The four answers of the inner loop: is it right, is it faster, what holds it back, what did it promise."""
+"""The four answers of the inner loop: is it right, is it faster, what limits it, did it break a promise."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def answers(record: Record, previous: Record | None, variant: str, today: date |
         previous: an earlier record; one of another GPU or suite is not compared with, and it says so.
         today: the day that waivers' dates are held against.
     """
-    reason = "there is none" if previous is None else diff.comparable(previous, record)
+    reason = "" if previous is None else diff.comparable(previous, record)
     before = None if reason else previous
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
-    against = f"against run {before.id}" if before else f"no earlier run to compare with: {reason}"
+    none = ": ".join(filter(None, ("no earlier run to compare with", reason)))
+    against = f"against run {before.id}" if before else none
     gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
     lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
@@ -49,7 +50,7 @@ def _right(record: Record, variant: str) -> str:
         reasons = dict.fromkeys(o.reason for o in outcomes if o.reason)
         return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
     errors = [f.number for f in record.facts.of(variant) if f.name == "max_error_over_class" and f.number is not None]
-    worst = f"; at most {max(errors):.2f} of its class's error" if errors else ""
+    worst = f"; error at most {max(errors):.2f} × that of its tolerance class" if errors else ""
     gaps = f"; not checked on {len(outcomes) - len(judged)}" if len(judged) < len(outcomes) else ""
     return f"yes, on {len(judged)} shapes{worst}{gaps}"
 
@@ -62,10 +63,10 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
         return
     key = f"{subject.case}/{regime}"
     now = record.samples.get(key)
-    text = f"{shape}: {number(round(time, 3), 'us')} {regime}"
+    text = f"{shape}: {number(round(time, 3), 'us')} {_words(regime)}"
     for other in (r for r in REGIMES if r != regime):
         beside = record.facts.number(f"{other}_p50", subject)
-        text += f", {number(round(beside, 3), 'us')} {other}" if beside is not None else ""
+        text += f", {number(round(beside, 3), 'us')} {_words(other)}" if beside is not None else ""
     was = before.samples.get(key) if before else None
     if before is not None and was and now and diff.same_shape(before, record, shape):
         change = diff.time_change(subject, regime, was, now, False, diff.same_code(before, record, subject.case))
@@ -81,6 +82,10 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
         values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]
         if None not in values:
             yield f"{'':{len(shape)}}  {values[0]:.2f}× the speed of the {what} [{values[1]:.2f}, {values[2]:.2f}]"
+
+
+def _words(regime: str) -> str:
+    return regime.replace("_", " ")
 
 
 def _held_back(
@@ -115,7 +120,7 @@ def _promises(record: Record, before: Record | None, variant: str, today: date |
     kept = f"{counts['pass']} kept, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
     yield f"{len(broken)} BROKEN; {kept}" if broken else f"none broken; {kept}"
     for v in broken:
-        value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason})" if v.reason else ""
+        value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
         yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{reason}"
     if before is not None:
         for c in diff.changes(before, record):

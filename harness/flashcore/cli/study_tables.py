@@ -17,6 +17,7 @@ from flashcore.search.study import Header, Result
 from flashcore.search.summary import Timed
 
 _SHOWN = 12
+_MOST = 100  # characters of a reason
 
 
 def whole(header: Header, results: Mapping[int, Result]) -> str:
@@ -39,14 +40,18 @@ def whole(header: Header, results: Mapping[int, Result]) -> str:
 
 
 def _funnel(grid: Grid, results: Mapping[int, Result]) -> str:
-    """How many fell where, and of what most often; stages that nobody came to are unmeasured."""
+    """How many were rejected at each stage and why, most frequent first; a stage that none reached is unmeasured."""
     rows = []
     for step in summary.funnel(grid, results):
-        often = ", ".join(f"{count} × {text[:60]}" for count, text in step.reasons[:2] if step.fell)
+        often = ", ".join(f"{count} × {_short(text)}" for count, text in step.reasons[:2] if step.fell)
         rows.append([step.name, UNMEASURED if step.left is None else f"{step.left:,}", often])
     twins = sum(r.twin >= 0 for r in results.values())
     rows.append(["have another's machine code", f"{twins:,}", "measured once" if twins else ""])
     return table(["funnel", "left", "rejected"], rows)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
 
 
 def _improvements(shape: str, timed: Sequence[Timed], grid: Grid, header: Header) -> str:

@@ -28,7 +28,7 @@ _LACKS = {
     "triton": ("no Triton on this machine", "pip install 'flashcore-harness[triton]' (triton==3.6.0)"),
     "gpu": (
         "no CUDA GPU that this process can use",
-        "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch (see: flashcore doctor)",
+        "run on a machine with an NVIDIA GPU, its driver and a CUDA build of torch",
     ),
     "ncu": (
         "no Nsight Compute: ncu is neither on PATH nor in /usr/local/cuda/bin or /opt/nvidia/nsight-compute",

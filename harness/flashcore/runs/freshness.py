@@ -113,10 +113,15 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
 
 def _other_compilers(present: CaseKey, recorded: CaseKey) -> list[str]:
     return [
-        f"{what} code compiled by {then.removeprefix('GCC: ')}, now {now.removeprefix('GCC: ')}"
+        f"{what} code compiled by {_compiler(then)}, now {_compiler(now)}"
         for what, compiler, _ in _COMPILED
         if (then := getattr(recorded, compiler)) != (now := getattr(present, compiler))
     ]
+
+
+def _compiler(version: str) -> str:
+    """As a person says it: an object file names g++ by ``GCC: (Debian 12.2.0-14) 12.2.0``."""
+    return version.replace("GCC: ", "g++ ", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,7 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         cases = len({f.subject.case for f in facts})
         what = f"{len(facts)} facts of {cases} cases"
         if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
-            what += f", as the sources' text is the same: {', '.join(sorted(others))}"
+            what += f" (by the text of their sources, which is the same: {', '.join(sorted(others))})"
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
     listings = Listings(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
