@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.anchors import anchors_plugin
 
+from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
@@ -152,3 +153,29 @@ def _sizes(shape: Shape) -> str:
 
 def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:
     return record.facts.number(f"{regime}_p50", Subject(variant, shape=shape.name))
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return [t.content for t in tokens(ROOT / "docs" / "how-to" / page) if t.type == "fence" and t.info.strip() == kind]
+
+
+def test_the_answers_shown_are_those_of_the_published_run() -> None:
+    record = store.read(ROOT / "profiles" / "20261122T010040Z-6a1f")
+    answers = inner_loop.answers(record, None, "tma_split_keys")
+    shown = blocks("find-the-limiter.md", "text")[0].splitlines()
+    assert shown and set(shown) <= set(answers), "hint: copy the lines of these answers: " + "\n".join(answers)
+
+
+def test_the_kernel_that_is_added_builds(compiler: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = tmp_path / "kernels"
+    assert cli.main(["init", str(suite)]) == 0
+    kernel = blocks("add-a-kernel.md", "cuda")[0]
+    kept = (suite / "scale.cu").read_text(encoding="utf-8")
+    threads = "namespace {\nconstexpr int kThreads = 256;\n}\n"
+    source = f"#include <flashcore/problem.h>\n{threads}{kernel}\n{kept[kept.index('FLASHCORE_VARIANT') :]}"
+    (suite / "wide_rows.cu").write_text(source, encoding="utf-8")
+    manifest = (suite / "suite.toml").read_text(encoding="utf-8").replace('["sm_80", "sm_89", "sm_90a"]', '["sm_90a"]')
+    declared = blocks("add-a-kernel.md", "toml")[0]
+    (suite / "suite.toml").write_text(f"{manifest}\n{declared}", encoding="utf-8")
+    chosen = ["--suite", str(suite), "--variant", "wide_rows", "--build-dir", str(tmp_path / "build")]
+    assert cli.main(["gate", *chosen, "--profiles", str(tmp_path / "profiles"), "-q"]) == 0, capsys.readouterr().out
