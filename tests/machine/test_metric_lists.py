@@ -56,7 +56,7 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
     table = lookup.table("gx100", path)
     assert len(table.metrics) == 5
     said = lookup.report(table)
-    assert "lost on gx100" in said and said.endswith("by ncu --query-metrics")
+    assert "missing on gx100" in said and said.endswith("by ncu --query-metrics")
     with pytest.raises(UsageError, match="expected the table of gx200, found that of gx100"):
         lookup.table("gx200", path)
 

@@ -198,7 +198,7 @@ MEANING: list[tuple[Change, str]] = [
     ),
     (
         put("problem", "scale", "dims", "x", value=["int"]),
-        "problem.scale.dims.x: expected a name that C++ has no use for, found 'int'",
+        "problem.scale.dims.x: expected a name that is not reserved in C++, found 'int'",
     ),
     (
         put("problem", "scale", "inout", value=["x", "out"]),

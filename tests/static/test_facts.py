@@ -103,7 +103,7 @@ def test_functions_that_are_compiled_apart(
     monkeypatch.setattr(cubin, "read", lambda *a: dataclasses.replace(read(*a), apart=("_Z5heavyPKfi",)))
     fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
     assert fact is not None and fact.value == expected
-    assert expected is not None or fact.note == "_Z5heavyPKfi is compiled apart, and who calls it is not known"
+    assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are not known"
 
 
 def test_a_log_of_one_endless_line() -> None:

@@ -59,7 +59,7 @@ def binding_source(suite: str, problem: Problem) -> str:
     )
     checks = []
     reckoned = dict.fromkeys(d for a in tensors for d in a.dims if d not in problem.dims)
-    slots = [*problem.dims, *reckoned]  # `C/2` is taken down like a dimension, and then held to C
+    slots = [*problem.dims, *reckoned]  # `C/2` is recorded like a dimension, and then compared with C
     for a in tensors:
         names = ", ".join(f'"{d}"' for d in a.dims)
         indices = ", ".join(str(slots.index(d)) for d in a.dims)

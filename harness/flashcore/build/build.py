@@ -1,9 +1,9 @@
 """Compiles every variant of a suite: cubins for each arch, a torch operator for the host's.
 
 One ninja graph holds all variants (:mod:`flashcore.build.ninja_graph` says what is made of each); ``ninja -k 0``
-lets one that does not compile fail alone. What is compiled lies in a folder whose name carries a hash of
-everything that went in (:mod:`flashcore.build.dependencies`), so a second build finds it there and starts no
-process at all. It is made in a folder of this build alone and moved there when it is whole.
+lets one that does not compile fail alone. Compiled files lie in a folder whose name has a hash of everything that went
+in (:mod:`flashcore.build.dependencies`), so a second build finds them there and starts no process at all. They are made
+in a folder of this build alone and moved there when they are complete.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "
 #: What ptxas -v says of every kernel, spread over several lines; not why a compilation failed.
 _CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
 _COUNT = re.compile(r"\[(\d+)/(\d+) ")
-_MADE = "unit.json"  # of a folder that is whole: what is in it
-_MOST = 20_000  # characters of a compiler's words that are kept
+_MADE = "unit.json"  # of a complete folder: what is in it
+_MOST = 20_000  # characters of a compiler's output that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Options:
     """What a user may choose about a build."""
 
     debug: bool = False  # -G: never timed, never gated
-    verbose: bool = False  # show the commands and the compiler's words
+    verbose: bool = False  # show the commands and the compiler's output
     archs: tuple[str, ...] = ()  # empty: all of the suite
 
     @staticmethod
@@ -95,7 +95,7 @@ def build(
     with_operator: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Artifact]:
-    """Builds the variants and tells the outcome of each on each arch.
+    """Builds the variants and returns the outcome of each on each arch.
 
     Args:
         folder: where everything built is kept (``build/``).
@@ -130,10 +130,10 @@ def build(
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
-    """Where the suite's variants are built as they are now: for every arch, for a debugger or not.
+    """The folders of the suite's present variants, if they are built: for every arch, with and without debug code.
 
     Raises:
-        CapabilityError: no nvcc, which a build is also named by.
+        CapabilityError: no nvcc, whose version is part of a build's name.
     """
     root = folder / suite.name
     if not suite.uses_nvcc:
@@ -249,10 +249,10 @@ def _compile(
 
 
 def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str], None]) -> str:
-    """Runs the graph; gives the end of what ninja and its commands said, progress left out."""
-    import subprocess  # takes as long as all else that a build with nothing to do imports
+    """Runs the graph; returns the end of the output of ninja and its commands, without progress."""
+    import subprocess  # importing it takes as long as all other imports of a build with nothing to do
 
-    # The graph goes in by a pipe: no file of it is left, whatever ends this process.
+    # The graph is passed through a pipe: no file of it is left, however this process ends.
     command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
     if options.verbose:
         command.append("-v")
@@ -276,7 +276,7 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it says what it does not like
+            with contextlib.suppress(BrokenPipeError):  # the message says what ninja rejects
                 process.stdin.write(text)
                 process.stdin.close()
             for line in process.stdout:
@@ -317,7 +317,7 @@ def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Pa
 def _named(
     unit: Unit, root: Path, inputs: dependencies.Inputs, problem: Path, since: int
 ) -> tuple[Path, dict[str, Any]]:
-    """Gives a unit that is whole the name by which the next build finds it.
+    """Renames a complete unit to the name by which the next build finds it.
 
     Raises:
         FlashcoreError: a source changed while it was compiled; the folder cannot be written.
@@ -332,18 +332,18 @@ def _named(
     write_atomically(unit.folder / _MADE, json.dumps(made).encode())
     final = root / f"{unit.name}-{key[:16]}"
     with writing(final):
-        if final.is_dir() and not _made(final, unit.wanted):  # damaged, or without what is wanted now
+        if final.is_dir() and not _made(final, unit.wanted):  # damaged, or without what this build needs
             final.rename(unit.folder.with_name(f"{final.name}.old"))
         try:
             unit.folder.rename(final)
         except OSError:
-            if not _made(final, unit.wanted):  # else another build was first; this one's goes with the workplace
+            if not _made(final, unit.wanted):  # else another build was first
                 raise
     return final, made
 
 
 def _made(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """What is in a folder, if all that was made is there as it was made."""
+    """The content of a folder, if all its files are there and unchanged."""
     try:
         made: dict[str, Any] = json.loads(Path(folder, _MADE).read_bytes())
         sizes = made["files"]
@@ -354,7 +354,7 @@ def _made(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
 
 
 def _why(unit: Unit, missing: str, said: str) -> str:
-    """Why a file was not made, in the tools' words."""
+    """Why a file was not made, as the tools reported it."""
     log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
     words = ""
     if log.is_file():

@@ -1,8 +1,8 @@
-"""What an object was made of, and whether making it again would find the very same.
+"""What an object was made of, and whether making it again would use exactly the same.
 
-The compiler says which files it read (``-MD``); their content decides, never their time. An object is also another
-one if a file appears that would be found before one of those, if the environment changes what the compiler does, or
-if a program that compiles is another. The text of the user's files without comments and blanks, and the flags,
+The compiler says which files it read (``-MD``); their content decides, never their time. An object is also made again
+if a new file would be found before one of those, if the environment changes what the compiler does, or if a program
+that compiles was replaced. The text of the user's files without comments and blanks, and the flags,
 are the *closure*: it holds no path and nothing of the toolkit, so it compares between machines.
 """
 
@@ -28,11 +28,11 @@ _OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = re.compile(r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/")
 _NAMED = re.compile(rb'(["<])([^"<>\n]{1,300})[">]')
-# nvcc hands its arguments to a shell within double quotes, and takes the quotes off what -I names.
+# nvcc passes its arguments to a shell within double quotes, and removes the quotes from what -I names.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f$`"\\]|^-I.*'""")
 _SAMPLED = 4 << 20  # of a program larger than this, 64 KB of each MB are read
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
-# One that is not closed goes to the end: it is read once.
+# One that is not closed extends to the end: it is read once.
 _COMMENT = re.compile(
     rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)",
 )
@@ -42,7 +42,7 @@ _TOKEN = re.compile(_STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]
 
 def refuse_unsafe(texts: Iterable[str]) -> None:
     """Raises:
-    UsageError: nvcc would take a flag or path for something else, or run a command that stands in it.
+    UsageError: nvcc would misread a flag or path, or run a command that it holds.
     """
     for text in texts:
         if found := _UNSAFE.search(text):
@@ -53,7 +53,7 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
 
 
 def plain_text(text: bytes) -> bytes:
-    """A source without comments, and without blanks but where they part two words or belong to a directive."""
+    """A source without comments, and without blanks except those that separate two words or belong to a directive."""
     text = _COMMENT.sub(lambda m: m[1] or b" ", text.replace(b"\\\n", b""))
     parts: list[bytes] = []
     for line in map(bytes.strip, text.split(b"\n")):
@@ -96,22 +96,22 @@ class Inputs:
         self.tools = json.dumps([self._content(tools, "tools"), release, [str(t) for t in tools], given])
 
     def question(self, *parts: object) -> str:
-        """The hash of all that is known before the compiler says what it reads."""
+        """The hash of all that is known before the compiler lists the files that it reads."""
         return hashlib.sha256(json.dumps([self.tools, parts]).encode()).hexdigest()
 
     def keys(self, name: str, question: str) -> list[str]:
-        """What an object could be named by, as far as is known which files it is made of."""
+        """The keys that an object may have, for each known set of files that it is made of."""
         return [self._key(question, entry) for entry in self._entries(name, question)]
 
     def learn(self, name: str, question: str, rule: str, generated: Path, since: int) -> tuple[str, list[str]]:
-        """Remembers what the compiler read; gives the key, and the user's files.
+        """Records what the compiler read; returns the key, and the user's files.
 
         Args:
             generated: the folder of generated headers, whose content is part of the question.
             since: when compiling began, in nanoseconds.
 
         Raises:
-            UsageError: a file changed meanwhile: nobody knows what the compiler saw.
+            UsageError: a file changed meanwhile, so it is unknown which version the compiler read.
         """
         own: list[str] = []
         system: list[str] = []
@@ -183,7 +183,7 @@ class Inputs:
             return "absent", frozenset()
 
     def _content(self, paths: Sequence[Path], name: str) -> str:
-        """The hash of files that seldom change: read again when their stamps do."""
+        """The hash of files that seldom change: they are read again when their stamps change."""
         stamp = hashlib.sha256(cache.stamp(paths).encode()).hexdigest()
         known = cache.recall(self._folder, f"content-{name}", stamp)
         if not isinstance(known, str):

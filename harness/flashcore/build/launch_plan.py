@@ -1,7 +1,7 @@
 """Asks built variants what they would launch, without a GPU and without torch.
 
-A plan is the variant's own host code, so it runs in a child process: one that crashes or hangs takes
-nobody with it. Answers are kept beside the library, which is named by its content.
+A plan is the variant's own host code, so it runs in a child process: a crash or hang there affects nothing else.
+Answers are cached beside the library, which is named by its content.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Record(ctypes.Structure):
 def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) -> list[Plan]:
     """The launch plan of every variant that was built, on each of the shapes that it supports.
 
-    A plan that the variant refuses comes back with ``error`` set and no launches, one that dies or
-    hangs with ``crashed`` too.
+    If the variant refuses a shape, its plan has ``error`` set and no launches; if the plan function crashes or hangs,
+    ``crashed`` is set too.
     """
 
     wanted: list[tuple[str, Path, dict[str, Question]]] = []
@@ -74,7 +74,7 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
     ]
     for library, answers in _ask(missing).items():
         known[library].update(answers)
-        # No answer in time may be a busy machine's fault: it is asked again next time.
+        # A missing answer may be due to a busy machine: the question is asked again next time.
         kept = {k: a for k, a in known[library].items() if not a["error"].startswith(_HANGS)}
         write_atomically(_cache(library), json.dumps(kept).encode())
     found = [
@@ -120,8 +120,8 @@ def _cached(library: Path) -> dict[str, Any]:
 
 
 def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[str, Any]]:
-    """One child answers for all libraries. If it dies, the question it died of has the reason for its
-    answer, and a new child takes the rest."""
+    """One child answers for all libraries. If it crashes, the reason is the answer to the question that it crashed on,
+    and a new child takes the rest."""
     answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
     pending = [(library, size) for library, sizes in questions for size in sizes]
     while pending:
@@ -141,7 +141,7 @@ def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[st
 
 
 def _child(questions: list[Any]) -> tuple[str, str]:
-    """What a child wrote, in whole lines, and how it ended."""
+    """What a child wrote, in complete lines, and how it ended."""
     import subprocess
 
     command = python_process.command("flashcore.build.launch_plan")

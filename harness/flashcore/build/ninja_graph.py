@@ -27,7 +27,7 @@ LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
 PLAN = "plan.so"
-RECORDER = "recorder.o"  # stands in for launches, where a variant's plan is recorded
+RECORDER = "recorder.o"  # replaces the launch functions, where a variant's plan is recorded
 OPERATOR = "operator.so"
 OBJECT = "variant.o"
 RULE = "variant.d"  # what the compiler read, as make would have it
@@ -87,7 +87,7 @@ def graph(
         "> $out.log 2>&1 && mv $out.$$$$ $out || { cat $out.log; exit 1; }",
         "  description = $what",
         "rule sass",
-        # A disassembler older than the arch fails; its SASS facts are then unmeasured, nothing worse.
+        # A disassembler older than the arch fails; the SASS facts are then unmeasured, and the build goes on.
         "  command = $nvdisasm -c -gi $in > $out.$$$$ 2>/dev/null && mv $out.$$$$ $out || rm -f $out.$$$$",
         "  description = $what",
         f"nvcc = {_escape(q(str(nvcc.path)))}",
@@ -144,7 +144,7 @@ def graph(
             defaults.append(_path(folder / CUBIN))
             continue
         stand_in, first = "", ""
-        if unit.variant.plan == "recorded":  # its symbols win over the runtime's, which has the rest
+        if unit.variant.plan == "recorded":  # its symbols take precedence over the runtime's, which has the others
             stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs -Wl,-Bsymbolic "
         lines += [
             f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",

@@ -1,4 +1,5 @@
-"""What a launcher is called with where its launches are recorded: arguments that nothing is read from, and a device."""
+"""The arguments and the device that a launcher is called with to record its launches; nothing is read from the
+tensors."""
 
 from __future__ import annotations
 

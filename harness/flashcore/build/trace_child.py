@@ -1,4 +1,4 @@
-"""The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what Triton made.
+"""The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what Triton compiled.
 
 Reads one JSON object, ``{"jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a process of its own,
 forked when Triton is imported, and leaves ``traced.json`` in its folder: what was made, or the ``error``.
@@ -28,7 +28,7 @@ from flashcore.static import triton_calls
 
 def main() -> None:
     """Runs the tasks, so many at once."""
-    import triton  # once, for all that are forked; and so the hash of all its files, which takes a second
+    import triton  # once, for all forked processes; so is the hash of all its files, which takes a second
 
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("triton.runtime.cache").triton_key()
@@ -106,7 +106,7 @@ def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for call in every:
         name, code = called[id(call)], call.identity["code"]
         if codes.setdefault(name, code) != code:
-            raise FlashcoreError(f"{name}: expected one kernel of that name, found two that nothing tells apart")
+            raise FlashcoreError(f"{name}: expected one kernel of that name, found two that nothing distinguishes")
         if name not in kernels:
             kernels[name] = f"{len(kernels)}.cubin"
             (folder / kernels[name]).write_bytes(call.code)
@@ -128,7 +128,7 @@ def _stand_in(argument: Mapping[str, Any], params: Mapping[str, Any], made: list
         return triton_calls.StandIn(name, own.sizes(params), own.dtype, made)
     if (
         name not in params and own.default is None
-    ):  # it may decide which kernel Triton compiles, and launches are told apart by it
+    ):  # it may decide which kernel Triton compiles, and it distinguishes launches
         raise FlashcoreError(f"{name}: expected its value among the shape's params, found none")
     return params.get(name, own.default)
 
@@ -138,7 +138,7 @@ def _module(path: Path) -> ModuleType:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     sys.path.insert(0, str(path.parent))
-    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # not what Python remembers of it
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # not what Python has cached of it
     return module
 
 

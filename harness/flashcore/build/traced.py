@@ -1,8 +1,9 @@
-"""Compiles the variants that are Python functions launching Triton kernels, and tells what they launch: no GPU.
+"""Compiles the variants that are Python functions launching Triton kernels, and lists what they launch, without a GPU.
 
-A child calls each function with stand-ins for its tensors (:mod:`flashcore.build.trace_child`). What comes of it lies
-in a folder of the variant and arch, named by all that is known before, with the hashes of the files that were read:
-while they are the same, nothing is started. Where the kernels were recorded on a GPU instead, they are copied there.
+A child calls each function with stand-ins for its tensors (:mod:`flashcore.build.trace_child`). The result lies in a
+folder of the variant and arch, named by a hash of all inputs known beforehand, with the hashes of the files that were
+read: while these are the same, nothing is started. Where the kernels were recorded on a GPU instead, they are copied
+there.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _hash(value: object) -> str:
 
 
 def _is_made(unit: _Unit, suite: Suite) -> bool:
-    """Whether a unit's folder is whole, and about the present sources."""
+    """Whether a unit's folder is complete, and made from the present sources."""
     read = _traced(unit.folder).get("read", {})
     with contextlib.suppress(OSError):
         return bool(read) and all(_content(Path(suite.root, file)) == known for file, known in read.items())
@@ -106,7 +107,7 @@ def _content(file: Path) -> str:
 
 
 def _traced(folder: Path) -> dict[str, Any]:
-    """What a folder holds, or the ``error``; nothing if it is not whole."""
+    """What a folder holds, or the ``error``; nothing if it is not complete."""
     try:
         found: dict[str, Any] = json.loads((folder / TRACED).read_bytes())
         return found if all((folder / f).stat().st_size for f in found.get("kernels", {}).values()) else {}
@@ -115,7 +116,7 @@ def _traced(folder: Path) -> dict[str, Any]:
 
 
 def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
-    """Makes the units' folders in a place of this build alone, and moves what is whole to where it belongs."""
+    """Makes the units' folders in a place of this build alone, and moves complete ones to their final place."""
     with made_in(root) as place:
         folders = [(place / str(i)).resolve() for i in range(len(units))]
         tasks = []
@@ -141,7 +142,7 @@ def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
 
 
 def _child(tasks: list[dict[str, Any]], place: Path) -> str:
-    """Compiles; gives what was said."""
+    """Compiles; returns the child's output."""
     import subprocess
 
     jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
@@ -155,7 +156,7 @@ def _child(tasks: list[dict[str, Any]], place: Path) -> str:
 
 def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
     """Kernels as a GPU left them: ``<name>.cubin`` with ``<name>.json`` (``num_warps``, ``shared``) and, where ptxas's
-    words were kept, ``<name>.log``; in a folder for each arch. Grids and arguments nobody knows."""
+    words were kept, ``<name>.log``; in a folder for each arch. Grids and arguments are not known."""
     root = Path(unit.task["root"])
     kernels, calls, read = {}, [], {}
     for i, path in enumerate(sorted((root / str(unit.variant.cubins) / unit.arch).glob("*.cubin"))):

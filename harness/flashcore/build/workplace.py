@@ -1,4 +1,4 @@
-"""Where a build makes what is moved to its place when it is whole."""
+"""The folder where a build makes its files, before complete ones are moved to their place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from flashcore.model.files import writing
 
 @contextlib.contextmanager
 def made_in(root: Path) -> Iterator[Path]:
-    """A folder for this build alone. It goes when the build ends; that of one that was killed, when the next begins."""
+    """A folder for this build alone. It is removed when the build ends; the folder of a killed build, when the next
+    begins."""
     with writing(root):
         root.mkdir(parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix=".building-", dir=root))

@@ -3,8 +3,8 @@
 How many blocks of a kernel fit on an SM is the smallest of four counts, one for each resource. What
 does not follow from these numbers (clusters, whose placement the driver decides) is unmeasured.
 
-:func:`what_if` answers the question that follows: what would have to shrink for one block more, and
-what is free as it is.
+:func:`what_if` answers the question that follows: what would have to shrink for one more block, and how much is free at
+present.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARP = 32
 MAX_THREADS = 1024  # a block
 MAX_REGISTERS = 255  # a thread
 REGISTERS_PER_SM = 65536
-PARTITIONS = 4  # of an SM, each with its own registers; warps are dealt out over them
+PARTITIONS = 4  # of an SM, each with its own registers; warps are distributed over them
 REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
 SMEM_UNIT = 128  # bytes
 SMEM_RESERVED = 1024  # bytes a block that the system keeps from sm_80 on
@@ -95,7 +95,7 @@ def occupancy(
         threads: threads a block.
         registers: registers a thread.
         static_smem: bytes a block as ptxas counts them, without the 1 KiB that the system reserves
-            (from sm_90 on ``cuobjdump`` and the cubin's sections have it in).
+            (from sm_90 on ``cuobjdump`` and the cubin's sections include it).
         dynamic_smem: bytes a block from the launch plan.
         cluster: blocks a cluster.
     """
@@ -141,7 +141,7 @@ def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:
     if registers > MAX_REGISTERS:
         return f"{registers} registers a thread; the most is {MAX_REGISTERS}"
     warps = _up(threads, WARP) // WARP
-    # The launch check deals warps out evenly, which is why a block of 5 warps counts as 8 here.
+    # The launch check distributes warps evenly over the partitions, so a block of 5 warps counts as 8 here.
     needed = _up(registers * WARP, REGISTER_UNIT) * _up(warps, PARTITIONS)
     if needed > REGISTERS_PER_SM:
         return f"{needed:,} registers a block; an SM has {REGISTERS_PER_SM:,}"
@@ -201,7 +201,7 @@ def _registers(count: int) -> str:
 def what_if(
     arch: str | Limits, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> WhatIf | None:
-    """What would give one block more at this block size, and what is free; ``None`` if unmeasured.
+    """What would give one more block at this block size, and what is free; ``None`` if unmeasured.
 
     Takes what :func:`occupancy` takes. A launch that fails counts as 0 blocks.
     """
@@ -233,7 +233,7 @@ def what_if(
         else:
             obstacle = f"an SM holds {limit.blocks} blocks, whatever their size"
         return WhatIf(now, None, 0, 0, free_registers, free_smem, obstacle)
-    # Each resource is cut just as far as the target needs it, were the other one free.
+    # Each resource is cut as far as the target needs, as if the other one were unlimited.
     enough_registers = max(r for r in range(1, MAX_REGISTERS + 1) if blocks(r, 0) >= target)
     enough_smem = min(limit.smem * KIB // target // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED, most_smem)
     fewer_registers = max(0, registers - enough_registers)
@@ -251,7 +251,7 @@ def staircase(
     fails counts as 0 blocks. Empty where the arch's limits are not known.
 
     Args:
-        resource: the one that grows; its own argument is passed over.
+        resource: the one that grows; its own argument is ignored.
         threads: threads a block.
         registers: registers a thread.
         smem: bytes of shared memory a block, static and dynamic.
@@ -259,7 +259,7 @@ def staircase(
     limit = limits(arch) if isinstance(arch, str) else arch
     if limit is None:
         return ()
-    # Only where one more unit is taken can a step end.
+    # A step can end only where one more allocation unit is used.
     if resource == "registers":
         unit = REGISTER_UNIT // WARP
         points = [

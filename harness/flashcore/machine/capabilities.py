@@ -1,7 +1,7 @@
 """What a machine may lack: the one place that says it, with the way to fix it.
 
-:func:`lacking` makes the error of whoever looked for something and did not find it, :func:`said_in` finds in the
-output of a child or a profiler what it complains of.
+:func:`lacking` makes the error for something that was looked for and not found; :func:`said_in` finds in the output of
+a child or a profiler what the machine lacks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from flashcore.errors import CapabilityError
 
-#: What is looked for → what is said where it is missing, and the way to mend it.
+#: What is looked for → the message where it is missing, and how to fix it.
 _LACKS = {
     "nvcc": (
         "no nvcc found",
@@ -61,7 +61,7 @@ _LACKS = {
     ),
 }
 
-#: What a log may hold → what the machine lacks. Words that only ncu says begin with its mark.
+#: What a log may hold → what the machine lacks. Messages that only ncu prints begin with its mark.
 _SAID = (
     (r"ERR_NVGPUCTRPERM", "counters"),
     (
@@ -83,8 +83,8 @@ def lacking(name: str, found: str = "", *, what: str = "") -> CapabilityError:
     """The error that says that something is missing: of the list above, or a Python package.
 
     Args:
-        found: what there is instead, or how it showed.
-        what: said in place of the usual words, where the thing is there but of no use.
+        found: what was found instead, or how the lack was noticed.
+        what: the message in place of the usual one, where the thing is there but cannot be used.
     """
     said, mend = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {name}"))
     return CapabilityError((what or said) + (f": {found}" if found else ""), mend)

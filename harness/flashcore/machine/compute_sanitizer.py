@@ -1,4 +1,4 @@
-"""``compute-sanitizer``: where it is, what it is told, and what its counts mean."""
+"""``compute-sanitizer``: where it is, its arguments, and what its counts mean."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def find_sanitizer() -> Path:
 
 
 def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[str]) -> list[str]:
-    """The tool around a target. Failed API calls are the check's business: libraries probe with them."""
+    """The command line that runs a target under the tool. Failed API calls are left to check: libraries make them to
+    probe."""
     own = ["--report-api-errors", "no"] if tool == "memcheck" else []
     return [
         str(sanitizer), "--tool", tool, "--log-file", str(log).replace("%", "%%"),
-        "--launch-timeout", "0",  # torch takes its time to come to its first CUDA call
-        "--check-exit-code", "no",  # the outcome of the target stands in its journal
+        "--launch-timeout", "0",  # torch takes long to reach its first CUDA call
+        "--check-exit-code", "no",  # the outcome of the target is in its journal
         *own, *target,
     ]  # fmt: skip
 
@@ -63,7 +64,7 @@ _RACECHECK = re.compile(
     r"^=+ RACECHECK SUMMARY: [\d,]+ hazards? displayed \(([\d,]+) errors?, ([\d,]+) warnings?\)", re.MULTILINE
 )
 _LINE = re.compile(r"^=+ ?(.*)$", re.MULTILINE)
-#: The tool could not look: its count says nothing of the kernels.
+#: The tool did not work: its count says nothing about the kernels.
 _BLIND = re.compile(
     r"^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$", re.MULTILINE
 )
@@ -72,7 +73,7 @@ _BLIND = re.compile(
 def parse(text: str, tool: Tool) -> Report | str:
     """The count in a log of the tool, or why there is none."""
     if blind := _BLIND.search(text):
-        return f"compute-sanitizer could not look: {blind[0].lstrip('= ')}"
+        return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
     found = (_MEMCHECK if tool == "memcheck" else _RACECHECK).search(text)
     if found is None:
         lines = [line.strip() for line in _LINE.findall(text) if line.strip()]

@@ -26,7 +26,7 @@ def of_this_machine(
         if (found := toolchain.version_of(name))
     }
     return Environment(
-        host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # named otherwise, or empty: not at all
+        host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # under another name; empty: not recorded
         os=platform.platform(),
         cpu=_cpu(),
         python=platform.python_version(),

@@ -1,4 +1,5 @@
-"""The GPU of this machine: what it is, and the state that its driver tells (SM clock, temperature, why it is lowered).
+"""The GPU of this machine: what it is, and the state that its driver reports (SM clock, temperature, why the clock is
+lowered).
 
 Through ctypes on ``libcuda.so.1`` and ``libnvidia-ml.so.1``, which come with the driver: no package is needed.
 """
@@ -117,7 +118,7 @@ THROTTLE_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One look: MHz, °C, and the reasons for a lowered clock. ``None`` is what the driver does not tell."""
+    """One reading: MHz, °C, and the reasons for a lowered clock. ``None`` is what the driver does not report."""
 
     sm_clock: int | None
     temperature: int | None
@@ -142,7 +143,7 @@ class Nvml:
         self._check("nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(self._device))
 
     def state(self) -> State:
-        """What the driver tells now; takes some microseconds."""
+        """What the driver reports now; takes some microseconds."""
         mask = self._read("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_ulonglong)
         if mask is None:  # the name it had before
             mask = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong)
@@ -153,8 +154,8 @@ class Nvml:
         )
 
     def processes(self) -> int | None:
-        """How many processes compute on this GPU, this one among them; numbers of processes mean nothing in a
-        container. ``None`` where the driver does not tell, or does not even know of this one."""
+        """How many processes compute on this GPU, this one among them; process ids mean nothing in a container.
+        ``None`` where the driver does not report it, or does not list this process."""
         count = ctypes.c_uint(64)
         rows = (ctypes.c_ulonglong * (3 * count.value))()  # nvmlProcessInfo_t: 24 bytes
         try:

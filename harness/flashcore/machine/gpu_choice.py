@@ -20,11 +20,11 @@ def visible() -> dict[str, Gpu]:
 
 
 def chosen(asked: str, among: Mapping[str, Gpu]) -> dict[str, Gpu]:
-    """The GPUs that the user asks for: all are of one kind, since one run is of one kind of machine.
+    """The GPUs that the user asks for, all of one kind, since a run is about one kind of machine.
 
     Args:
-        asked: ``all`` (of the first one's kind); a number: so many, those first that nobody holds; or UUIDs or their
-            beginnings, with commas between.
+        asked: ``all`` (of the first one's kind); a number: so many, unleased ones first; or UUIDs or their beginnings,
+            separated by commas.
 
     Raises:
         UsageError: there are no such, not so many, or they are of several kinds.
@@ -35,7 +35,7 @@ def chosen(asked: str, among: Mapping[str, Gpu]) -> dict[str, Gpu]:
         return {uuid: among[uuid] for uuid in first}
     if asked.isdigit():
         if not 0 < int(asked) <= len(first):
-            raise UsageError(f"--gpus {asked}: expected 1 to {len(first)}, of which there are so many of one kind here")
+            raise UsageError(f"--gpus {asked}: expected 1 to {len(first)}, the number of GPUs of one kind here")
         busy = [uuid for uuid in first if not gpu_lease.is_free(uuid)]
         return {uuid: among[uuid] for uuid in [*(u for u in first if u not in busy), *busy][: int(asked)]}
     found: list[str] = []
@@ -47,7 +47,7 @@ def chosen(asked: str, among: Mapping[str, Gpu]) -> dict[str, Gpu]:
             raise UsageError(f"--gpus {word}: expected the UUID of one GPU, found {problem} among {known}")
         found += [uuid for uuid in matching if uuid not in found]
     if not found:
-        raise UsageError(f"--gpus {asked!r}: expected all, a number or UUIDs with commas between, found none of these")
+        raise UsageError(f"--gpus {asked!r}: expected all, a number or UUIDs separated by commas, found none of these")
     if len({kinds[uuid] for uuid in found}) > 1:
         names = ", ".join(f"{uuid} ({among[uuid].name})" for uuid in found)
         raise UsageError(

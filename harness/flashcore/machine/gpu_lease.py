@@ -1,4 +1,4 @@
-"""A GPU is measured on by one process at a time: whoever measures holds its lease, by UUID, on this host."""
+"""Only one process at a time measures on a GPU: it holds the GPU's lease, by UUID, on this host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashcore.model.files import writing
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A GPU that this process alone measures on."""
+    """A GPU on which only this process measures."""
 
     uuid: str
 
@@ -42,7 +42,8 @@ def visible() -> list[str]:
 
 @contextmanager
 def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[Lease]:
-    """Holds a GPU; waits for whoever holds it now. The kernel lets go of it when the process ends, however it does.
+    """Holds a GPU; waits for the process that holds it now. The operating system releases it when this process ends, in
+    any way.
 
     Raises:
         WriteError: the lock's folder cannot be written.
@@ -51,7 +52,7 @@ def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[Le
     with writing(path):
         path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(PermissionError):
-            path.parent.chmod(0o1777)  # other users hold GPUs too
+            path.parent.chmod(0o1777)  # other users lease GPUs too
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o644))
         handle = os.open(path, os.O_RDONLY)
@@ -68,7 +69,7 @@ def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[Le
 
 @contextmanager
 def leases(uuids: Iterable[str], say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Holds several GPUs. All who hold several take them in one order, so that none waits for another in a circle."""
+    """Holds several GPUs. All processes take several in the same order, so that no deadlock is possible."""
     with ExitStack() as held:
         for uuid in sorted(uuids):
             held.enter_context(lease(uuid, say))
@@ -76,11 +77,11 @@ def leases(uuids: Iterable[str], say: Callable[[str], None] = lambda _: None) ->
 
 
 def is_free(uuid: str) -> bool:
-    """Whether nobody holds that GPU now."""
+    """Whether no process holds that GPU now."""
     try:
         handle = os.open(_path(uuid), os.O_RDONLY)
     except OSError:
-        return True  # nobody ever held it
+        return True  # it was never held
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

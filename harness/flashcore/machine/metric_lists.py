@@ -18,10 +18,10 @@ _ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Through
 
 
 def parse_query(text: str, chip: str) -> Table:
-    """What ``ncu --query-metrics`` printed, as a table. Wrapped descriptions are passed over.
+    """What ``ncu --query-metrics`` printed, as a table. Wrapped descriptions are skipped.
 
     Raises:
-        CapabilityError: there is no metric in it.
+        CapabilityError: the text has no metric.
     """
     found = {m["name"]: m["kind"] for line in text.splitlines() if (m := _ROW.match(line))}
     if not found:

@@ -1,4 +1,4 @@
-"""Nsight Compute's command line: where it is, what it is told, and what its errors mean."""
+"""Nsight Compute's command line: where it is, its arguments, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _installed(root: Path) -> list[Path]:
     return sorted(root.glob("*/ncu"), key=release, reverse=True)
 
 
-#: Only the target itself is profiled: the compilers that a peer may start are none of our business, and loading ncu
-#: into them costs seconds.
+#: Only the target itself is profiled: the compilers that a peer may start are of no interest, and loading ncu into them
+#: costs seconds.
 OUR_RANGES = ("--target-processes", "application-only", "--nvtx", "--nvtx-include", "regex:flashcore@.*/")
 
 
@@ -66,7 +66,7 @@ def command_line(
     """The argv that profiles ``target`` into ``report`` (``….ncu-rep``).
 
     Args:
-        launches: ncu's options that say in which processes it looks, and at which launches.
+        launches: ncu's options that choose the processes and the launches to profile.
     """
     return [
         str(ncu),
@@ -84,7 +84,7 @@ def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, n
     """The raw page of a report as CSV, in base units.
 
     Args:
-        names: what kernels are called: ``demangled``, which ncu spells anew in each run, or ``mangled``.
+        names: how kernels are named: ``demangled``, which ncu may spell differently in each run, or ``mangled``.
 
     Raises:
         FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
@@ -116,9 +116,9 @@ _REFUSED = re.compile(r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\
 
 
 def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:
-    """Those of the metrics asked for that ncu says it cannot find, with its words.
+    """The requested metrics that ncu says it cannot find, with its message.
 
-    One such name makes ncu fail the whole target. It names them as we did, or as a pattern.
+    One such name makes ncu fail for the whole target. ncu prints it as it was given, or as a pattern.
     """
     refused: dict[str, str] = {}
     for words, name in _REFUSED.findall(log):

@@ -1,4 +1,4 @@
-"""Finds what builds: nvcc, g++, ninja, nvdisasm, torch's headers.
+"""Finds the build tools: nvcc, g++, ninja, nvdisasm, torch's headers.
 
 Nothing is imported to find it (``import torch`` takes over a second) and nothing is changed.
 """
@@ -53,7 +53,7 @@ def site_packages() -> list[Path]:
 
 
 def _nvcc_candidates() -> Iterable[Path]:
-    """The order: what the user names, this environment's pip toolchain, CUDA_HOME, PATH, the usual place."""
+    """The order: what the user names, this environment's pip toolchain, CUDA_HOME, PATH, ``/usr/local/cuda``."""
     for site in site_packages():
         yield from sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
     if home := os.environ.get("CUDA_HOME"):
@@ -67,7 +67,7 @@ def find_nvcc(known: Path | None = None) -> Nvcc:
     """The CUDA compiler.
 
     Args:
-        known: a folder to remember its version in: asking it takes as long as a build with nothing to do.
+        known: a folder to cache its version in: running nvcc for it takes as long as a build with nothing to do.
 
     Raises:
         UsageError: ``NVCC`` names something that is not one.
@@ -99,8 +99,8 @@ def _remembered(path: Path, known: Path | None) -> Nvcc:
 
 
 def _program(path: Path) -> Path | None:
-    """The compiler itself: ``path``, or what it calls if it is a script that does nothing else. Of any
-    other script nobody knows what it calls today, so its answer is not remembered."""
+    """The compiler itself: ``path``, or the program that it calls if it is a script that does nothing else. Another
+    script may call something else tomorrow, so its answer is not cached."""
     with path.open("rb") as stream:
         start = stream.read(1000)
     if start.startswith(b"\x7fELF"):
@@ -134,7 +134,7 @@ def _nvcc(path: Path) -> Nvcc:
 
 
 def ask(command: Sequence[str | Path], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a program for what it says."""
+    """Runs a program and returns its output."""
     import subprocess
 
     return subprocess.run(
@@ -143,7 +143,8 @@ def ask(command: Sequence[str | Path], timeout: float | None = None) -> subproce
 
 
 def find_tool(name: str, usual: str = "") -> Path:
-    """A program from this environment or PATH. ``usual``: what to install where it is missing, if not that very one.
+    """A program from this environment or PATH. ``usual``: what to install where it is missing, if not the program of
+    that name.
 
     Raises:
         CapabilityError: it is not there.

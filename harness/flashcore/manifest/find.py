@@ -19,8 +19,8 @@ def roofs_suite() -> Path:
 
 
 def near(folder: Path) -> Path:
-    """The suite of ``folder``, where there is exactly one. The roofs suite below ``kernels`` is none to choose: it is
-    about machines, and ``flashcore roofs`` runs it.
+    """The suite of ``folder``, where there is exactly one. The roofs suite below ``kernels`` does not count: it
+    measures machines, and ``flashcore roofs`` runs it.
 
     Raises:
         UsageError: there is none, or several.

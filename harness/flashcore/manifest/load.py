@@ -21,7 +21,7 @@ from flashcore.model import cache
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Shape, Suite, Variant
 
-#: What decides whether a manifest is right: this package and the model.
+#: What decides whether a manifest is valid: this package and the model.
 _READERS = sorted(p for folder in ("manifest", "model") for p in (Path(__file__).parents[1] / folder).glob("*.py"))
 
 
@@ -29,8 +29,8 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
     """Reads and validates the manifest in ``folder``.
 
     Args:
-        known: a folder to remember a right manifest in: looking for mistakes takes longer than a build
-            with nothing to do, and is left out while neither the manifest nor the harness changes.
+        known: a folder to cache a valid manifest in: the search for mistakes takes longer than a build with nothing to
+            do, and is skipped while neither the manifest nor the harness changes.
 
     Raises:
         UsageError: there is no such folder or no manifest in it.
@@ -59,7 +59,7 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
 
 
 def _files(suite: Suite) -> Iterator[Path]:
-    """What a manifest names must be there, whenever it was found right."""
+    """The files that a manifest names must be there, even if the manifest itself is cached."""
     root = Path(suite.root)
     yield from (root / i for i in suite.include)
     yield from (root / p.file for p in suite.problems.values())

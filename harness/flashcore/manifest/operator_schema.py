@@ -94,5 +94,5 @@ def parse_schema(schema: str, inout: Collection[str] = ()) -> list[Argument]:
     if len(set(names)) != len(names):
         raise ValueError("each argument's name once")
     if taken := sorted(CPP_WORDS.intersection(names)):
-        raise ValueError(f"names that C++ has no use for, unlike {', '.join(taken)}")
+        raise ValueError(f"names that are not reserved in C++, unlike {', '.join(taken)}")
     return arguments

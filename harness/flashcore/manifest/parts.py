@@ -1,7 +1,7 @@
 """The files of a manifest: ``suite.toml`` and those that its ``manifests`` name, put together as if they were one.
 
-An included file may hold problems, shapes, variants, budgets, waivers and rules of the gate. What is about the
-suite as a whole stands in ``suite.toml``, which alone includes others. Tables follow each other as the files do.
+An included file may hold problems, shapes, variants, budgets, waivers and rules of the gate. What concerns the suite as
+a whole is in ``suite.toml``, which alone includes others. Tables follow each other as the files do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """Says of included files whether they are the same, in the same order."""
+    """A digest that differs if an included file or their order changed."""
     found = hashlib.sha256()
     for file, text in files.items():
         found.update(f"{file} {len(text)} ".encode())
@@ -65,7 +65,7 @@ class Whole:
 
     def add(self, file: str, text: bytes) -> None:
         """Adds an included file."""
-        import tomllib  # a manifest that is remembered is not parsed
+        import tomllib  # a cached manifest is not parsed
 
         try:
             tables = tomllib.loads(text.decode("utf-8"))

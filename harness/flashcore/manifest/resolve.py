@@ -54,7 +54,7 @@ from flashcore.model.text import matches_any
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 MOST_POINTS, MOST_ANCESTORS, MOST_OF_SPACE = 10_000, 100, 100_000
-#: What a roof may be of: the suite of roofs measures these, besides the datasheets' rates.
+#: What a roof may be of: the roofs suite measures these, and datasheets state rates for others.
 ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
 
@@ -153,8 +153,8 @@ class Builder:
             own = tuple(map(str, form.dims.get(a.name, [])))
             for dim in own:
                 if dim in CPP_WORDS:
-                    self._wrong(f"{key}.dims.{a.name}", "a name that C++ has no use for", repr(dim))
-            if not a.optional:  # an absent tensor tells no dimension
+                    self._wrong(f"{key}.dims.{a.name}", "a name that is not reserved in C++", repr(dim))
+            if not a.optional:  # an absent tensor gives no dimension
                 dims.update(dict.fromkeys(d for d in own if d.isidentifier()))
             arguments.append(replace(a, dims=own, dtype=dtype, strides=form.strided.get(a.name, "")))
         for a in arguments:
@@ -452,7 +452,7 @@ class Builder:
 
     def _waiver(self, index: int, form: WaiverForm, budgets: list[str], variants: Mapping[str, Variant]) -> Waiver:
         key = f"waiver[{index}] ({form.budget})"
-        # What a baseline promises, and what holds without a budget, can be waived too: baseline_registers, runs.
+        # Limits of the baseline and promises without a budget can be waived too: baseline_registers, runs.
         implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
         baseline = form.budget.removeprefix(gate_policy.PREFIX)
         if form.budget not in (*budgets, *implicit) and baseline not in gate_policy.ALLOWANCES:
@@ -471,7 +471,7 @@ def _tolerances(file: Path) -> list[str]:
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return []  # said elsewhere, or by Python when the problem is asked
+        return []  # reported elsewhere, or by Python when the problem is loaded
     tables = [s.value for s in body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "TOLERANCES"]
     return [str(k.value) for t in tables if isinstance(t, ast.Dict) for k in t.keys if isinstance(k, ast.Constant)]
 

@@ -1,4 +1,4 @@
-"""The form of ``suite.toml``: what each table may hold, and how a mistake in it is told.
+"""The form of ``suite.toml``: what each table may hold, and how a mistake in it is reported.
 
 What spans several entries is checked by :mod:`flashcore.manifest.load`, which turns the form into the model.
 """
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from flashcore.manifest.parts import LISTS, TABLES
 from flashcore.model.suite import Regime, Stage
 
-MOST_LETTERS = 100  # of a name: variant and shape stand together in names of files
+MOST_LETTERS = 100  # of a name: names of files hold variant and shape together
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
 Release = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
@@ -54,10 +54,10 @@ class ShapeForm(Form):
 
     problem: Name | None = None
     params: dict[str, Scalar]
-    # sanitize is slow and wants small shapes: it is asked for, never taken for granted
+    # sanitize is slow and needs small shapes: it must be asked for
     stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
     rank_by: Regime | None = None  # the suite's unless given
-    repeats: int = Field(default=0, ge=0, le=100_000)  # calls that are to agree bit by bit, at least
+    repeats: int = Field(default=0, ge=0, le=100_000)  # calls that must agree bit by bit, at least
 
 
 class PredictionForm(Form):
@@ -234,7 +234,7 @@ def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
 
 
 def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
-    """What nothing here can take, wherever it stands: said before anything is reckoned with it."""
+    """Mistakes that no key may hold, wherever they are: reported before anything is computed with them."""
     if isinstance(value, (dict, list)):
         if depth == MOST_NESTED:
             yield f"{key[:100]}: expected at most {MOST_NESTED} tables and lists in each other, found more"
@@ -307,7 +307,7 @@ _EXPECTED = {
 
 
 def _keys(place: Iterable[str | int], form: Any) -> list[str]:
-    """The keys that the table at ``place`` may have; none where it is no form's."""
+    """The keys that the table at ``place`` may have; none where no form describes it."""
     for part in place:
         fields = getattr(form, "model_fields", {})
         if fields:

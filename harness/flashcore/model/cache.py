@@ -1,8 +1,8 @@
-"""Answers that take long to find and seldom change, kept beside what was built: a compiler's version, a
-manifest that was found right.
+"""Answers that take long to find and seldom change, cached beside the built objects: a compiler's version, a valid
+manifest.
 
-Each lies in a JSON file of its own with the key that it was found under; another key is another
-question. What cannot be read counts as unknown, and what cannot be written is asked again next time.
+Each has a JSON file of its own, with the key that it was found under; under another key nothing is found. A file that
+cannot be read counts as missing, and an answer that cannot be written is found again next time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flashcore.model.files import write_atomically
 
 
 def recall(folder: Path, name: str, key: str) -> Any:
-    """What was kept as ``name`` under this very key; ``None`` if nothing was."""
+    """The value cached as ``name`` under this key; ``None`` if there is none."""
     try:
         data = json.loads((folder / f"{name}.json").read_bytes())
         return _unpacked(data[1]) if data[0] == key else None
@@ -29,21 +29,21 @@ def recall(folder: Path, name: str, key: str) -> Any:
 
 
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
-    """Keeps ``value``: JSON's own types, tuples and the dataclasses of :mod:`flashcore.model.suite`."""
+    """Caches ``value``: JSON's own types, tuples and the dataclasses of :mod:`flashcore.model.suite`."""
     text = json.dumps([key, _packed(value)], ensure_ascii=False, separators=(",", ":"))
     write(folder / f"{name}.json", text.encode())
 
 
 def write(path: Path, data: bytes) -> None:
-    """Writes a file that can be found out again; what cannot be written is."""
+    """Writes a file whose content can be found again, so that a failed write is ignored."""
     with contextlib.suppress(OSError, WriteError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
 
 
 def stamp(paths: Sequence[Path]) -> str:
-    """Says of files whether they are the same as before: name, size, which file it is, time of the last change (also
-    of one that left the time of writing as it was).
+    """A text that differs if one of the files changed: name, size, inode, mtime, and ctime (which moves even if mtime
+    was set back).
 
     Raises:
         OSError: one is not there.
@@ -53,7 +53,7 @@ def stamp(paths: Sequence[Path]) -> str:
 
 
 def _packed(value: Any) -> Any:
-    """Lists stand for what JSON has no form for; their first item says what they are."""
+    """Lists encode the types that JSON lacks; the first item names the type."""
     if isinstance(value, dict):
         return {k: _packed(v) for k, v in value.items()}
     if isinstance(value, tuple):

@@ -65,8 +65,8 @@ class FactSpec:
 
 
 class _Catalogue(Mapping[str, FactSpec]):
-    """Facts by name. A look-up also knows the shares of phases, which sources name as they like; iteration
-    gives what is written here."""
+    """Facts by name. A look-up also finds the share of any phase (sources choose the names); iteration gives only the
+    facts written here."""
 
     def __init__(self) -> None:
         self.written: dict[str, FactSpec] = {}
@@ -102,8 +102,8 @@ RULE = "rule__"
 
 
 def spec_of(name: str) -> FactSpec | None:
-    """What a fact's name means: the catalogue's, else of one that is kept under ncu's own name (imported reports);
-    ``None`` if it is neither. The unit of ncu's own is whatever ncu gave, here empty."""
+    """The meaning of a fact's name: from the catalogue, else of a metric under ncu's own name (imported reports);
+    ``None`` if it is neither. Such a metric has the unit that ncu gave, so its unit here is empty."""
     if (spec := FACTS.get(name)) is not None:
         return spec
     if isinstance(name, str) and _NCU_NAME.fullmatch(name):
@@ -219,7 +219,7 @@ def _ncu(
     )
 
 
-_ncu("time", C, "ncu_duration", "ns", "gpu__time_duration.sum", "time under ncu, caches as it left them")
+_ncu("time", C, "ncu_duration", "ns", "gpu__time_duration.sum", "time under ncu, caches as ncu leaves them")
 _ncu("time", C, "elapsed_cycles", "1", "sm__cycles_elapsed.max", "SM clocks from start to end")
 _ncu("time", P, "sm_clock", "Hz", "smsp__cycles_elapsed.avg.per_second", "SM clock while profiled")
 
@@ -345,7 +345,7 @@ _ncu("bytes", C, "dram_write_bytes", "B", "dram__bytes_write.sum", "bytes writte
 _add("bytes", "counters", C, "dram_bytes", "B", "bytes read from and written to DRAM", better="lower")
 # On GH100 it alone takes 7 of 25 passes: it is the largest of many metrics, most of which nothing else needs.
 _ncu("throughput", P, "sm_throughput", "pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-     "the busiest part of the SM, over the kernel's time", many_passes=True)  # fmt: skip
+     "utilisation of the busiest part of the SM over the kernel's time", many_passes=True)  # fmt: skip
 _ncu("throughput", P, "dram_throughput", "pct", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
      "DRAM's busy share")  # fmt: skip
 _ncu("throughput", P, "l2_throughput", "pct", "lts__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -377,7 +377,11 @@ _add("imported", None, Kind.NONE, "profiled_launches", "1",
 _OF_MEANS = ("p50", "mean", "std")
 for _mode, _text, _stats in (
     ("isolated", "a call by itself, its data in L2: a latency", (*_OF_MEANS, "p90", "p99", "launch_floor")),
-    ("back_to_back", "period of calls replayed in one graph: a throughput", (*_OF_MEANS, "launch_floor")),
+    (
+        "back_to_back",
+        "launch-to-launch time of calls replayed in one graph: a throughput",
+        (*_OF_MEANS, "launch_floor"),
+    ),
     ("cold", "a call by itself, L2 flushed before it", (*_OF_MEANS, "p90", "p99", "launch_floor")),
     ("eager", "call time from Python, launches back to back", _OF_MEANS),
 ):
@@ -429,7 +433,7 @@ OWN_STAGE: Mapping[str, Stage] = {"check": "check", "sanitizer": "sanitize"}
 for _name, _why in (
     ("sanitizer_memcheck_errors", "accesses outside of what is allocated, misaligned ones and the like"),
     ("sanitizer_racecheck_errors", "unordered accesses to shared memory of which one writes"),
-    ("sanitizer_racecheck_warnings", "… that the tool holds to be harmless as the hardware is"),
+    ("sanitizer_racecheck_warnings", "… that the tool considers harmless on present hardware"),
 ):
     _add("sanitizer", "counters", Kind.NONE, _name, "1", _why, better="lower")
 

@@ -68,7 +68,7 @@ def holds(condition: ast.expr, values: Mapping[str, object]) -> bool:
     """Whether a parsed condition is true of these values.
 
     Raises:
-        ValueError: it reckons with a word, or divides by zero.
+        ValueError: it does arithmetic with a word, or divides by zero.
     """
     try:
         return bool(_value(condition, values))

@@ -1,4 +1,4 @@
-"""How far a static fact may move from its baseline before the gate fails: the rules that hold by themselves.
+"""How far a static fact may move from its baseline before the gate fails: the default rules.
 
 A suite changes them with ``[[gate.rule]]``; a rule that is looser than these needs a reason.
 """
@@ -43,8 +43,8 @@ class Allowance:
 
 _LOWER = Allowance("lower")
 _KEPT = Allowance("higher", 0.25)
-#: Every fact that a baseline holds. Registers are given out to warps in eights. Instructions of a kind that a
-#: kernel lives on (tensor cores, wide or asynchronous copies) may move with unrolling, but not get lost.
+#: Every fact that a baseline holds. Registers are allocated to warps in multiples of 8. The number of tensor-core and
+#: of wide or asynchronous copy instructions may change with unrolling, but not by more than a quarter downward.
 ALLOWANCES: dict[str, Allowance] = {
     "registers": Allowance("lower", step=8),
     "spill_store_bytes": _LOWER,
@@ -68,13 +68,13 @@ ALLOWANCES: dict[str, Allowance] = {
     "sass_utmaldg": _KEPT,
 }
 PREFIX = "baseline_"  # of the budget that a waiver names: baseline_registers
-#: Promises that stand without a budget. A waiver accepts 1 wrong answer, so many failed stages, or 0 (a launch that is
+#: Promises that hold without a budget. A waiver accepts 1 wrong answer, so many failed stages, or 0 (a launch that is
 #: not as planned); that a variant builds cannot be waived: it is ``unsupported`` on an arch, with its reason.
 CORRECT, RUNS, AS_PLANNED = "correct", "runs", "as_planned"
 
 
 def looser(rule: GateRule) -> list[str]:
-    """The facts for which ``rule`` allows more than what holds by itself."""
+    """The facts for which ``rule`` allows more than the default rules do."""
     weight = {"fail": 0, "show": 1, "ignore": 2}
     return [
         fact

@@ -48,7 +48,7 @@ def ratio(other: Sequence[float], own: Sequence[float], *, paired: bool = True) 
 
 
 def ratios(other: Sequence[float], owns: Sequence[Sequence[float]], *, paired: bool = True) -> list[Ratio]:
-    """:func:`ratio` of each of ``owns`` against the same ``other``, quicker than one by one."""
+    """:func:`ratio` of each of ``owns`` against the same ``other``, faster than one by one."""
     import numpy as np
 
     values, drawn = [], []

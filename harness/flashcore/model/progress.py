@@ -1,4 +1,4 @@
-"""What long work says of itself: lines of text, some of which know how far it is."""
+"""Progress messages of long work: lines of text, some with the number of steps done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Step(str):
-    """A line of progress: ``done`` of ``total`` are over. Whoever shows plain lines takes it as one."""
+    """A line of progress: ``done`` of ``total`` steps have ended. As a ``str`` it can be shown like any other line."""
 
     done: int
     total: int
@@ -18,11 +18,11 @@ class Step(str):
 
 
 class Failure(str):
-    """A line that says what went wrong: not progress, so it is shown to those as well who want to hear of none."""
+    """A line that says what went wrong. It is shown even where progress is not (``-q``)."""
 
 
 def prefixed(start: str, text: str) -> str:
-    """The line with something before it; a step or a failure stays one."""
+    """The line with ``start`` before it; a step or a failure keeps its type."""
     if isinstance(text, Step):
         return Step(start + text, text.done, text.total)
     return Failure(start + text) if isinstance(text, Failure) else start + text

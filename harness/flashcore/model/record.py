@@ -1,4 +1,4 @@
-"""What each stage hands to the next, as frozen data: facts and what they are about, up to the run record.
+"""What each stage passes to the next, as frozen data: facts and what they are about, up to the run record.
 
 Nothing here imports anything but the standard library and :mod:`flashcore.model.suite`, so every layer may use it.
 Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) everywhere.
@@ -159,8 +159,8 @@ class Launch:
 class Plan:
     """What a variant launches on a shape, and the workspace it needs in bytes.
 
-    With ``error`` set there are no launches: the variant refuses the shape, or, if ``crashed``, its
-    plan died or gave no answer.
+    With ``error`` set there are no launches: the variant refuses the shape, or, if ``crashed``, its plan function
+    crashed or did not return.
     """
 
     variant: str
@@ -278,7 +278,7 @@ class CaseKey:
     """What decides whether a case's recorded facts are still about the present code.
 
     ``code`` hashes the kernels' code sections, ``host`` the host code that launches them; both also the launch plan
-    with its attributes, the problem file, the shape and the tolerance. They do not move with a comment. ``code``
+    with its attributes, the problem file, the shape and the tolerance. A comment changes neither. ``code``
     compares only within one ``nvcc`` release and ``host`` within one ``cxx``; across them ``closure`` does (the
     sources' text without comments, and the flags). Peers have ``peer`` set, carry library versions in their run's
     environment, and are never stale.
@@ -314,7 +314,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One machine instruction of a profiled kernel, the line of the user's that it comes from, and what was counted.
+    """One machine instruction of a profiled kernel, the source line that it comes from, and what was counted.
 
     Args:
         offset: in bytes from the kernel's start.
@@ -331,9 +331,9 @@ class Instruction:
     values: Mapping[str, float]
 
 
-#: What is counted of an instruction: how often a warp was found at it, held or not; how often warps executed it; its
+#: What is counted of an instruction: how often a warp was found at it, stalled or not; how often warps executed it; its
 #: passes through shared memory, and how many it would take without bank conflicts. Besides ``stall_<reason>``: how
-#: often a warp was found held there.
+#: often a warp was found stalled there.
 COUNTED = ("samples", "executed", "wavefronts", "wavefronts_ideal")
 
 
@@ -346,11 +346,11 @@ class Listing:
 
 
 class Listings(Collection[Listing]):
-    """Listings that are made when somebody looks: a hundred thousand instructions take a second to read, and most
-    who read a record never ask for one.
+    """Listings that are read at the first access: a hundred thousand instructions take a second, and most readers of a
+    record need none.
 
     Args:
-        make: gives them; what it raises, looking raises.
+        make: reads them; the first access raises what it raises.
     """
 
     def __init__(self, make: Callable[[], Iterable[Listing]]) -> None:
@@ -476,7 +476,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage that runs kernels hands on: facts, the outcome of each case, raw samples (us)."""
+    """What a stage that runs kernels returns: facts, the outcome of each case, raw samples (us)."""
 
     facts: tuple[Fact, ...]
     outcomes: tuple[CaseOutcome, ...]

@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that does not exist."""
+"""The known name that a misspelt one may have meant."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a suite declares, as frozen data: problems, shapes, variants, budgets and what the gate tolerates.
 
-Nothing here imports anything but the standard library, so every layer may use it. What is measured and
-recorded of a suite stands in :mod:`flashcore.model.record`.
+Nothing here imports anything but the standard library, so every layer may use it. What is measured and recorded of a
+suite is in :mod:`flashcore.model.record`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 Stage = Literal["check", "bench", "profile", "sanitize"]
-#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize stands for itself.
+#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize is not one of them: it is
+#: asked for separately.
 GPU_STAGES: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
@@ -27,7 +28,7 @@ Severity = Literal["limit", "goal"]
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Named parameters of a problem, and the stages that use it. ``rank_by`` is the regime that variants are
-    ranked and compared by here, ``repeats`` how many calls of a variant's are to agree bit by bit, at least."""
+    ranked and compared by here, ``repeats`` how many calls of a variant must agree bit by bit, at least."""
 
     name: str
     problem: str
@@ -110,8 +111,8 @@ RuleSeverity = Literal["fail", "show", "ignore"]
 class GateRule:
     """How facts may differ from their baseline, where the globs match; of several the last one counts.
 
-    ``tolerance`` is a share of the baseline's value, ``None`` leaves it as it is. A rule looser than what
-    holds by itself has a ``reason``, and holds until ``expires`` (ISO date).
+    ``tolerance`` is a share of the baseline's value, ``None`` leaves it as it is. A rule looser than the default one
+    has a ``reason``, and holds until ``expires`` (ISO date).
     """
 
     facts: tuple[str, ...]
@@ -161,8 +162,8 @@ class Variant:
     document: str | None = None  # where it comes from
     predictions: tuple[Prediction, ...] = ()
     plan: Literal["declared", "recorded"] = "declared"  # how its launches are known: see launch.h and launcher.h
-    also: str = ""  # what else differs from its parent: its step is not the technique's alone
-    kernel: str = ""  # of an imported report: the full name of the kernel, which nobody builds here
+    also: str = ""  # other differences from its parent: the step is not of the technique alone
+    kernel: str = ""  # of an imported report: the full name of the kernel, which is not built here
     cubins: str | None = None
 
     @property
@@ -209,7 +210,7 @@ class Argument:
     """One argument of a problem's operator.
 
     For tensors ``dims`` gives each dimension by a shape parameter (``C``), one and a number (``C/2``, ``C+1``), or a
-    number; ``dtype`` is torch's name of the element type. ``default`` is what a number is that nobody gives.
+    number; ``dtype`` is torch's name of the element type. ``default`` is the value of a number that is not given.
 
     A tensor that is ``mutable`` is written: an output, or ``inout``, which holds an input before the call. ``optional``
     ones may be absent. ``strides`` says how a tensor may lie: contiguous if empty; ``rows``: its last dimension is, and
@@ -227,14 +228,14 @@ class Argument:
     strides: Literal["", "rows", "any"] = ""
 
     def absent(self, params: Mapping[str, int | float | str | bool]) -> bool:
-        """Whether a shape's params say that nobody gives it."""
+        """Whether a shape's params say that it is not given."""
         return self.optional and params.get(self.name) is False
 
     def sizes(self, params: Mapping[str, int | float | str | bool]) -> tuple[int, ...]:
         """A tensor's sizes on a shape.
 
         Raises:
-            ValueError: a division that leaves something over.
+            ValueError: a division with a remainder.
         """
         return tuple(_size(dim, params) for dim in self.dims)
 
@@ -253,7 +254,7 @@ def _size(dim: str, params: Mapping[str, int | float | str | bool]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is computed: the operator's schema and the Python file that knows the answer."""
+    """What is computed: the operator's schema and the Python file that computes the reference answer."""
 
     name: str
     file: str
@@ -287,8 +288,8 @@ class Suite:
 
     @property
     def usual_arch(self) -> str:
-        """What static facts are shown of where no GPU says: the last of the archs that most variants are for; empty for
-        a suite without archs."""
+        """The arch whose static facts are shown where no GPU decides it: the last of the archs that most variants are
+        for; empty for a suite without archs."""
         named = Counter(arch for v in self.variants.values() for arch in v.where.archs)
         return max(reversed(self.archs), key=lambda arch: named[arch], default="")
 

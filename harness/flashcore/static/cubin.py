@@ -1,6 +1,6 @@
 """Reads a cubin: kernels, their resources, and the hash of their code. Pure Python, no CUDA tools.
 
-A cubin is an ELF file. What the compiler decided about a kernel stands in ``.nv.info`` (for all
+A cubin is an ELF file. What the compiler decided about a kernel is in ``.nv.info`` (for all
 kernels) and ``.nv.info.<kernel>`` as a list of attributes; the numbers used here were checked against
 ``ptxas -v`` and ``cuobjdump -res-usage``.
 """
@@ -18,7 +18,7 @@ from flashcore.errors import FlashcoreError
 
 # EIATTR numbers.
 _REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS, _CLUSTER = 0x2F, 0x11, 0x05, 0x4C, 0x19, 0x3D
-#: From sm_90 on ``.nv.shared.<kernel>`` counts what the system reserves in each block.
+#: From sm_90 on ``.nv.shared.<kernel>`` includes what the system reserves in each block.
 RESERVED_SMEM = 1024
 
 
@@ -107,7 +107,7 @@ def _read(data: bytes, arch: str) -> Cubin:
                 registers=registers[name] if name in registers else _u8(own.get(_REGISTERS)),
                 stack_bytes=frames.get(name, 0),
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
-                # ptxas 13 says it in an attribute, 12 in the flags of the code.
+                # ptxas 13 writes it into an attribute, ptxas 12 into the flags of the code.
                 barriers=max(_u8(own.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
                 parameter_bytes=struct.unpack("<H", own[_PARAMETERS][:2])[0] if _PARAMETERS in own else 0,
                 max_threads=struct.unpack_from("<I", threads)[0] if threads else None,
@@ -173,8 +173,8 @@ def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, byt
 
 
 def _code_hash(data: bytes, sections: list[Section]) -> str:
-    """Of the code, the attributes and the constants. Names are left out and the parts are sorted, so
-    that renaming a kernel or moving it within its file does not look like other code."""
+    """A hash of the code, the attributes and the constants. Names are left out and the parts are sorted, so that a
+    kernel that is renamed or moved within its file has the same hash."""
     parts = sorted(
         hashlib.sha256(data[s.offset : s.offset + s.size]).digest()
         for s in sections

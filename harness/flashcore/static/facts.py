@@ -1,6 +1,6 @@
 """Facts that need no GPU: what ptxas, the cubin, its SASS and the launch plan say.
 
-They are read once for each object and kept beside it (``static.json``), so that a gate on unchanged
+They are read once for each object and cached beside it (``static.json``), so that a gate on unchanged
 sources opens no cubin and starts no disassembler.
 """
 
@@ -81,11 +81,10 @@ def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str
 
 
 def _facts_of(artifact: Artifact, path: Path, root: Path | None, called: str = "") -> tuple[list[Fact], str]:
-    """The facts of one cubin and the hash of its code. One with a single kernel can be ``called`` otherwise than
-    that is."""
+    """The facts of one cubin and the hash of its code. ``called`` renames the kernel of a cubin that has only one."""
     cache = path.with_suffix(".static.json") if called else path.with_name("static.json")
     data = _cached(cache)
-    # The disassembler is looked for only where it has something to say.
+    # The disassembler is looked for only where its output is needed.
     disassembler = toolchain.optional_tool("nvdisasm") if data is None or data["sass"] is None else None
     if data is None or disassembler is not None:
         log = path.with_suffix(".log") if called else Path(artifact.log) if artifact.log else None
@@ -96,14 +95,15 @@ def _facts_of(artifact: Artifact, path: Path, root: Path | None, called: str = "
 
 
 def _renamed(data: Mapping[str, Any], called: str) -> dict[str, Any]:
-    """With the one kernel's facts under that name."""
+    """The same with the one kernel's facts under that name."""
     (own,) = data["kernels"]
     named = {table: {called: data[table][own]} if own in (data[table] or {}) else data[table] for table in _BY_KERNEL}
     return {**data, **named}
 
 
 def _named(data: Mapping[str, Any]) -> dict[str, Any]:
-    """With the kernels' names as they are shown, and as ncu's are too; overloads that would share one stay mangled."""
+    """The same with kernel names as they are shown, and as ncu's are shown too; overloads that would share one stay
+    mangled."""
     shown = {kernel: canonical(kernel) for kernel in data["kernels"]}
     taken = list(shown.values())
 
@@ -128,7 +128,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     spilled = ptxas_spills(text)
     why = "the ptxas log does not name this kernel"
     if content.apart and any(map(any, spilled.values())):
-        why, spilled = f"{content.apart[0]} is compiled apart, and who calls it is not known", {}
+        why, spilled = f"{content.apart[0]} is compiled separately, and its callers are not known", {}
     warnings = _WARNING.findall(text)
     code = listing(path, disassembler)
     return {

@@ -1,7 +1,7 @@
-"""The identity of an object's host code: what its launcher does, whatever its text and its kernels are.
+"""The identity of an object's host code: what its launcher does, independent of its text and of its kernels.
 
-The device code that is carried along, the ids that nvcc draws for each compilation, unwinding tables and notes are
-left out; what the code refers to counts by name.
+Left out are the embedded device code, the random ids that nvcc makes for each compilation, unwinding tables and notes;
+what the code refers to counts by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read(path: Path, without: str = "") -> tuple[str, str]:
     """The hash of an object's host code, and the compiler that signed it; hashes compare within one compiler.
 
     Args:
-        without: a name that the code holds and that is not to count; names equally long compare.
+        without: a name in the code that is not to count; hashes with names of the same length can be compared.
 
     Raises:
         FlashcoreError: it is not an object file, or cut short.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ctypes
 
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::")
-#: What demanglers write about a template argument's value that says no more than the value: ``(int)96``, ``96u``.
+#: What demanglers write around a template argument's value, and the value does not need: ``(int)96``, ``96u``.
 _CAST = re.compile(r"\((?:[A-Za-z_][\w:]*|unsigned|signed| )+\)(?=-?\d)")
 _SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
 _CONST = re.compile(r"((?:unsigned |signed )?[A-Za-z_][\w:]*(?:<[^<>]*>)?) const\b")
@@ -55,7 +55,7 @@ def _without_return_type(name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def demangled(mangled: str) -> str:
-    """What the C++ compiler's library makes of a mangled name; the name itself where there is no such library."""
+    """A name as the C++ runtime library demangles it; the name itself where there is no such library."""
     library = _library()
     if library is None:
         return mangled

@@ -1,6 +1,6 @@
 """What a kernel uses local memory for: spilled registers, arrays with a run-time index, or both.
 
-No one tool tells. ptxas counts the bytes of its spills; the stack frame holds spills and arrays alike; the
+No single tool can tell. ptxas counts the bytes of its spills; the stack frame holds spills and arrays alike; the
 machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, the
 line it came from; counters say how often they ran. :func:`judge` puts them together.
 
@@ -60,7 +60,7 @@ def below(file: str, root: Path) -> str:
     if not file.startswith("/"):
         return file
     parts = Path(file).parts[1:]
-    # An object may have been compiled where the suite lay before: look for the file's tail here.
+    # An object may have been compiled in an earlier folder of the suite: look for the end of the path here.
     for start in range(len(parts)):
         if (root / Path(*parts[start:])).is_file():
             return Path(*parts[start:]).as_posix()
@@ -103,7 +103,7 @@ def _sites(body: Sequence[str]) -> tuple[Site, ...]:
     file, number, told = "", 0, False
     for line in body:
         if place := _LINE.match(line):
-            if not told:  # of an inlined line, where it was called from comes after it
+            if not told:  # after an inlined line comes the line that it was called from
                 file, number = place["file"], int(place["line"])
             told = True
             continue
@@ -145,13 +145,12 @@ def _sites(body: Sequence[str]) -> tuple[Site, ...]:
 def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
     """How many loops each node of a flow graph lies in.
 
-    A loop is a set of nodes that reach each other. Without the edges back to where it is entered, what
-    still reaches each other is a loop within. Code that was only moved out of line is none, though it
-    branches backwards.
+    A loop is a set of nodes that reach each other. When the edges back to its entry are removed, nodes that still reach
+    each other are an inner loop. Code that was only moved out of line is no loop, though it branches backwards.
     """
     depths = [0] * len(edges)
     pending = [frozenset(range(len(edges)))]
-    cut: set[int] = set()  # entries of loops: edges to them from within their loop are gone
+    cut: set[int] = set()  # entries of loops: the edges to them from within their loop are removed
     while pending:
         nodes = pending.pop()
         for loop in _components(edges, nodes, cut):
@@ -247,8 +246,8 @@ class Verdict:
 def judge(evidence: Evidence) -> Verdict:
     """Tells spills from arrays.
 
-    Spills go to constant places of the frame and ptxas counts their bytes. What is addressed by a computed
-    register is an array for certain; so are bytes beyond those that ptxas counts as spilled.
+    Spills go to constant places of the frame and ptxas counts their bytes. An access by a computed register is
+    certainly to an array; so are bytes beyond those that ptxas counts as spilled.
     """
     found = evidence.sites
     spilled = None

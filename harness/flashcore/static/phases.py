@@ -9,7 +9,7 @@ starts with a closing brace. What a header holds counts where it was called from
 phases itself: of the lines that the compiler inlined into one another, the innermost marked one decides.
 Code that no marker covers is ``other``; a marker of that name closes a phase.
 
-A barrier belongs to the phase before it: warps that arrive early wait there for those that are still at it.
+A barrier belongs to the phase before it: warps that arrive early wait there for those still in that phase.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flashcore.model.record import Instruction
 from flashcore.static.kernel_names import canonical
 from flashcore.static.local_memory import below
 
-_MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence is no marker, a name that is none is a mistake
+_MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence is no marker, an invalid name is a mistake
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 _SECTION = re.compile(r"^\.text\.(\S+?):?$|^\t?\.section\t\.text\.([^,\s]+)")
@@ -127,8 +127,8 @@ def of_variant(source: str, listing: str | None, sources: Sources) -> Code | Non
 
 
 def instructions(listing: str, sources: Sources) -> dict[str, tuple[Instruction, ...]]:
-    """Kernel → its instructions, each with the user's line that it comes from: of the lines that were inlined into
-    one another the innermost in a file of the suite."""
+    """Kernel → its instructions, each with the suite's source line that it comes from: the innermost of the inlined
+    lines that is in a file of the suite."""
     found: dict[str, list[Instruction]] = {}
     code: list[Instruction] = []
     stack: list[tuple[str, int]] = []
@@ -161,7 +161,7 @@ def of_code(listing: str, sources: Lines) -> dict[str, dict[int, str]]:
             if stack:
                 phase = _phase(stack, sources)
                 stack = []
-            # The compiler ends a kernel with a jump to itself: warps that have left are seen there.
+            # The compiler ends a kernel with a jump to itself: warps that have exited are sampled there.
             jump = _LOOP_FOR_EVER.fullmatch(instruction["text"])
             code[int(instruction["offset"], 16)] = OTHER_PHASE if label and jump and jump[1] == label else phase
             label = ""
@@ -171,7 +171,7 @@ def of_code(listing: str, sources: Lines) -> dict[str, dict[int, str]]:
         elif at := _LABEL.match(line):
             label = at[1]
         elif _FUNCTION.match(line):
-            phase = OTHER_PHASE  # of a helper that the compiler added nothing is known
+            phase = OTHER_PHASE  # nothing is known of a helper that the compiler added
     return found
 
 

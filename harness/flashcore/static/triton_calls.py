@@ -1,9 +1,9 @@
 """What a Python function launches through Triton: each kernel as it was compiled, its grid and its arguments.
 
-The same recorder looks on in two places. Without a GPU a function is called with stand-ins for its tensors, and
-Triton compiles what it would launch for a named arch (:func:`ahead_of_time`); its own rules decide about types,
-divisibility and constants, so that it is the kernel which a launch would load. On a GPU the recorder tells which
-kernels were really loaded. Only children import Triton, so it is imported inside the functions here.
+The same recorder is used in two places. Without a GPU a function is called with stand-ins for its tensors, and
+Triton compiles what it would launch for a named arch (:func:`ahead_of_time`); Triton's own rules decide about types,
+divisibility and constants, so the kernel is the one that a launch would load. On a GPU the recorder tells which kernels
+were loaded. Only children import Triton, so it is imported inside the functions here.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Call:
 
 
 class StandIn:
-    """A tensor without memory, as far as a launcher may ask: sizes, strides, element type, an aligned address.
+    """A tensor without memory, with what a launcher may ask for: sizes, strides, element type, an aligned address.
 
     Args:
         dtype: torch's name of the element type; torch's own where torch is imported already.
-        made: takes the workspace that the launcher makes of it.
+        made: is called with the workspace that the launcher makes from it.
     """
 
     is_cuda, requires_grad = True, False
@@ -142,17 +142,17 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
         at, result = len(calls), None
         if launch:
             result = tune(self, *args, **kwargs)
-            del calls[at:-1]  # the last is the launch, those before it were to find the fastest
+            del calls[at:-1]  # the last is the launch, those before it searched for the fastest
             return result
         for config in self.configs:
-            with contextlib.suppress(CompileTimeAssertionFailure, PTXASError):  # Triton passes over it too
+            with contextlib.suppress(CompileTimeAssertionFailure, PTXASError):  # Triton ignores it too
                 result = self.fn.run(*args, **kwargs, **config.all_kwargs())
         if len(calls) > at + 1:
             calls[at:] = [replace(call, choice=at + 1) for call in calls[at:]]
         return result
 
     before = knobs.nvidia.dump_ptxas_log, knobs.compilation.always_compile
-    if not launch:  # what comes out of Triton's cache says nothing of spills
+    if not launch:  # what comes from Triton's cache says nothing about spills
         knobs.nvidia.dump_ptxas_log = knobs.compilation.always_compile = True
     JITFunction.run, Autotuner.run = recording, tuned
     try:
@@ -164,7 +164,7 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
 
 @contextlib.contextmanager
 def _compiling(said: io.StringIO) -> Iterator[None]:
-    """Takes down ptxas's words. Triton imports torch, if it can, to know its tensors: here there are none."""
+    """Records ptxas's output. Triton imports torch, if it can, to know its tensors: here there are none."""
     absent = "torch" not in sys.modules
     if absent:
         sys.modules["torch"] = None  # type: ignore[assignment]
@@ -204,7 +204,7 @@ def _call(
 
 
 def names(calls: Sequence[Call]) -> list[str]:
-    """A name for the kernel of each call: its own, and in ``<>`` what tells it from others of the same."""
+    """A name for the kernel of each call: its own, and in ``<>`` what distinguishes it from others of the same name."""
     made = []
     for call in calls:
         common = set.intersection(*(set(c.labels) for c in calls if c.symbol == call.symbol))
@@ -214,7 +214,7 @@ def names(calls: Sequence[Call]) -> list[str]:
 
 
 def difference(expected: Sequence[Sequence[Mapping[str, Any]]], found: Sequence[Mapping[str, Any]]) -> str:
-    """What tells launches from those that were expected, each one of several; empty if nothing does."""
+    """How launches differ from those that were expected, each of which may be one of several; empty if they do not."""
     if len(expected) != len(found):
         return f"{len(expected)} launches were compiled, {len(found)} ran"
     for i, (known, now) in enumerate(zip(expected, found, strict=True)):

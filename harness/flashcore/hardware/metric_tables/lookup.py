@@ -23,7 +23,7 @@ from flashcore.model.suite import Suite
 TABLES = Path(__file__).parent
 SUFFIX = ".txt.gz"
 State = Literal["exists", "software", "derived", "lost"]
-#: Chips whose list is another's, name for name; a table of their own, once learnt, goes before.
+#: Chips that have exactly the metrics of another chip; a table of their own, once learnt, takes precedence.
 SAME_LIST = {
     "ad102": "ad104",
     "ad103": "ad104",
@@ -89,7 +89,7 @@ class Row:
 
 
 def chips() -> list[str]:
-    """The chips that there are tables of."""
+    """The chips that have a table here."""
     own = {p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}")}
     return sorted(own | {chip for chip, other in SAME_LIST.items() if other in own})
 
@@ -193,12 +193,12 @@ def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
 
 
 def report(found: Table, names: Collection[str] = ()) -> str:
-    """The plan as plain text: what is lost first, then every name."""
+    """The plan as plain text: first what the chip lacks, then every name."""
     rows = [row for row in plan(found) if not names or row.spec.name in names]
     gone = [row for row in rows if row.state == "lost"]
     width = max((len(row.spec.name) for row in rows), default=0)
     counted = {s: sum(r.state == s for r in rows) for s in ("exists", "software", "derived", "lost")}
-    lines = [f"lost on {found.chip} ({len(gone)})"] if gone else []
+    lines = [f"missing on {found.chip} ({len(gone)})"] if gone else []
     lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in gone]
     lines += ["", f"{found.chip} ({len(rows) - len(gone)})"]
     own = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
