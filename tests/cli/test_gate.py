@@ -79,3 +79,17 @@ def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5
     store.write(factory.record(), folder)
     assert main(["gate", str(folder), "--variant", "cud*"]) == Exit.USAGE
     assert main(["gate", str(folder), "--variant", "f*"]) == Exit.OK
+
+
+def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from flashcore.cli.main import main
+    from flashcore.runs import store
+
+    folder = tmp_path / "20260102T030405Z-0001"
+    folder.mkdir()
+    store.write(factory.record(), folder)
+    assert main(["gate", str(folder), "--variant", "fats"]) == Exit.USAGE
+    assert "--variant fats: expected a glob matching one of" in (said := capsys.readouterr().err)
+    assert "(did you mean fast?)" in said
+    assert main(["gate", str(folder), "--shape", "mission"]) == Exit.USAGE
+    assert "--shape: expected without RUN" in capsys.readouterr().err

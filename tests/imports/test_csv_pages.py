@@ -187,6 +187,13 @@ def test_what_cannot_be_read_without_guessing_is_refused_with_the_command(text: 
     assert "LC_ALL=C ncu --import" in str(error.value)
 
 
+def test_the_command_in_a_refusal_overwrites_no_source(tmp_path: Path) -> None:
+    (tmp_path / "fast.cu").write_text("__global__ void fast() {}\n")
+    with pytest.raises(RecordError) as error:
+        read_report(tmp_path / "fast.cu")
+    assert str(error.value).endswith("> fast.csv")
+
+
 def test_a_page_without_its_beginning_is_refused(tmp_path: Path) -> None:
     lines = text_of("app_source").splitlines(keepends=True)
     with pytest.raises(RecordError, match="no rows above the header"):

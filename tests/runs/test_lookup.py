@@ -45,5 +45,5 @@ def test_the_newest_is_of_roofs_only_where_there_is_no_other(tmp_path: Path) -> 
 
 def test_no_runs_yet(tmp_path: Path) -> None:
     assert lookup.runs(tmp_path / "nowhere") == lookup.unfinished(tmp_path / "nowhere") == []
-    with pytest.raises(UsageError, match="found none\n  hint: make profile"):
+    with pytest.raises(UsageError, match="found none\n  hint: `flashcore profile` records one"):
         lookup.find(tmp_path / "nowhere", None)

@@ -58,5 +58,5 @@ def test_variants_of_the_same_source_are_where_a_search_begins() -> None:
     made = grid.variant(suite, points, 4)
     assert made.name == "toy_04" and made.config == {"ROWS": 16, "STAGES": 3, "COPY": "plain", "OTHER": 1}
     assert made.parent is None and made.source == "a.cu"
-    with pytest.raises(UsageError, match="expected a space of suite"):
+    with pytest.raises(UsageError, match=r"expected a space of suite .* \(did you mean toy\?\)"):
         grid.of(suite, "tox")

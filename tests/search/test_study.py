@@ -24,6 +24,8 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     packed.write_bytes(lzma.compress((folder / study.RESULTS).read_bytes()))
     assert study.read(packed) == study.read(folder)
     assert study.find(tmp_path, None, "toy") == folder == study.find(tmp_path, folder.name)
+    with pytest.raises(UsageError, match=f"found none\n  hint: the newest are {folder.name}"):
+        study.find(tmp_path, "toy")
 
 
 def test_a_torn_line_is_cut_off_and_the_study_goes_on(tmp_path: Path) -> None:

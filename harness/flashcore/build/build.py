@@ -61,7 +61,8 @@ class Options:
 
     @staticmethod
     def from_environment(suite: Suite) -> Options:
-        """``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (as ``8.9``, several with commas).
+        """``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (as ``8.9``, several with commas). ``MAX_JOBS``, which is
+        ninja's, is only looked at.
 
         Raises:
             UsageError: a value is none of these.
@@ -73,6 +74,8 @@ class Options:
                 raise UsageError(f"{name}={value}: expected 0 or 1")
             return value == "1"
 
+        if not re.fullmatch("[0-9]*", jobs := os.environ.get("MAX_JOBS", "")):
+            raise UsageError(f"MAX_JOBS={jobs}: expected how many compilers may run at once")
         archs = []
         for text in filter(None, re.split(r"[,; ]+", os.environ.get("CUDA_ARCH", ""))):
             number = text.removeprefix("sm_").replace(".", "")

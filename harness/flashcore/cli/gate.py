@@ -49,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     gc.set_threshold(100_000)  # facts and verdicts by the hundred thousand, none of them garbage
     _parsed(arguments.format)
     if arguments.recorded is not None:
+        if arguments.shapes:
+            raise UsageError("--shape: expected without RUN, which is judged on all its shapes; found both")
         record = options.recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     held = arguments.recorded is None or arguments.baseline is not None
     variants = chosen(arguments.variant, record)
     if variants is not None and not variants:
-        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found none, or peers alone")
+        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found peers alone")
     return judged(
         record,
         formats=arguments.format,
@@ -78,9 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _budgets(file: str | None) -> Sequence[Budget]:
-    from flashcore.manifest import budgets
+    if file is None:
+        return ()
+    from flashcore.manifest import budgets  # brings pydantic, which takes as long as a gate with nothing to build
 
-    return () if file is None else budgets.read(Path(file))
+    return budgets.read(Path(file))
 
 
 def today() -> datetime.date:
@@ -91,8 +95,14 @@ def today() -> datetime.date:
 
 
 def chosen(glob: str | None, record: Record) -> list[str] | None:
-    """The variants to judge; ``None`` for all."""
-    return None if glob is None else record.suite.matching(glob)
+    """The variants to judge; ``None`` for all.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    from flashcore.manifest.load import select
+
+    return None if glob is None else [v.name for v in select(record.suite, glob)[0] if not v.is_peer]
 
 
 def judged(

@@ -45,8 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code, whatever becomes of what it prints."""
     terminal.harden()
     words = sys.argv[1:] if argv is None else argv
-    top = parser(words)
-    arguments = top.parse_args(words)
+    try:
+        top = parser(words)
+        arguments = top.parse_args(words)
+    except KeyboardInterrupt:
+        return _interrupted()
     if arguments.command is None:
         # Not 0: a script whose command is empty by mistake must not pass for a gate.
         top.print_help()
@@ -65,8 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"flashcore: {error}", file=sys.stderr)
         return int(error.exit_code)
     except KeyboardInterrupt:
-        print("flashcore: interrupted; what was measured is kept: continue with --resume", file=sys.stderr)
-        return 130
+        return _interrupted("resume" in arguments)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OF_FILES:
             print(
@@ -89,6 +91,12 @@ def _run(arguments: argparse.Namespace) -> int:
         traceback.print_exc()
         print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
         return int(Exit.INCAPABLE)
+
+
+def _interrupted(resumes: bool = False) -> int:
+    more = "; what was measured is kept: continue with --resume" if resumes else ""
+    print(f"flashcore: interrupted{more}", file=sys.stderr)
+    return 130
 
 
 class _Parser(argparse.ArgumentParser):

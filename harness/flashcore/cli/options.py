@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flashcore.errors import UsageError
+
 if TYPE_CHECKING:
     from flashcore.model.record import Record
     from flashcore.pipeline.state import Settings
@@ -38,6 +40,9 @@ def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
     given = {name: value for name, value in vars(arguments).items() if name in names}
     given["shapes"] = tuple(given.get("shapes", ()))
     given["records"] = tuple(given.get("records", ()))
+    for name in ("time_limit", "repeats", "samples"):
+        if not given.get(name, 1) > 0:
+            raise UsageError(f"--{name.replace('_', '-')} {given[name]:g}: expected a number above 0")
     for place in given["records"]:  # before anything is compiled
         lookup.elsewhere(Path(place))
     given["command"] = shlex.join(["flashcore", *sys.argv[1:]])

@@ -15,6 +15,7 @@ from typing import Any
 from flashcore.cli import terminal
 from flashcore.errors import UsageError
 from flashcore.model.files import write_atomically, writing
+from flashcore.model.suggest import did_you_mean
 
 VERSION = 1
 
@@ -29,7 +30,8 @@ def parse(wanted: Sequence[str], known: Collection[str]) -> list[tuple[str, str 
     for text in wanted:
         form, equals, file = text.partition("=")
         if form not in known or (equals and not file):
-            raise UsageError(f"--format {text}: expected {', '.join(known)}, or one of them with =FILE")
+            near = did_you_mean(form, known)
+            raise UsageError(f"--format {text}: expected {', '.join(known)}, or one of them with =FILE{near}")
         found.append((form, file or None))
     targets = [file for _, file in found]
     if len(set(targets)) < len(targets):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 
 HELP = "put a run's times into profiles/history.csv; draw the page of all runs and their history"
 #: Runs that are judged for the page; reading and judging one takes seconds.
@@ -44,5 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         judged = judge.judge(record, today=gate.today()) if place < MOST_JUDGED else None
         there = (folder / record.id / "index.html").is_file()
         found.append(runs_page.Run(record, judged, f"{record.id}/index" if there else "", record.id in published))
+    if not found and not rows:
+        raise UsageError(f"{profiles}: expected recorded runs or a history.csv, found neither\n  hint: --profiles DIR")
     print(runs_page.write(found, rows, folder))
     return Exit.OK

@@ -98,7 +98,7 @@ class _Page:
     def refused(self, expected: str, found: str) -> RecordError:
         return RecordError(
             f"{self.path.name}: expected {expected}, found {found}\n"
-            f"  hint: LC_ALL=C ncu --import REPORT.ncu-rep --csv {self.exported} > {self.path.name}"
+            f"  hint: LC_ALL=C ncu --import REPORT.ncu-rep --csv {self.exported} > {self.path.stem}.csv"
         )
 
     def marked(self, cells: Iterable[str]) -> _Page:

@@ -100,7 +100,10 @@ def find(places: Places, name: str | None) -> Traversable:
     if name is None:
         if not complete:
             where = places if isinstance(places, Path) else places[0]
-            raise UsageError(f"{where}: expected a recorded run, found none\n  hint: make profile")
+            raise UsageError(
+                f"{where}: expected a recorded run, found none\n"
+                "  hint: `flashcore profile` records one, `flashcore import` reads one, --profiles names another folder"
+            )
         return next((run for run in complete if not _of_roofs(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:

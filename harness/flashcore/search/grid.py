@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from flashcore.errors import UsageError
 from flashcore.model import conditions
+from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Space, Suite, Variant
 
 Point = dict[str, int | str]
@@ -98,7 +99,7 @@ def of(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
     space = suite.spaces.get(name)
     if space is None:
         known = ", ".join(suite.spaces) or "none; declare one as [space.NAME] in the manifest"
-        raise UsageError(f"{name}: expected a space of suite {suite.name} ({known})")
+        raise UsageError(f"{name}: expected a space of suite {suite.name} ({known}){did_you_mean(name, suite.spaces)}")
     base = suite.variants[space.variant]
     for shape in shapes:
         if shape not in suite.shapes or not base.runs_on(suite.shapes[shape]):

@@ -67,6 +67,8 @@ class Options:
         for name in ("evaluations", "seconds", "batch", "processes"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise UsageError(f"--{name} {value:g}: expected a number above 0")
+        if self.finalists < 0:
+            raise UsageError(f"--finalists {self.finalists}: expected 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

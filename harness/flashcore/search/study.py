@@ -145,7 +145,8 @@ def find(studies: Path, name: str | None, space: str = "*") -> Path:
     own = [p for p in studies.glob(f"{space}-*") if RUN_ID.fullmatch(p.name[-21:])]
     if name is None and own:
         return max(own, key=lambda p: p.name[-21:])
-    raise UsageError(f"{name or space}: expected a study in {studies}, found none\n  hint: see its folders")
+    there = f"\n  hint: the newest are {', '.join(sorted(p.name for p in own)[-3:])}" if own else ""
+    raise UsageError(f"{name or space}: expected a study in {studies}, found none{there}")
 
 
 def read(path: Path) -> tuple[Header, dict[int, Result]]:
