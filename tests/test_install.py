@@ -58,7 +58,7 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(
     command: Path, *words: str, cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the installed command; PYTHONPATH is set only by ``env``."""
+    """Runs the installed command, or the Python beside it; PYTHONPATH is set only by ``env``."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | dict(env or {})
     return subprocess.run(
         [str(command), *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -85,9 +85,8 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel: Path) -> None
 
 
 def test_the_roofs_suite_is_installed_with_it(command: Path, tmp_path: Path) -> None:
-    where = [str(command.parent / "python"), "-P", "-c"]
     code = "from flashcore.manifest.find import roofs_suite; print(roofs_suite())"
-    folder = subprocess.run([*where, code], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+    folder = run(command.parent / "python", "-P", "-c", code, cwd=tmp_path).stdout.strip()
     assert Path(folder) == next(command.parents[1].glob("lib/python*/site-packages")) / "flashcore" / "roofs_suite"
     listed = run(command, "list", "--suite", folder, cwd=tmp_path)
     assert (listed.returncode, listed.stderr) == (0, "")
@@ -102,10 +101,7 @@ def test_recorded_roofs_are_read_from_anywhere(command: Path, tmp_path: Path) ->
         "print(record.suite.root, len(found) > 30)"
     )
     start = "import flashcore.machine.gpu as g\ng.Gpu.find = staticmethod(lambda: None)\n"
-    done = subprocess.run(
-        [str(command.parent / "python"), "-P", "-c", start + code],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run(command.parent / "python", "-P", "-c", start + code, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("kernels/roofs True\n", 0), done.stderr
 
 
@@ -160,8 +156,5 @@ def test_python_m_does_not_take_them_either(command: Path, theirs: Path) -> None
     shutil.rmtree(theirs / "flashcore")
     for name in ("torch.py", "harness/__init__.py"):
         (theirs / name).unlink()
-    done = subprocess.run(
-        [str(command.parent / "python"), "-m", "flashcore", "list"],
-        cwd=theirs, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run(command.parent / "python", "-m", "flashcore", "list", cwd=theirs)
     assert done.returncode == 0 and done.stdout.startswith("row_softmax: "), done.stderr
