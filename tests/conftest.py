@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import lzma
@@ -10,7 +11,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,7 +109,9 @@ class Built:
         return next(a for a in self.artifacts if (a.variant, a.arch) == (variant, arch))
 
 
-def build_once(factory: pytest.TempPathFactory, loaded: Suite, variants: Iterable[Variant]) -> Built:
+def build_once(
+    factory: pytest.TempPathFactory, loaded: Suite, variants: Iterable[Variant], *, with_operator: bool = True
+) -> Built:
     """A suite's build for this worker's tests.
 
     The workers of a run compile it once: the first that asks does, the others wait. Each has a copy of its own then,
@@ -121,10 +124,10 @@ def build_once(factory: pytest.TempPathFactory, loaded: Suite, variants: Iterabl
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.is_file():
-            kept.write_bytes(pickle.dumps(build.build(loaded, made, build.Options(), variants=variants)))
+            artifacts = build.build(loaded, made, build.Options(), variants=variants, with_operator=with_operator)
+            kept.write_bytes(pickle.dumps(artifacts))
     folder = shutil.copytree(made, factory.mktemp(loaded.name) / "build")
-    artifacts: list[Artifact] = pickle.loads(kept.read_bytes())
-    return Built(loaded, folder, [_moved(a, made, folder) for a in artifacts])
+    return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(kept.read_bytes())])
 
 
 def _moved(artifact: Artifact, old: Path, new: Path) -> Artifact:
@@ -149,10 +152,11 @@ def update(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def faulty(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The variants that fail on the host, and a good one beside them."""
+    """The variants that fail on the host, and a good one beside them; without the torch operator and SASS."""
     loaded = load.load(FAULTS)
     chosen = [loaded.variants[n] for n in ("good", "does_not_compile", "no_variant", *HOST_FAULTS)]
-    return build_once(tmp_path_factory, loaded, chosen)
+    with no_disassembler():
+        return build_once(tmp_path_factory, loaded, chosen, with_operator=False)
 
 
 @pytest.fixture
@@ -166,11 +170,29 @@ def copy(tmp_path: Path) -> Callable[[], Path]:
 
 
 def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a") -> Built:
-    """Builds the variants of a suite that match, for one arch and without the torch operator."""
+    """Builds the variants of a suite that match, for one arch, without the torch operator and SASS."""
+#: The same in Python that a process runs first.
+NO_DISASSEMBLER = """
+import flashcore.machine.toolchain as t
+found = t.optional_tool
+t.optional_tool = lambda name: None if name == "nvdisasm" else found(name)
+"""
+
+
+@contextlib.contextmanager
+def no_disassembler() -> Iterator[None]:
+    """Hides nvdisasm, which takes a third of the time of a small compilation and says nothing of how one is built."""
+    found = toolchain.optional_tool
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toolchain, "optional_tool", lambda name: None if name == "nvdisasm" else found(name))
+        yield
+
+
     loaded = load.load(folder)
     variants, _ = load.select(loaded, glob)
     options = build.Options(archs=(arch,))
-    artifacts = build.build(loaded, into, options, variants=variants, with_operator=False)
+    with no_disassembler():
+        artifacts = build.build(loaded, into, options, variants=variants, with_operator=False)
     return Built(loaded, into, artifacts)
 
 

@@ -1,7 +1,6 @@
 """The build with a real compiler: what it makes, what it leaves alone, and how it fails.
 
-Most tests build single variants without the torch operator, for one arch; all of it stays under a minute
-on two cores.
+Most tests build single variants without the torch operator and SASS, for one arch.
 """
 
 from __future__ import annotations
@@ -22,16 +21,23 @@ from flashcore.build import build, launch_plan
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.manifest import load
+from flashcore.model.record import Artifact, Fact
 from flashcore.static import facts
-from tests.conftest import ROOT, TOY, Built, compile_one
+from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, compile_one, no_disassembler
 
 PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
 Copy = Callable[[], Path]
 
 
+def read(artifact: Artifact) -> tuple[list[Fact], str]:
+    """The facts of what was built, those of its SASS left out, and the hash of its code."""
+    with no_disassembler():
+        return facts.facts(artifact)
+
+
 def code_of(built: Built, variant: str) -> str:
     """The hash of a variant's code."""
-    return facts.facts(built.of(variant))[1]
+    return read(built.of(variant))[1]
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -120,7 +126,7 @@ def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Cop
     new = compile_one(root, tmp_path / "elsewhere" / "build", "two_steps").of("two_steps")
     assert not compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cached
     assert (old.closure, old.host, old.cxx) == (new.closure, new.host, new.cxx)
-    assert facts.facts(old)[1] == facts.facts(new)[1] != ""
+    assert read(old)[1] == read(new)[1] != ""
     assert old.host and "GCC" in old.cxx
 
 
@@ -129,7 +135,7 @@ def test_what_the_host_does_is_part_of_the_key(first: Built, copy: Copy, tmp_pat
     root, old = copy(), first.of("two_steps")
     edit(root / "two_steps.cu", "static_cast<float>(a.factor)", "static_cast<float>(2 * a.factor)")
     new = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
-    assert facts.facts(old)[1] == facts.facts(new)[1]
+    assert read(old)[1] == read(new)[1]
     assert old.host != new.host and old.closure != new.closure
 
 
@@ -183,7 +189,7 @@ def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: P
     root = copy()
     edit(root / "two_steps.cu", "multiply_kernel", "a_kernel_of_another_name")
     second = compile_one(root, tmp_path / "build", "two_steps")
-    names = {f.subject.kernel for f in facts.facts(second.of("two_steps"))[0]}
+    names = {f.subject.kernel for f in read(second.of("two_steps"))[0]}
     assert names == {"copy_kernel", "a_kernel_of_another_name"}
     assert code_of(first, "two_steps") == code_of(second, "two_steps")
 
@@ -234,7 +240,7 @@ def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, cop
 
 # --- several builds, and builds that end early --------------------------------------------------
 
-BUILD = (
+BUILD = NO_DISASSEMBLER + (
     "import sys; from pathlib import Path; from flashcore.build import build, launch_plan\n"
     "from flashcore.manifest import load; from flashcore.static.facts import facts\n"
     "s = load.load(sys.argv[1])\n"
@@ -277,7 +283,7 @@ def test_a_killed_build_is_built_again(compiler: toolchain.Nvcc, tmp_path: Path)
     assert all(a.status == "ok" for a in built.artifacts), [a.message for a in built.artifacts]
     plans = launch_plan.plans(built.suite, built.artifacts, list(built.suite.shapes.values()))
     assert not any(p.error for p in plans)
-    assert all(facts.facts(a)[1] for a in built.artifacts)
+    assert all(read(a)[1] for a in built.artifacts)
     assert not list(tmp_path.rglob("*.ninja"))
     time.sleep(1)  # one that is a second old is thought to be about to begin
     compile_one(TOY, tmp_path / "build", "plain", "sm_80")

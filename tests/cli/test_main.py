@@ -21,12 +21,14 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
 from flashcore.runs import lookup, store
 from tests import factory
-from tests.conftest import FAULTS, ROOT, TOY, Built, compile_one, flashcore
+from tests.conftest import FAULTS, NO_DISASSEMBLER, ROOT, TOY, Built, compile_one, flashcore
 
 #: Python that hides every nvcc of this machine from the process.
 NO_NVCC = "import flashcore.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
 #: Python that hides the GPU, so that these tests mean the same everywhere.
 NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
+#: Python that hides torch, so that no operator is built.
+NO_TORCH = "\nimport flashcore.machine.toolchain as t; t.torch_root = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
 NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_: [pathlib.Path('no pages')]"
 
@@ -247,7 +249,8 @@ def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> 
 def build_faults(faulty: Built, cwd: Path, variant: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Builds part of the faults suite where it was built before."""
     where = ("--suite", str(FAULTS), "--build-dir", str(faulty.folder))
-    return flashcore("build", *where, "--variant", variant, *more, cwd=cwd, start=NO_GPU)
+    hidden = f"{NO_GPU}{NO_DISASSEMBLER}{NO_TORCH}"
+    return flashcore("build", *where, "--variant", variant, *more, cwd=cwd, start=hidden)
 
 
 def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) -> None:
