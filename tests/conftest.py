@@ -9,6 +9,7 @@ import lzma
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +28,7 @@ from flashcore.machine.gpu import Gpu
 from flashcore.manifest import load
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Suite, Variant
+from tests import forks
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -169,8 +171,6 @@ def copy(tmp_path: Path) -> Callable[[], Path]:
     return make
 
 
-def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a") -> Built:
-    """Builds the variants of a suite that match, for one arch, without the torch operator and SASS."""
 #: The same in Python that a process runs first.
 NO_DISASSEMBLER = """
 import flashcore.machine.toolchain as t
@@ -188,6 +188,8 @@ def no_disassembler() -> Iterator[None]:
         yield
 
 
+def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a") -> Built:
+    """Builds the variants of a suite that match, for one arch, without the torch operator and SASS."""
     loaded = load.load(folder)
     variants, _ = load.select(loaded, glob)
     options = build.Options(archs=(arch,))
@@ -206,6 +208,9 @@ def flashcore(
         "PYTHONDONTWRITEBYTECODE": "1",
         **(env or {}),
     }
+    known = forks.of(forks.COMMANDS)
+    if known.can(environment):
+        return known.run(["-c", code, *words], cwd, environment, timeout=300)
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=cwd,
@@ -215,3 +220,21 @@ def flashcore(
         check=False,
         timeout=300,
     )
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[None]:
+    """The children of stages are forked from a process that has torch: its import takes longer than all they do."""
+    pytest.importorskip("torch")
+    with forks.supervised(forks.of(forks.KERNELS)):
+        yield
+
+
+def pytest_configure() -> None:
+    """What is started in the background of a script ignores interrupts, and so would all that the tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure() -> None:
+    forks.close()

@@ -9,6 +9,8 @@ import pytest
 
 from flashcore.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_peers_are_checked_on_a_cpu_and_nothing_is_recorded(
     copy: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -22,6 +22,8 @@ from flashcore.worker.kernel_call import Case
 from tests.conftest import TOY
 from tests.softmax_cases import case
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 SHAPES = ("small", "wide", "tall")
 CASES = [

@@ -23,6 +23,7 @@ from tests.conftest import ROOT, TOY, Built, flashcore
 from tests.revisions.test_checkout import git
 
 SPIN = ROOT / "tests" / "suites" / "spin"
+pytestmark = pytest.mark.usefixtures("forked")
 
 
 def committed(root: Path, suite: Path) -> Path:

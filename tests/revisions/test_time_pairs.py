@@ -20,6 +20,7 @@ from tests.conftest import ROOT, Built
 from tests.softmax_cases import case
 
 PROCESSES = 2
+pytestmark = pytest.mark.usefixtures("forked")
 
 
 def contest(before: str, after: str, shape: str = "small", columns: int = 37) -> Contest:

@@ -20,6 +20,8 @@ from flashcore.stages.settings import Bench
 from flashcore.worker import supervisor
 from tests.softmax_cases import case
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 # --- when to stop -------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from flashcore.worker.problem_file import load_problem
 from tests import update_cases
 from tests.softmax_cases import ROOT, case
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 LAZY = {
     "knows_tensors": r"answer of a timed call is wrong: out: \d+ of 222 elements not finite.*, turn -?\d+, seed",
     "stops": r"answer of a timed call is wrong: out: 222 of 222 elements not finite",

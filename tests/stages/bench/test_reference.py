@@ -12,6 +12,8 @@ from flashcore.stages.bench.reference import Reference, unfit
 from flashcore.worker.gpus import LocalGpu
 from flashcore.worker.limits import Limits
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **state: Any) -> Reference:
     return Reference({"copy": copy, "matmul": matmul}, spread, state)

@@ -16,6 +16,8 @@ from flashcore.worker.supervisor import Journal, Task
 from tests import update_cases
 from tests.softmax_cases import case
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 FAULTS = {
     "wrong_scale": "(2 × the emulation of fp16_out + 1 ulp), at [",
     "far_off": "is beyond the problem's fence of 0.06",
