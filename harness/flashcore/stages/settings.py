@@ -28,8 +28,8 @@ class Stage(Limits):
     """Of every stage.
 
     Args:
-        device: ``cpu`` runs stand-ins, where only the plumbing is tried.
-        progress: told a line for each case.
+        device: ``cpu`` runs stand-ins, for tests.
+        progress: called with a line for each case.
     """
 
     device: str = "cuda"
@@ -46,7 +46,7 @@ class Check(Stage):
         opcheck: whether each operator goes through ``torch.library.opcheck``, on its first shape.
         batch: the journal keeps what was answered, so a fault costs no more in a long batch than in a short one; a
             fresh process costs seconds.
-        lanes: most of a check is the host's time, so half of its cores take part.
+        lanes: most of a check is the host's time, so half of its cores are used.
     """
 
     kinds: Sequence[str] | None = None
@@ -58,14 +58,14 @@ class Check(Stage):
 
 @dataclass(frozen=True, kw_only=True)
 class Bench(Stage):
-    """``time_limit`` is for making a case ready, or for a sample.
+    """``time_limit`` is for setting up a case, or for a sample.
 
     Args:
         baseline: the variant that the others are compared with.
         samples: of each case and mode, at least; calls of many ms may get fewer, and say so. The more cases a shape
             has, the less time slow calls get.
         max_samples: at most so many (at least ``samples``), and so many calls for the percentiles of a regime; as many
-            as a 99th percentile takes.
+            as a 99th percentile needs.
         seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
         noise: relative noise of the median at which sampling may end.
         modes: see :mod:`flashcore.stages.bench.timing`.
@@ -85,10 +85,10 @@ class Profile(Stage):
 
     Args:
         ncu: Nsight Compute, see :func:`flashcore.machine.ncu.find_ncu`.
-        chip: the GPU's chip as ncu names it (``gh100``): decides how metrics are called.
+        chip: the GPU's chip as ncu names it (``gh100``): decides the names of the metrics.
         plans: case (``variant/shape``) → what it launches; peers have none.
         codes: variant → the phases of its code, where its sources mark some.
-        registers: variant → kernel → registers a thread, as its cubin has them: what ncu says is held to that.
+        registers: variant → kernel → registers a thread, as its cubin has them: ncu's values are checked against them.
         clock_control: ``base`` locks the clocks while measuring, ``none`` leaves them alone.
         cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
         keep_report: keep ncu's own reports beside the CSV.

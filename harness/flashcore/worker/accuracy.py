@@ -20,11 +20,11 @@ FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_clas
 #: Of these, on the problem's first kind alone, which is that of typical values.
 NORMAL = ("normal_max_error", "normal_mean_error")
 QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
-#: What a variant's error may be, over that of its class's emulation.
+#: The largest allowed ratio of a variant's error to that of its class's emulation.
 FROBENIUS_LIMIT = 1.5
 MAX_LIMIT = 2.0
-#: What the answer as a whole may be too large or too small by, beside what its class is and what noise makes of
-#: rounding errors: they cancel over the elements, a wrong factor does not.
+#: By how much the answer as a whole may be too large or too small, beyond the bias of its class and the noise of
+#: rounding errors: these cancel over the elements, a wrong factor does not.
 GAIN_LIMIT = 2e-4
 
 
@@ -33,7 +33,7 @@ class Errors:
     """How far an answer is from the reference.
 
     ``ulp`` is one unit in the last place of the output's dtype at the largest reference magnitude; ``norm``
-    the reference's Frobenius norm. ``at`` is where the largest error is, with what stood there. ``gain`` is the part
+    the reference's Frobenius norm. ``at`` is where the largest error is, with the values there. ``gain`` is the part
     of the answer's error that lies along the reference (0.001: the whole is 0.1 % too large), ``rows`` how many rows
     of elements rounded errors cancel over.
     """
@@ -62,7 +62,7 @@ def ulp(magnitude: float, dtype: Any) -> float:
 
 
 def not_finite(found: Tensor, reference: Tensor) -> Tensor:
-    """Mask of NaN and Inf where the reference has none, or another one."""
+    """Mask of NaN and Inf where the reference is finite, or has another of them."""
     values = found.double()
     mask: Tensor = ~values.isfinite() & ~(values == reference)
     return mask
@@ -107,8 +107,8 @@ def errors(found: Tensor, reference: Tensor) -> Errors:
 def over_class(own: Errors, entitled: Errors) -> tuple[float, float]:
     """Largest and Frobenius error over the emulation's.
 
-    An emulation without any error (one key: the output is a value itself) is taken to have half a unit
-    in the last place, in one element: no number of that type can promise less.
+    An emulation without any error (with one key, the output is a value itself) counts as half a unit in the last place
+    in one element: no number of that type can be more exact.
     """
     return (
         own.max / (entitled.max or entitled.ulp / 2),
@@ -117,7 +117,7 @@ def over_class(own: Errors, entitled: Errors) -> tuple[float, float]:
 
 
 def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
-    """Complaints about an answer's errors; empty if it keeps its class and the fence."""
+    """Complaints about an answer's errors; empty if it is within its tolerance class and the fence."""
     place = f"at {list(own.at)}: expected {own.expected:.6g}, found {own.found:.6g}"
     complaints = []
     limit = MAX_LIMIT * entitled.max + entitled.ulp
@@ -126,7 +126,7 @@ def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, flo
             f"max error {own.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
             f"+ 1 ulp), {place}"
         )
-    # One element off by one unit is conceded here as well.
+    # One element may be off by one unit here as well.
     limit = FROBENIUS_LIMIT * entitled.frobenius + entitled.ulp / entitled.norm
     if not own.frobenius <= limit:
         complaints.append(
@@ -146,7 +146,8 @@ def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, flo
 
 
 def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
-    """Complaints about where was written, and NaN or Inf; empty if none. ``unwritten`` holds masks."""
+    """Complaints about out-of-bounds writes, unwritten elements, NaN and Inf; empty if none. ``unwritten`` holds
+    masks."""
     complaints = []
     for name, guard in outputs.guards.items():
         damage = guard.damage()

@@ -1,10 +1,10 @@
 """The GPUs of a Ray cluster as places: on each an actor that supervises children as this host would.
 
-Ray finds the hosts, gives each actor a GPU of its own, starts an actor again whose worker or host died, and carries
-what is sent. An actor holds the lease of its GPU on its host. What a batch needs of this host's files (the suite's
-folder, libraries) goes along by its content's hash; what the children there write comes back as it grows, into journals
-of the stage's own folder here. So a host that dies costs the tasks in progress on it, and this process may be ended
-and its run resumed as any other.
+Ray finds the hosts, gives each actor a GPU of its own, restarts an actor whose worker or host died, and transports the
+files. An actor holds the lease of its GPU on its host. The files that a batch needs from this host (the suite's folder,
+libraries) are sent by the hash of their content; what the children there write is streamed back into journals of the
+stage's own folder here. So a host that dies costs the tasks in progress on it, and this process may be ended and its
+run resumed as any other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SENT = "flashcore-sent:"  # in a payload: a path that is to be the receiver's o
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What an actor says of its GPU. ``gpu`` is ``None`` where no driver tells."""
+    """What an actor reports of its GPU. ``gpu`` is ``None`` where there is no driver."""
 
     uuid: str
     host: str
@@ -60,13 +60,13 @@ class Description:
 
 @functools.cache
 def connect(address: str) -> list[RayGpu]:
-    """A place for each GPU of the cluster that is free now. Called again, what is left of the same list.
+    """A place for each GPU of the cluster that is free now. A later call returns those of the same list that are left.
 
     Args:
         address: as Ray takes it: ``auto``, ``host:6379``.
 
     Raises:
-        CapabilityError: Ray is not installed, nobody answers there, or there is no GPU.
+        CapabilityError: Ray is not installed, no cluster answers there, or there is no GPU.
         UsageError: flashcore is of another version there.
     """
     try:
@@ -83,7 +83,7 @@ def connect(address: str) -> list[RayGpu]:
     free = int(ray.available_resources().get("GPU", 0))
     if not free:
         raise CapabilityError(f"the Ray cluster at {address} has no free GPU", "see: ray status")
-    # No task is run again behind our back: what is asked again is decided here, by the journals.
+    # Ray must not repeat a task by itself: what is repeated is decided here, by the journals.
     kind = ray.remote(num_cpus=0, num_gpus=1, max_restarts=-1, max_task_retries=0)(_Actor)
     actors = [kind.remote() for _ in range(free)]
     ready, _ = ray.wait([actor.describe.remote() for actor in actors], num_returns=free, timeout=_PATIENCE)
@@ -147,7 +147,7 @@ class RayGpu:
 
 @dataclass(slots=True)
 class _RemoteChild:
-    """A batch on an actor: what its files say is written here as it comes."""
+    """A batch on an actor: the content of its files is written here as it arrives."""
 
     place: RayGpu
     folder: Path
@@ -234,7 +234,7 @@ class _RemoteChild:
         """Adds to one of the journals, or writes another file, under this folder's own numbers."""
         stem, _, ending = name.partition(".")
         kind, _, number = stem.rpartition("-")
-        if name == "supervisor.jsonl":  # what no child could say itself; this folder's own has another writer
+        if name == "supervisor.jsonl":  # what no child could report itself; this folder's own file has another writer
             kind, number = "journal", "supervisor"
         try:
             if number not in self._numbers:
@@ -272,7 +272,7 @@ def _outgoing(value: Any, sent: dict[str, Any]) -> Any:
     own = {k: _outgoing(v, sent) for k, v in value.items()}
     for key, path in ((k, Path(own[k])) for k in _PATHS if own.get(k)):
         if not path.exists():
-            continue  # the child says what it misses
+            continue  # the child reports what is missing
         digest, reference = _put(path, path.stat().st_mtime_ns)
         sent[digest] = reference
         own[key] = f"{_SENT}{digest}/{path.name}"
@@ -337,7 +337,8 @@ class _Actor:
         environment: Mapping[str, str],
         sent: Mapping[str, Any],
     ) -> Iterator[tuple[str, Any]]:
-        """Supervises the tasks; yields what the children's files get, by name, and at the end ``""`` with an error."""
+        """Supervises the tasks; yields what is added to the children's files, by name, and at the end ``""`` with an
+        error."""
         own = Limits(**{**vars(limits), "places": (LocalGpu(self._description.uuid),)})
         with tempfile.TemporaryDirectory(prefix="flashcore-") as name:
             folder = Path(name)
@@ -345,7 +346,7 @@ class _Actor:
             errors: list[tuple[int, str, str]] = []
 
             def tell(result: Result) -> None:
-                if result.reason.startswith(supervisor.NEVER_BEGAN):  # this host's doing, not the task's
+                if result.reason.startswith(supervisor.NEVER_BEGAN):  # caused by this host, not by the task
                     raise CapabilityError(result.reason, "see that flashcore's extra `run` is installed there")
 
             def work() -> None:
@@ -373,7 +374,7 @@ class _Actor:
 
 
 def _grown(folder: Path, offsets: dict[str, int]) -> Iterator[tuple[str, bytes]]:
-    """The whole lines that the journals in ``folder`` got since the last look."""
+    """The complete lines added to the journals in ``folder`` since the last look."""
     for path in sorted(folder.glob("*.jsonl")):
         with path.open("rb") as file:
             file.seek(offsets.get(path.name, 0))
@@ -396,7 +397,7 @@ def _incoming(value: Any, sent: Mapping[str, Any]) -> Any:
 
 
 def _unpacked(digest: str, reference: Any) -> Path:
-    """The folder that holds what has this hash; fetched once for each host and user."""
+    """The folder with the files of this hash; fetched once for each host and user."""
     folder = Path(tempfile.gettempdir()) / f"flashcore-sent-{os.getuid()}" / digest
     if not folder.is_dir():
         import ray

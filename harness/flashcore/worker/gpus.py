@@ -1,8 +1,8 @@
 """Where children run: a small protocol, and its first backend, the GPUs of this host.
 
 A :class:`Place` is one GPU and starts a child for a batch of tasks; :func:`flashcore.worker.supervisor.supervise` hands
-the batches out. The other backend is :mod:`flashcore.worker.cluster`. Whatever the place, what a child answered
-stands in a journal of the stage's own folder, with the GPU that it ran on beside it.
+the batches out. The other backend is :mod:`flashcore.worker.cluster`. At any place, a child's answers are in a journal
+of the stage's own folder, with the GPU that it ran on beside them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flashcore.worker.process import Process
 class Child(Protocol):
     """A batch of tasks under way: :class:`~flashcore.worker.process.Process`, or its like on another host.
 
-    ``current`` is the task in progress when it was over, ``reason`` why it is over, ``lost`` why its place is gone
-    with it (empty if it is not): then what it has not answered is asked of another.
+    ``current`` is the task in progress when the process ended, ``reason`` why it ended, ``lost`` why its place was lost
+    with it (empty if it was not): unanswered tasks then go to another place.
     """
 
     current: str | None
@@ -74,7 +74,7 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalGpu:
-    """A GPU of this host. One that is lost stays lost: the driver needs a reset first."""
+    """A GPU of this host. A lost one stays lost: the driver needs a reset first."""
 
     gpu: str
     host: None = None
@@ -95,7 +95,7 @@ class LocalGpu:
 
 def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
     """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; those
-    alone whose GPU was chosen. A task that was begun twice was answered the second time."""
+    alone whose GPU was chosen. Of a task that was begun twice, the second time counts."""
     found: dict[str, str] = {}
     journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
     for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):

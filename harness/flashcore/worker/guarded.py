@@ -1,4 +1,4 @@
-"""Tensors between bands of poison: what is written beside an output, or not written at all, shows.
+"""Tensors between bands of poison, which show writes beside an output and elements that were not written.
 
 Only children import torch, so it is imported inside the functions here.
 """
@@ -26,8 +26,8 @@ class Guarded:
 
     Args:
         fill: the byte that tensor and bands are filled with.
-        room: bytes to lie in, :meth:`bytes_of` of them; an allocation of its own unless given.
-        strides: of a tensor that is not contiguous; what its elements leave free between them is poison too.
+        room: memory for it, of :meth:`bytes_of` bytes; an allocation of its own unless given.
+        strides: of a tensor that is not contiguous; the gaps between its elements are poison too.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Guarded:
 
     @classmethod
     def bytes_of(cls, sizes: tuple[int, ...], dtype: str) -> int:
-        """What a tensor takes up with its bands."""
+        """The bytes of a tensor with its bands."""
         return cls._layout(sizes, dtype)[2]
 
     @staticmethod
@@ -78,7 +78,7 @@ class Guarded:
             ("before its first", self._buffer[: self._band], self._band),
             ("past its last", self._buffer[self._end :], -1),
         ):
-            if (other := band != self.fill).any():  # quicker than to look where
+            if (other := band != self.fill).any():  # faster than finding out where
                 touched = other.nonzero().flatten()
                 first = int(touched[0])
                 distance = origin - int(touched[-1]) if origin > 0 else first + 1
@@ -134,7 +134,7 @@ class Outputs(dict[str, "Tensor"]):
             guard.poison()
 
     def joined(self, other: Outputs) -> Outputs:
-        """These tensors and those, with their bands."""
+        """The tensors of both, with their bands."""
         both = Outputs({})
         both.guards = {**self.guards, **other.guards}
         both.update({**self, **other})
@@ -142,7 +142,7 @@ class Outputs(dict[str, "Tensor"]):
 
 
 def once(tensor: Tensor) -> Tensor:
-    """A view with the elements that an expanded tensor shows several times once."""
+    """A view that has each element of an expanded tensor once."""
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
             tensor = tensor.narrow(dim, 0, 1)
@@ -156,7 +156,7 @@ def write(into: Tensor, values: Tensor) -> None:
 
 
 def copied(value: Tensor) -> Tensor:
-    """A copy that lies as the tensor does."""
+    """A copy with the layout of the tensor."""
     import torch
 
     copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
@@ -165,8 +165,8 @@ def copied(value: Tensor) -> Tensor:
 
 
 def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Guarded]]:
-    """Copies of the tensors between bands of NaN, and these bands: what is read beside an input shows in the answer,
-    and what is written there in the bands."""
+    """Copies of the tensors between bands of NaN, and these bands: a read beside an input shows in the answer, and a
+    write there in the bands."""
     import torch
 
     copies, guards = dict(inputs), {}
@@ -185,7 +185,7 @@ LAYOUTS = ("misaligned", "strided", "apart")
 
 
 def laid_out(value: Tensor, how: str) -> Tensor:
-    """The tensor's values where no allocator puts them: ``misaligned``, one element past 16-byte alignment,
+    """The tensor's values in a layout that no allocator gives: ``misaligned``, one element past 16-byte alignment,
     ``strided``, with an element of poison after each, or ``apart``, with at least 16 bytes of it after each row."""
     import torch
 

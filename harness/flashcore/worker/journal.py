@@ -1,9 +1,9 @@
-"""The journal of a child process: what it is at, and what came out of each task.
+"""The journal of a child process: the task in progress, and the outcome of each task.
 
-A child announces every task before it starts it and answers it when it is done, one JSON line each.
-Whoever reads along (:mod:`flashcore.worker.supervisor`) knows the culprit when the process dies, and what is already
-answered when a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``,
-``result``, ``fail`` and ``skip``; a supervisor's also ``lost``, with the GPU that children can no longer be started on.
+A child announces every task before it starts it and answers it when it is done, one JSON line each. The reader
+(:mod:`flashcore.worker.supervisor`) knows which task was in progress when the process dies, and which are answered when
+a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``, ``result``, ``fail`` and ``skip``; a
+supervisor's also ``lost``, with the GPU that children can no longer be started on.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from flashcore.errors import Exit, FlashcoreError
 SAYS = "flashcore child: "
 #: The exit code of a child that cannot go on at all (EX_IOERR).
 HOPELESS = 74
-#: What the reason of a task that came to no end begins with, and that of one that was not run because of it.
+#: How the reason of a task begins that hung, and of one that was not run because of it.
 HANG = "no answer within"
 SKIPPED = "skipped: "
-#: Names the process whose end is to end the child as well.
+#: The variable that names the process with which the child is to end.
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
 _PR_SET_PDEATHSIG = 1
 
@@ -66,7 +66,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a task. ``step`` is what it was at when it failed, if it said so."""
+    """The outcome of a task. ``step`` is the step at which it failed, if the task announced steps."""
 
     name: str
     status: Literal["ok", "failed", "skipped"]
@@ -82,8 +82,8 @@ class Result:
 class Journal:
     """Append-only JSON lines, each written whole and synced before the call returns.
 
-    The first line holds the process id, so that the supervisor can reach the process that works even
-    when a profiler stands between.
+    The first line holds the process id, so that the supervisor can signal the working process even when a profiler
+    wraps it.
 
     Raises:
         FlashcoreError: the file cannot be written (a full disk), naming it.
@@ -101,7 +101,7 @@ class Journal:
         self._write({"event": "start", "pid": os.getpid(), **head})
 
     def begin(self, name: str) -> None:
-        """The task is started now; until its answer, whatever happens is its doing."""
+        """The task is started now; a crash or hang until its answer is attributed to it."""
         self._began[name] = time.monotonic()
         self._write({"event": "begin", "name": name})
 
@@ -114,7 +114,7 @@ class Journal:
         self._write({"event": "step", "name": name, "step": step}, sync=False)
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
-        """The task is done and this came out of it."""
+        """The task is done, with this result."""
         self._answer({"event": "result", "name": name, "data": None if data is None else dict(data)})
 
     def fail(
@@ -126,7 +126,7 @@ class Journal:
         step: str = "",
         seconds: float | None = None,
     ) -> None:
-        """The task failed. ``poisoned``: the device is of no more use to this process.
+        """The task failed. ``poisoned``: this process can no longer use the device.
 
         ``step`` and ``seconds`` are known from ``step()`` and ``begin()`` unless given.
         """
@@ -146,7 +146,7 @@ class Journal:
         self._write({"event": "lost", "name": gpu, "reason": reason})
 
     def end(self, name: str) -> None:
-        """The task is over; one that was not answered yet is done, without data."""
+        """The task has ended; without an answer so far it counts as done, without data."""
         if name not in self._answered:
             self.result(name)
 
@@ -163,7 +163,7 @@ class Journal:
     def _write(self, line: Mapping[str, Any], *, sync: bool = True) -> None:
         data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
         try:
-            while data:  # a disk that fills up takes a part, and refuses the rest with the reason
+            while data:  # a disk that fills up accepts a part, and refuses the rest with the reason
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             raise unwritable(self.path, error) from error
@@ -217,7 +217,7 @@ def _perform(
     perform: Callable[[Task, Journal], Mapping[str, Any] | None],
     is_poisoned: Callable[[], bool],
 ) -> bool:
-    """Performs and answers one task; False if the process is of no more use."""
+    """Performs and answers one task; False if the process cannot run another."""
     journal.begin(task.name)
     try:
         data = perform(task, journal)
@@ -232,10 +232,10 @@ def _perform(
 
 
 def _follow_supervisor() -> None:
-    """Ends this process when its supervisor is gone: a killed supervisor leaves no orphan on the GPU.
+    """Ends this process when its supervisor has ended: a killed supervisor leaves no orphan on the GPU.
 
-    A direct child has the kernel do it. That way will not do below a profiler, where it would fire when the
-    *thread* that started us ends, and whose thread that was is not ours to know: there we look ourselves.
+    For a direct child the operating system does it (``PR_SET_PDEATHSIG``). Below a profiler that signal would come when
+    the *thread* that started this process ends, which may be any of the profiler's: there this process polls instead.
     """
     supervisor = int(os.environ.get(SUPERVISOR, "0"))
     if not supervisor:
@@ -258,7 +258,7 @@ def _follow_supervisor() -> None:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: its type, and the first lines of what it says."""
+    """An exception in one line: its type, and the first lines of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[:3])
     kind = type(error).__name__
@@ -269,7 +269,7 @@ def describe(error: BaseException) -> str:
 
 # --- reading
 
-#: What a line of each event has to say, and what each of these is.
+#: The fields of each event's line, with their types.
 _SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name reason"}
 _SAID["fail"] = _SAID["lost"] = _SAID["skip"]
 _IS = {"pid": int, "name": str, "step": str, "reason": str, "seconds": int | float, "data": dict | None}
@@ -286,7 +286,7 @@ def _is_whole(line: Any) -> bool:
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a journal; a line torn by the end of its process, or of another form, is left out."""
+    """The complete lines of a journal; a line cut by the end of its process, or of another form, is left out."""
     with contextlib.suppress(FileNotFoundError):
         yield from parse(path.read_bytes())
 

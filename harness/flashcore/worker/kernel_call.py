@@ -74,7 +74,7 @@ class Case:
 
     @property
     def was_recorded(self) -> bool:
-        """Whether of its kernels the code alone is known."""
+        """Whether only the code of its kernels is known."""
         return bool(self.calls) and "arguments" not in self.calls[0][0]
 
     @property
@@ -113,14 +113,14 @@ class Caller:
         self.problem = problem or load_problem(case.root, case.problem_file)
         if case.was_recorded:
             _cubins_left()
-        elif case.calls:  # what Triton tunes while it runs is the same in every stage
+        elif case.calls:  # what Triton autotunes is then the same in every stage
             os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library, case.build)
         if case.calls:
             self.target = AsCompiled(case, functools.partial(self.target, **case.config))
 
     def outputs(self, fill: int = POISON_BYTE, *, inout: bool = True) -> Outputs:
-        """Freshly poisoned tensors for a call to write; a peer makes its own, but for those that are inputs too.
+        """Freshly poisoned tensors for a call to write; a peer makes its own, except those that are inputs too.
 
         Args:
             inout: whether these are among them.
@@ -147,8 +147,8 @@ class Caller:
         return [outputs[a.name] if a.mutable else _given(self.case, a, inputs) for a in self.case.arguments]
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[[], Any]:
-        """The call with nothing left to do but to call it; a peer's answer is its return value. Outputs that are inputs
-        too are to be loaded before each call."""
+        """The call with its arguments bound; a peer's answer is its return value. Outputs that are inputs too must be
+        loaded before each call."""
         if self.case.is_peer:
             own = {a.name: outputs[a.name] for a in self.case.arguments if a.inout}
             return functools.partial(self.target, **{**inputs, **own})
@@ -215,8 +215,9 @@ def _short(value: Any) -> str:
 
 
 class AsCompiled:
-    """A callable whose first call is held to what was judged: the code that is loaded, its grid and its arguments. Of
-    recorded kernels the code alone is known: a cubin of each is to be left where compilers keep theirs."""
+    """A callable whose first call is compared with what was judged: the code that is loaded, its grid and its
+    arguments. Of
+    recorded kernels the code alone is known: a cubin of each must be found where compilers cache theirs."""
 
     def __init__(self, case: Case, target: Callable[..., Any]) -> None:
         self._case, self._target, self._held = case, target, False
@@ -247,7 +248,8 @@ class AsCompiled:
 
 @functools.cache
 def _cubins_left() -> Path:
-    """Where Triton and torch.compile keep what they compile in this process, and other compilers are asked to."""
+    """Sets where Triton and torch.compile, and other compilers if they comply, cache what they compile in this
+    process."""
     import tempfile
 
     folder = tempfile.mkdtemp(prefix="flashcore-cubins-")
@@ -316,7 +318,7 @@ def _callable(case: Case) -> Callable[..., Any]:
 
 
 def synchronize(device: str) -> None:
-    """Waits for the device; raises what its last work ran into."""
+    """Waits for the device; raises the error of its last work."""
     if device != "cpu":
         import torch
 
@@ -324,10 +326,10 @@ def synchronize(device: str) -> None:
 
 
 def is_poisoned(device: str) -> bool:
-    """Whether the device is of no more use to this process, after an error that sticks.
+    """Whether this process can no longer use the device, after a sticky error.
 
-    A launch that was refused (too much shared memory) does not stick, but the runtime may report it once
-    more, to the next innocent launch: so the device gets two tries at a kernel of its own.
+    A refused launch (too much shared memory) is no sticky error, but the runtime may report it again at the next
+    launch: so a test kernel is tried twice.
     """
     import torch
 

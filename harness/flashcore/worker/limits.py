@@ -1,4 +1,4 @@
-"""What a child process may take."""
+"""The limits of a child process."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def load_problem(root: str | Path, file: str) -> ModuleType:
 
 
 def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
-    """What the problem's formulas say of a variant on that compute roof, which ``work`` may ask for by an argument
-    ``roof``: where the FLOPs are done is a matter of the variant.
+    """What the problem's formulas say of a variant on that compute roof, which ``work`` may take as an argument
+    ``roof``: which units do the FLOPs depends on the variant.
 
     Raises:
         UsageError: it raises, or a value is no amount.
@@ -59,13 +59,13 @@ def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[s
     return work
 
 
-#: What the files of a suite imported of each other, and from which folder.
+#: The modules that files of a suite imported from each other, and from which folder.
 _siblings: dict[str, Path] = {}
 
 
 class _Lazily(MetaPathFinder):
-    """Finds what a suite's function imports when it is called, long after its file was loaded: beside the file whose
-    code asks, or whose code called what asks."""
+    """Finds what a suite's function imports when it is called, long after its file was loaded: beside the file that
+    imports, or a file of the suite that called it."""
 
     folders: ClassVar[set[Path]] = set()
 

@@ -1,4 +1,5 @@
-"""One child process and the journal that it writes: started, read along, ended when it hangs, named when it dies."""
+"""One child process and its journal: it is started, its journal is read, it is ended if it hangs, and reported if it
+dies."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Process:
     limits: Limits
     environment: Mapping[str, str]
     gpu: str = ""
-    lost: str = ""  # of a child elsewhere: why its place is gone
+    lost: str = ""  # of a child elsewhere: why its place was lost
     current: str | None = None  # the task in progress
     step: str = ""
     begun: int = 0
@@ -141,7 +142,7 @@ class Process:
             yield None
 
     def raise_if_hopeless(self) -> None:
-        """Raises when no other process would fare better."""
+        """Raises if every other process would fail the same way."""
         said = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
         if self.code == HOPELESS:
             raise FlashcoreError(
@@ -161,8 +162,8 @@ class Process:
         """Ends whatever is left of the process group, and reaps the child."""
         if self._popen is None or self._popen.returncode is not None:
             return
-        # The leader is not reaped yet, so its number still means this group and session. A profiler may
-        # have put the target into a group of its own; it stays in the session.
+        # The leader is not reaped yet, so its process id still names this group and session. A profiler may have put
+        # the target into a group of its own; it is still in the session.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         for entry in Path("/proc").glob("[0-9]*"):
@@ -172,12 +173,12 @@ class Process:
         self._popen.wait()
 
     def _end(self) -> None:
-        """Ends the process that works first, so that what wraps it can still write what it has."""
+        """First ends the working process, so that the profiler around it can still write its results."""
         assert self._popen is not None
         target = self._target or self._popen.pid
         for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(target) == self._popen.pid:  # not a stranger with a reused number
+                if os.getsid(target) == self._popen.pid:  # not another process with a reused id
                     os.kill(target, number)
             until = time.monotonic() + patience
             while time.monotonic() < until and not self._exited():
@@ -189,7 +190,7 @@ class Process:
             time.sleep(POLL)
 
     def _exited(self) -> bool:
-        """Whether the child is over, without reaping it: its group's number stays taken."""
+        """Whether the child has ended, without reaping it: its group's id stays in use."""
         assert self._popen is not None
         found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if found is None:

@@ -34,8 +34,8 @@ class References:
             self._kept[key] = inputs, problem.reference(inputs, params)
         inputs, exact = self._kept[key]
         if (*key, case.tolerance) not in self._kept:
-            # A class that quantises its inputs is held to the answer on the quantised ones, so that an error
-            # of the kernel cannot hide behind that of the quantisation, which is told apart.
+            # A class that quantises its inputs is held to the answer on the quantised ones, so that an error of the
+            # kernel cannot hide behind that of the quantisation, which is reported separately.
             basis = problem.basis(case.tolerance, inputs, params) if hasattr(problem, "basis") else inputs
             reference = exact if basis is inputs else problem.reference(basis, params)
             cost = None if basis is inputs else {name: errors(reference[name], a) for name, a in exact.items()}
@@ -48,7 +48,7 @@ class References:
 
 
 def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:
-    """An emulation is held in the type of the output that it stands for."""
+    """An emulation is kept in the type of the output that it stands for."""
     import torch
 
     dtype = next((a.dtype for a in case.arguments if a.name == name), "")

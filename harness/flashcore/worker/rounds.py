@@ -1,7 +1,7 @@
-"""Rounds of supervised children, for tools that say what came of a case only once their process is over.
+"""Rounds of supervised children, for tools that report the outcome of a case only when their process ends.
 
-Such a tool (a profiler, a sanitizer) may take along what it knew of cases that ran well, or speak of all of its
-process in one breath. So a case that a round leaves open is run in another one. All state is in the files of
+If such a tool (a profiler, a sanitizer) dies, results of cases that ran well may be lost, and it may give one result
+for all cases of its process. So a case that a round leaves open is run in another one. All state is in the files of
 ``round-N/``: a stage that was ended at any moment, even by kill -9, is finished by calling :func:`settle` again.
 """
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Settled(Generic[T]):
     """What is known of the cases so far, by name.
 
-    ``found`` is what the tool said; ``failed`` why a case is not run again: it failed by its own fault; ``open`` why
-    one is: it ran, but what the tool said got lost or is in doubt. ``more_rounds`` are taken beside the usual ones.
+    ``found`` is what the tool reported; ``failed`` why a case is not run again: the case itself failed; ``open`` why
+    one is: it ran, but what the tool reported was lost or is in doubt. ``more_rounds`` are added to the usual ones.
     """
 
     found: dict[str, T] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Settled(Generic[T]):
     more_rounds: int = 0
 
     def why(self, name: str) -> str:
-        """Why there is nothing found of a case."""
+        """Why nothing was found of a case."""
         return self.failed.get(name) or self.open.get(name) or "it was not run"
 
 
@@ -49,8 +49,8 @@ def settle(
 
     Args:
         perform: supervises the tasks in a round's folder.
-        harvest: adds what a round's folder holds, given the answers of its journals. Reads files alone, so it says
-            the same however often it is asked.
+        harvest: adds what a round's folder holds, given the answers of its journals. It only reads files, so every call
+            gives the same.
 
     Raises:
         OSError: ``folder`` cannot be written.

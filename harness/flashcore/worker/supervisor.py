@@ -1,15 +1,15 @@
-"""Journaled child processes: one failing case never takes the others along.
+"""Journaled child processes: one failing case never affects the others.
 
-Whatever runs kernels runs in a child, since crashes, hangs and poisoned devices strike there. The
-supervisor reads the child's journal along, names the culprit when the child dies, ends it when it hangs,
-and goes on with a fresh process. The journals are the only truth: called again on the same folder,
-:func:`supervise` runs what is not answered yet, whatever ended the call before.
+Kernels run only in child processes, since they may crash, hang or poison the device. The supervisor reads the child's
+journal while it grows, names the task in progress when the child dies, ends the child when it hangs, and continues with
+a fresh process. The journals are the only state: called again on the same folder, :func:`supervise` runs what is not
+answered yet, however the call before ended.
 
 In ``folder``: ``tasks-N.json``, ``journal-N.jsonl`` and ``child-N.log`` (stdout and stderr) of the N-th
 process, and ``supervisor.jsonl`` with the failures that no child could write down itself.
 
 With several GPUs (``limits.places``) a shape's tasks are on one GPU at a time; a GPU that has none takes some of those
-that nobody has. One on which no child can be started any more is left out, and named in ``supervisor.jsonl``.
+that no GPU has. A GPU on which no child can be started any more is excluded, and named in ``supervisor.jsonl``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "Result", "Task", "answers", "child", "supervise"]
 
-#: A task in progress as its place was lost is asked of so many, and then has failed: perhaps it is what does it.
+#: A task in progress when its place was lost is tried on so many places, and then has failed: it may be the cause.
 _PLACES_LOST = 3
-#: What the reason of a task begins with whose processes died before any task.
+#: How the reason of a task begins whose processes died before any task.
 NEVER_BEGAN = "the process never began a task"
 
 
@@ -75,7 +75,7 @@ def supervise(
         slots = _slots(limits)
         work = _Work(tasks, known.keys(), len(slots), limits)
         running: dict[int, tuple[Child, Iterator[Result | None]]] = {}
-        away: dict[int, float] = {}  # slots whose place was lost, and until when it may come back; 0: for good
+        away: dict[int, float] = {}  # slots whose place was lost, and until when it may come back; 0: never
         bad_starts: dict[int, int] = {}
         interrupted: dict[str, int] = {}  # task → how often its place was lost while it was in progress
 
@@ -127,7 +127,7 @@ def supervise(
                     if bad_starts[slot] > 1:
                         lose(slot, process.reason, 0.0)
                     return
-                # One bad start may be the first task's own doing; a second one is not.
+                # One failed start may be caused by the first task; a second one is not.
                 for task in work.of(slot)[: 1 if bad_starts[slot] == 1 else None]:
                     fail(task.name, f"{NEVER_BEGAN}: {process.reason}")
                 return
@@ -199,7 +199,7 @@ def _child(
 
 
 def _is_back(place: Place | None, away: dict[int, float], slot: int) -> bool:
-    """Whether a slot that was lost can be used again, for which it has a while."""
+    """Whether a slot that was lost can be used again, within a time limit."""
     if place is None or not away[slot] or not place.is_back():
         return False
     del away[slot]
@@ -209,9 +209,9 @@ def _is_back(place: Place | None, away: dict[int, float], slot: int) -> bool:
 class _Work:
     """The tasks that have no answer yet, and which slot has which.
 
-    Without places the shapes are dealt out once for all. With several GPUs a slot that has none takes half of its fair
-    share of the shapes that nobody has: big shares first, since a process takes seconds to start, and small ones at the
-    end, so that no GPU waits long for another.
+    Without places the shapes are assigned once. With several GPUs a slot that has none takes half of its fair share of
+    the unassigned shapes: big shares first, since a process takes seconds to start, and small ones at the end, so that
+        no GPU waits long for another.
     """
 
     def __init__(self, tasks: Sequence[Task], known: Iterable[str], slots: int, limits: Limits) -> None:
@@ -238,7 +238,7 @@ class _Work:
         return list(self._of[slot].values())
 
     def take(self, slot: int, most: int, sharers: int) -> list[Task]:
-        """The next tasks of this slot; some of what nobody has, if it has none."""
+        """The next tasks of this slot; some of the unassigned ones, if it has none."""
         own = self._of[slot]
         if not own and self._free:
             taken: list[Task] = []
@@ -257,7 +257,7 @@ class _Work:
             self.left -= 1
 
     def give_back(self, slot: int) -> None:
-        """This slot's tasks are anybody's again."""
+        """This slot's tasks become unassigned again."""
         for task in self._of[slot].values():
             self._add(task)
         self._of[slot].clear()

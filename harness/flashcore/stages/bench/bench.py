@@ -1,10 +1,9 @@
 """Is it faster, truly, and by how much? Times cases so that they can be compared.
 
 One child process times a shape at a time. All its variants take turns, round by round, so that drift hits
-all alike, in three regimes and eagerly (:mod:`flashcore.stages.bench.timing`). A variant that fails while it is made
-ready is left out and told; one that takes the process along is named by the journal, left out, and the
-shape is timed again without it. Ratios are of medians, with bootstrap intervals over rounds
-(:mod:`flashcore.stages.bench.statistics`).
+all alike, in three regimes and eagerly (:mod:`flashcore.stages.bench.timing`). A variant that fails while it is set up
+is left out and reported; one that crashes the process is named by the journal, left out, and the shape is timed again
+without it. Ratios are of medians, with bootstrap intervals over rounds (:mod:`flashcore.stages.bench.statistics`).
 
 This is the parent's side; :mod:`flashcore.stages.bench.child` is that process.
 """
@@ -31,8 +30,8 @@ from flashcore.worker.problem_file import load_problem, work_of
 
 #: The module that the child runs.
 TARGET = "flashcore.stages.bench.child"
-#: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets
-#: 15 samples: it is steady, and a hundred would take as long as those of all the quick calls.
+#: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets 15
+#: samples: its time varies little, and a hundred samples would take as long as those of all the short calls.
 _SLOW_SECONDS = 24.0
 #: Cases of a shape that a mode's seconds are meant for; more get more.
 _USUAL_CASES = 24
@@ -66,7 +65,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
         tasks: dict[str, supervisor.Task] = {}
         left: dict[str, list[Case]] = {}
         for shape, attempt in todo.items():
-            # Another attempt is another task, so that a run that is continued goes the same way again.
+            # Another attempt is another task, so that a continued run repeats the same steps.
             name = shape if attempt == 0 else f"{shape}~{attempt}"
             left[name] = [c for c in groups[shape] if c.name not in failed]
             payload = {
@@ -115,7 +114,7 @@ def _shared(rule: StopRule, cases: int) -> StopRule:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the child told of one case."""
+    """What the child reported of one case."""
 
     case: Case
     samples: Mapping[str, Sequence[float]]
@@ -129,10 +128,10 @@ class Measured:
     state: Mapping[str, Any]
     seconds: float
     proved: Mapping[str, Sequence[int]]
-    uncertain: float  # us that the clock may be off by, of a single call
+    uncertain: float  # us by which the time of a single call may be off
 
     def doubt(self, mode: str) -> str:
-        """Why the times of a mode are no measurement, though the calls did their work; empty if they are one."""
+        """Why the times of a mode are void, though the calls did their work; empty if they are valid."""
         if others := self.state.get("others"):
             return f"void: {others} other processes used the GPU while this shape was timed"
         if mode in self.calls:
@@ -161,7 +160,7 @@ def settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[Measure
     """What a shape's result says about its cases; nothing about those that are to be timed once more."""
     if result.status == "failed" or result.data is None:
         culprit = result.step.partition(" ")[0]
-        # Before the first variant's turn nobody is to blame, and nobody would fare better.
+        # A failure before the first variant's turn is due to none of them, and would repeat.
         for case in [c for c in cases if c.variant == culprit] or cases:
             yield Failed(case, result.reason, result.seconds)
         return
@@ -173,7 +172,7 @@ def settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[Measure
         else:
             kernels = own["kernels"]
             if case.is_peer and kernels is not None:
-                kernels += own["copies"]  # `copy_` of torch is no kernel; a launcher's plan names kernels alone
+                kernels += own["copies"]  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
             mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], kernels)
             empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
             proved = (own.get("proved", {}), data.get("doubt", 0.5))
@@ -182,7 +181,7 @@ def settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[Measure
 
 
 def void(one: Measured) -> str:
-    """Why what was timed is no measurement; empty if it is one.
+    """Why the timing is void; empty if it is valid.
 
     Back to back a programmatic launch may rightly take less than an empty plain one.
     """
@@ -245,7 +244,7 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
 
 
 def _unless(doubt: str, facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The facts, without their values if there is a reason to doubt them."""
+    """The facts, without values if there is a reason to doubt them."""
     for fact in facts:
         yield replace(fact, value=None, note=doubt) if doubt else fact
 
@@ -258,7 +257,7 @@ def _fact(
 
 def _mode_facts(case: Case, own: Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
     how = {
-        "back_to_back": f"graph replay of {own.launches} calls: the period",
+        "back_to_back": f"graph replay of {own.launches} calls: its time over their number",
         "isolated": "by difference: spacers with calls less spacers alone",
         "cold": "by difference: L2 flushes and spacers with calls, less the same without",
         "eager": f"{own.eager_calls} calls back to back",

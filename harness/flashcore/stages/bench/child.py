@@ -1,4 +1,4 @@
-"""The child of bench: makes the cases of a shape ready, and lets them take turns in each mode."""
+"""The child of bench: sets up the cases of a shape, and times them in turns in each mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashcore.worker.journal import Journal, Task, answers, describe, hung
 from flashcore.worker.kernel_call import Caller, Case, is_poisoned, synchronize
 from flashcore.worker.problem_file import load_problem
 
-#: Nanoseconds; the chip's own clock ticks too coarsely to time less.
+#: Nanoseconds; the chip's own clock is too coarse to time less.
 _SHORTEST_SPAN = 20_000
 #: The label of the empty launch among the variants, whose names hold no such sign.
 _EMPTY = "(empty)"
@@ -62,7 +62,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         log.step(task.name, f"{variant} new data")
         proof.meet_new_data()
     for mode in payload["modes"]:
-        # The mode that ranks gets the time, the others half of it: where a call takes many ms they agree.
+        # The mode that ranks gets the full time, the others half of it: for calls of many ms they agree.
         half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2)
         own_rule = rule if mode == cases[0].rank_by else half
         announce = functools.partial(_announce, log, task.name, mode)
@@ -123,11 +123,11 @@ def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[
     if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
         return {}
     outputs = caller.outputs(0)
-    timed.back_to_back()  # at the clock that this work settles at
+    timed.back_to_back()  # at the clock frequency that this work settles at
     caller.call({**inputs, "clocked": 1}, outputs)
     synchronize(caller.device)
     rows = outputs["clocks"].cpu()
-    # Whole numbers until here: the nanoseconds count from 1970 and do not fit a double.
+    # Integers up to here: the nanoseconds count from 1970 and do not fit a double.
     cycles, spans = (rows[:, 1] - rows[:, 0]).double(), (rows[:, 3] - rows[:, 2]).double()
     span = int(rows[:, 3].max() - rows[:, 2].min())
     if span < _SHORTEST_SPAN:

@@ -1,7 +1,7 @@
 """What timing asks of the CUDA driver that torch does not offer, through ctypes on ``libcuda.so.1``.
 
-A kernel that only spins (the spacer; with no cycles, the empty kernel), events inside of a graph, and what a
-capture holds. The kernel is PTX that the driver compiles for whatever GPU it is: no compiler is needed.
+A kernel that only spins (the spacer; with no cycles, the empty kernel), events inside of a graph, and the nodes of a
+captured graph. The kernel is PTX that the driver compiles for whatever GPU it is: no compiler is needed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Driver:
         return milliseconds.value * 1000.0
 
     def reset_persisting_l2(self) -> None:
-        """Lines that were to stay in L2 no longer do."""
+        """Lines that were marked persisting in L2 are so no longer."""
         self.ask("cuCtxResetPersistingL2Cache")
 
     def captured(self, stream: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Rounds: calls that are ready to be timed take turns, so that drift hits all of them alike.
+"""Rounds: the calls to be timed take turns, so that drift affects all of them alike.
 
 Used by the child processes of bench and of ``bench --against`` alone.
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at clock and temperature.
 _LOOK_EVERY = 0.02
-#: Turns of calls for each turn of nothing.
+#: Turns of calls for each turn of an empty pair of events.
 _TURNS_A_NOTHING = 4
 
 
 class Watch:
-    """Looks at the GPU's state now and then, and keeps what it saw."""
+    """Reads the GPU's state now and then, and keeps the readings."""
 
     def __init__(self, device: str) -> None:
         self._nvml: Nvml | None = None
@@ -122,7 +122,7 @@ def distributions(
         while len(calls) < rule.most and (not calls or time.monotonic() - start < rule.slow_seconds / 2):
             if turns % _TURNS_A_NOTHING == 0:
                 nothing += timed.each(regime, calls=False)
-            calls += timed.each(regime, first=not turns)  # nobody else's calls come between
+            calls += timed.each(regime, first=not turns)  # no other calls come between
             turns += 1
         least = statistics.median(nothing)
         found[label] = [x - least for x in calls[: rule.most]]

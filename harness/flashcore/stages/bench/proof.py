@@ -1,11 +1,11 @@
-"""Did timed calls do their work? Their answers, and their time on data that is new to them.
+"""Did timed calls do their work? Their answers, and their time on new data.
 
-Timed calls meet the same tensors again and again, so a kernel that keeps what it found, or that finds its output
-right already, could be timed at doing nothing. Two proofs, of each case:
+Timed calls meet the same tensors again and again, so a kernel that caches its result, or finds its output already
+right, could be timed while it does nothing. Two proofs, of each case:
 
 - Answers: of each regime one sample at random and the last one are taken right after other inputs were written into
-  the tensors and all outputs were poisoned, neither of which is timed. What such a sample leaves is held to the
-  reference, by the tolerance classes of check.
+  the tensors and all outputs were poisoned, neither of which is timed. The outputs of such a sample are compared with
+  the reference, by the tolerance classes of check.
 - New data: calls on inputs that the case has never met, into poisoned outputs, may not take longer than calls on
   known data in the slower of the regimes that were timed call by call.
 """
@@ -28,12 +28,12 @@ from flashcore.worker.references import References
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Seeds of inputs that no warm-up call has met begin so far above the problem's own.
+#: Seeds of inputs that no warm-up call has used begin so far above the problem's own.
 _NEW_SEED = 1000
-#: Inputs larger than this have no other values: they would take several times their memory.
+#: Larger inputs get no other values: those would take several times their memory.
 _MOST_BYTES = 1 << 30
-#: How much longer a call on new data may take than the slower regime's median, beside the timer's own doubt: new data
-#: lies in L2, but other kernels ran since, as in the cold regime. Of 87 cases on an H200 the most was 1.013.
+#: How much longer a call on new data may take than the slower regime's median, beside the timer's own uncertainty: new
+#: data lies in L2, but other kernels ran since, as in the cold regime. Of 87 cases on an H200 the most was 1.013.
 _LONGER = 1.1
 
 
@@ -70,7 +70,7 @@ class Sets:
             self._holds[i] = seed
 
     def restage(self, *, known: bool) -> None:
-        """What :meth:`take` is to write from now on: values that every call has met, or new ones."""
+        """What :meth:`take` is to write from now on: values that every call has used, or new ones."""
         for i, stage in enumerate(self._stage):
             _write(stage, self._values[self._own[0] if known else self._new[i]])
 
@@ -108,7 +108,7 @@ class Proof:
         self.new: float | None = None
 
     def meet_new_data(self) -> None:
-        """Times calls on data that the case has never met; before any of it is used otherwise."""
+        """Times calls on data that the case has never used; before any of it is used otherwise."""
 
         def take(i: int) -> None:
             self._sets.take(i)
@@ -157,8 +157,8 @@ class Proof:
         """Why what was timed is no measurement; empty if it is one.
 
         Args:
-            calls: us of single calls by regime, less what the clock takes for none.
-            doubt: us that the timer's single calls may be off by.
+            calls: us of single calls by regime, less the time of an empty pair of events.
+            doubt: us by which the timer's single calls may be off.
         """
         known = max((statistics.median(c) for c in calls.values() if c), default=None)
         if self.complaint or known is None:
@@ -179,7 +179,7 @@ def _tensors(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _numbers(inputs: Mapping[str, Any]) -> list[Any]:
-    """What of inputs cannot be written in place: numbers, and how the tensors lie."""
+    """The parts of inputs that cannot be written in place: numbers, and the layout of the tensors."""
     tensors = _tensors(inputs)
     return [(n, (x.shape, x.stride(), x.dtype) if n in tensors else x) for n, x in inputs.items()]
 

@@ -1,7 +1,8 @@
-"""A reference for GPUs that time side by side: each times the same two calls at once with the others.
+"""A reference for GPUs that time side by side: all of them time the same two calls at the same time.
 
-A copy that misses every cache and a matrix product, each made ready twice: what the two differ by is this GPU's own A/A
-spread, beside busy neighbours. A GPU that is slower than its like beyond that spread is named, and times nothing.
+The calls are a copy that misses every cache and a matrix product, each set up twice: the difference of the two is this
+GPU's own A/A spread, while its neighbours are busy. A GPU that is slower than the median by more than that spread and a
+margin is named, and times nothing.
 
 As a program (``python -m flashcore.stages.bench.reference TASKFILE JOURNAL``) this module is the child.
 """
@@ -25,10 +26,11 @@ from flashcore.worker.gpus import Place
 from flashcore.worker.limits import Limits
 
 TARGET = python_process.child("flashcore.stages.bench.reference")
-#: What GPUs of one kind may differ by: two H200s of one host did by 1.2 % in a matrix product and 0.1 % in a copy.
+#: By how much GPUs of one kind may differ: two H200s of one host differed by 1.2 % in a matrix product and 0.1 % in a
+#: copy.
 ALIKE = 0.03
-#: Reasons for a lowered clock that the cooling or the power supply is to blame for. A power cap is not one of them:
-#: a GPU of full health is held at it by any large matrix product.
+#: Reasons for a lowered clock that point to the cooling or the power supply. The power cap is not one of them: any
+#: large matrix product drives a healthy GPU to it.
 UNWELL = frozenset({"hardware_slowdown", "thermal_software", "thermal_hardware", "power_brake"})
 #: Elements of the copy, and rows of the matrices, by device: on a GPU 1 GiB moved, 0.8 ms on an H200, and 0.2 ms.
 _SIZES = {"cuda": (1 << 27, 4096), "cpu": (1 << 16, 64)}
@@ -41,7 +43,7 @@ class Reference:
     Args:
         times: us by call, the lower of two medians.
         spread: the largest relative difference of such two medians.
-        state: what the driver told while they were timed, as of :class:`~flashcore.stages.bench.interleave.Watch`.
+        state: what the driver reported while they were timed, as of :class:`~flashcore.stages.bench.interleave.Watch`.
         failed: why there are no times; empty if there are.
     """
 
@@ -82,7 +84,7 @@ def _reference(result: supervisor.Result) -> Reference:
 
 
 def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
-    """The GPUs that are to time nothing beside the others, all of one kind: UUID → why. Never all of them."""
+    """The GPUs to exclude from timing, of GPUs of one kind: UUID → why. Never all of them."""
     why = {gpu: f"its reference failed: {own.failed}" for gpu, own in found.items() if own.failed}
     timed = {gpu: own for gpu, own in found.items() if not own.failed}
     for name in next((own.times for own in timed.values()), {}):
@@ -90,8 +92,8 @@ def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
         for gpu, own in timed.items():
             over, allowed = own.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
             if over > allowed:
-                text = f"slow: {name} takes {own.times[name]:.4g} us, {100 * over:.1f} % more than is usual among them"
-                why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be chance)")
+                text = f"slow: {name} takes {own.times[name]:.4g} us, {100 * over:.1f} % more than the median"
+                why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be noise)")
     hot = {gpu: sorted(UNWELL & {*own.state.get("throttle", ())}) for gpu, own in timed.items()}
     why |= {gpu: f"throttled: {', '.join(reasons)}" for gpu, reasons in hot.items() if reasons and gpu not in why}
     return why if len(why) < len(found) else {}
@@ -101,7 +103,7 @@ def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
 
 
 def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
-    """Times the two calls, each made ready twice, in turns."""
+    """Times the two calls, each set up twice, in turns."""
     import torch
 
     device = task.payload["device"]

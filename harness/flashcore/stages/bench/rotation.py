@@ -11,8 +11,8 @@ from flashcore.stages.bench.timing import Restored, Timed, Timer
 from flashcore.worker.guarded import Outputs, write
 from flashcore.worker.kernel_call import Caller, Case, initial
 
-#: Copies of tensors that are input and output: so many calls of a sample take long against what it costs beside them,
-#: as those do that fill so many bytes.
+#: Copies of tensors that are input and output: with so many calls, or calls on so many bytes, a sample is long compared
+#: with its fixed cost.
 _MOST_COPIES, _BYTES_OF_COPIES = 100, 1 << 28
 
 

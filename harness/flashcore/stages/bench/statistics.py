@@ -56,7 +56,7 @@ def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:
 def relative_noise(samples: Sequence[float]) -> float:
     """Standard error of the median over the median, from the interquartile range; infinite below 5 samples.
 
-    The range is used rather than the deviation, which one disturbed sample can blow up.
+    The range is used rather than the deviation, which one disturbed sample can inflate.
     """
     import numpy as np
 
@@ -92,5 +92,5 @@ class StopRule:
             return count >= self.fewest and own_seconds >= self.slow_seconds
         if count >= self.most or mode_seconds >= self.seconds:
             return True
-        # Looked at now and then, since it costs about as much as a sample.
+        # Evaluated now and then, since it costs about as much as a sample.
         return count % 10 == 0 and relative_noise(samples) <= self.noise

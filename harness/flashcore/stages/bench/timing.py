@@ -1,15 +1,15 @@
-"""How one call is timed: three regimes, and eagerly. Used by the child processes that time, alone.
+"""How one call is timed: three regimes, and eagerly. Used only by the child processes that time.
 
-- back_to_back: the period of N calls in one CUDA graph, between two events. What the calls use was put in L2 just
-  before. Calls whose launches are programmatic overlap: this is a throughput.
-- isolated: a latency, by difference. A graph of N × [spacer, call] against one of N × [spacer], in turns; the rest
-  over N. The spacer is one block an SM that spins, without memory and without a programmatic trigger, so launching
-  hides behind it and no call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
+- back_to_back: N calls in one CUDA graph, the time between two events over N. What the calls use was put in L2 just
+before. Calls whose launches are programmatic overlap: this is a throughput. - isolated: a latency, by difference. A
+  graph of N × [spacer, call] against one of N × [spacer], in turns; the difference over N. The spacer is one block an
+  SM that spins, without memory and without a programmatic trigger, so the launch overhead is hidden behind it and no
+  call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
 - cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
 - eager: calls from Python back to back between two events, over their number: the host's time where the
   host is slower than the kernel.
 
-A call that writes what it reads has a tensor of its own in each place of a sample, and these are written anew right
+A call that writes what it reads has a tensor of its own at each position of a sample, and these are rewritten right
 before the sample, untimed: every timed call starts from the same content. See :class:`Restored`.
 
 In every regime the device is kept busy while the host enqueues, so that no launch from the host is in it.
@@ -28,22 +28,23 @@ from flashcore.stages.bench.driver import Driver
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]
 
-#: What one sample is to take, in us: long against the events' resolution (0.5 us), short against drift.
+#: How long one sample should take, in us: long compared with the events' resolution (0.5 us), short compared with
+#: drift.
 SAMPLE_US = 400.0
 _MOST_CALLS = 500
 _WARM_UPS = 3
-#: A call longer than this (us) is not made once more to warm L2: a cold start does not show in it.
+#: A call longer than this (us) is not repeated to warm L2: a cold start does not change its time noticeably.
 _LONG_CALL = 1000.0
-#: Clocks the device spins while the host enqueues a sample: about 50 us, 100 us for graphs of many nodes.
+#: Clock cycles that the device spins while the host enqueues a sample: about 50 us, 100 us for graphs of many nodes.
 _COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
-#: The spacer: about 2 us, longer than what a launch takes.
+#: The spacer: about 2 us, longer than a launch takes.
 SPACER_CYCLES = 4_000
 #: Calls in one graph with spacers; fewer with a flush each, which takes 40 us.
 _SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
-#: Calls in one graph with events around each, so many of long ones and so many at most: most of a replay that makes
-#: few calls is what it waits for.
+#: Calls in one graph with events around each, so many of long ones and so many at most: most of a replay of few calls
+#: is waiting.
 _FEWEST_EVENTS, _EVENTS = 10, 40
-#: No sample by difference is less (us): it is a time, of which ratios are taken.
+#: The least value of a sample by difference (us): times must be positive, since ratios are taken.
 _RESOLUTION = 1e-3
 #: Sets of tensors that calls rotate through, where so many fit half of L2.
 _MOST_SETS = 4
@@ -51,10 +52,11 @@ _MOST_SETS = 4
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Of calls that write what they read: no sample makes more of them than there are, each has tensors of its own.
+    """For calls that write what they read: each has tensors of its own, so a sample makes at most as many calls as
+    there are tensors.
 
     Args:
-        restore: enqueues what writes the tensors of the first so many calls anew.
+        restore: enqueues the work that rewrites the tensors of the first so many calls.
         resident: how many calls' tensors lie in L2 together; those of an isolated sample are no more.
         graphs: what was captured of ``restore``, by number of calls.
     """
@@ -101,7 +103,7 @@ class Timed(Protocol):
 
 
 class Timer(Protocol):
-    """Makes calls ready. ``clock`` says in words what times are read from, ``doubt`` by how many us the time of single
+    """Prepares calls for timing. ``clock`` says what times are read from, ``doubt`` by how many us the time of single
     calls may be off."""
 
     clock: str
@@ -125,7 +127,7 @@ class Timer(Protocol):
 
 
 def timer_for(device: str) -> Timer:
-    """CUDA events on a GPU, the host's clock on the CPU (where only the plumbing is tried)."""
+    """CUDA events on a GPU, the host's clock on the CPU (used only in tests)."""
     return HostTimer() if device == "cpu" else CudaTimer()
 
 
@@ -150,7 +152,7 @@ class CudaTimer:
         self._l2, self.sms = properties.L2_cache_size, properties.multi_processor_count
         self._flush = torch.empty(2 * self._l2 // 4, dtype=torch.int32, device="cuda")
         self.driver = Driver()
-        self.spin(0)  # loads it, which cannot be done while capturing
+        self.spin(0)  # loads the kernel, which cannot be done while capturing
         self._flush.fill_(1)
         self._graphs: dict[tuple[Regime, int, bool], tuple[Any, tuple[int, int]]] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
@@ -193,7 +195,7 @@ class CudaTimer:
 
         def enqueue(i: int) -> None:
             if regime == "cold":
-                # A kernel of stores, where a zeroing may be a memset: leaves nothing of use in L2.
+                # A kernel of stores, since zeroing may be a memset: it leaves nothing useful in L2.
                 self._flush.fill_(i + 2)
             self.spin(SPACER_CYCLES, self.sms)
             if events:
@@ -243,11 +245,11 @@ class _CudaTimed:
         torch.cuda.synchronize()
 
     def _call(self, i: int) -> None:
-        self._answer = None  # its memory is the next call's, as if nobody looked
+        self._answer = None  # its memory is reused by the next call, as if the answer were not kept
         self._answer = self._calls[i % len(self._calls)]()
 
     def _hold(self, held: tuple[int, int], calls: int, beside: tuple[int, int] = (0, 0)) -> None:
-        """A launcher that stops after some calls leaves them out of a later graph: each graph counts."""
+        """A launcher that stops launching after some calls is found by counting the kernels of each graph."""
         kernels, copies = ((h - b) // calls for h, b in zip(held, beside, strict=True))
         self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
 
@@ -313,7 +315,7 @@ class _CudaTimed:
                 self._ready(regime, self._count(regime))
                 self._begin(self._count(regime))
             times.append(self._between(graph.replay, cover=_LONG_COVER_CLOCKS))
-        # Where something disturbed the spacers alone, so many of them can outlast those with calls.
+        # If something disturbed the spacers alone, they can take longer than those with calls.
         return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
 
     def _count(self, regime: Regime, *, events: bool = False) -> int:
@@ -349,7 +351,7 @@ class _CudaTimed:
             restored.graphs[calls].replay()
 
     def _warm(self, calls: int) -> None:
-        """Puts in L2 what so many calls use."""
+        """Brings into L2 what so many calls use."""
         if self._call_us < _LONG_CALL:
             (self._each_set if calls > 1 else self._single).replay()
 
@@ -427,7 +429,7 @@ class _HostTimed:
         for i in range(count):
             take(i)
             times.append(self._sample(1, i))
-        return [min(times)]  # the host may be at something else meanwhile
+        return [min(times)]  # the host may be interrupted meanwhile
 
     def _sample(self, count: int, first: int = 0) -> float:
         if self.before is not None:
@@ -441,7 +443,7 @@ class _HostTimed:
 
 
 def rotated(items: Sequence[_T], by: int) -> list[_T]:
-    """The items in their order, begun at another one each round: nobody always follows the same one."""
+    """The items in order, starting at another one each round, so that none always follows the same one."""
     if not items:
         return []
     start = by % len(items)

@@ -2,8 +2,8 @@
 
 A variant is held to an emulation of its own rounding points on the same inputs (its tolerance class):
 relative Frobenius error at most 1.5 times and largest error at most 2 times the emulation's, plus one unit
-in the last place, and an answer that is as a whole hardly too large or too small; never beyond the problem's fence.
-So is a peer. Outputs are poisoned and lie between guard bands, inputs lie between bands of NaN.
+in the last place, and an answer that is, as a whole, neither too large nor too small; never beyond the problem's fence.
+Peers are held to the same. Outputs are poisoned and lie between guard bands, inputs lie between bands of NaN.
 
 This is the parent's side; :mod:`flashcore.stages.check.child` does the work.
 """
@@ -42,7 +42,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
             "case": case.to_json(),
             "device": chosen.device,
             "kinds": None if chosen.kinds is None else list(chosen.kinds),
-            # Fewer than usual are asked for on purpose, by the inner loop: there a shape does not ask for more.
+            # The inner loop asks for fewer on purpose: then a shape's own, larger number does not apply.
             "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
             "opcheck": chosen.opcheck and not case.callable and first[case.variant] == case.name,
         }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _OTHER_POISON = 0x5A
-#: Repeated calls that are compared before anybody looks.
+#: Repeated calls that are compared on the device before the host reads the result.
 _UNSEEN = 100
 _answers = References()
 
@@ -34,7 +34,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     case = Case.from_json(payload["case"])
     device = payload["device"]
     problem = load_problem(case.root, case.problem_file)
-    # What a problem has at its edges is its own variants' to bear, once; what a library makes of it is its own affair.
+    # Edge inputs are checked for the suite's own variants, once; libraries need not handle them.
     edges = tuple(getattr(problem, "EDGE_KINDS", ()))
     kinds = payload["kinds"] or [*problem.KINDS, *(edges if not case.is_peer else ())]
     unknown = sorted(set(kinds) - {*problem.KINDS, *edges})
@@ -54,7 +54,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                 _keep_worst(worst, "quantization_frobenius_error", own.frobenius, f"worst on {where}")
             found: dict[str, tuple[float | None, str]] = {}
             wrong = _compare(caller, outputs, inputs, reference, entitled, found, where)
-            # Of values out of the common, only what does not grow with them.
+            # For unusual values, only the errors that do not grow with them.
             for fact, (value, note) in found.items():
                 if kind not in edges or "over_class" in fact:
                     _keep_worst(worst, fact, value, note)
@@ -62,7 +62,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                     _keep_worst(worst, f"normal_{fact}", value, note)
             complaints += [f"{text}, on {where}" for text in wrong]
             if any("out-of-bounds write" in text for text in wrong):
-                break  # it writes where it should not: no more of that than needed
+                break  # it writes out of bounds: no more calls than needed
     if not complaints:
         inputs, *_ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
         log.step(task.name, "repeats")
@@ -121,7 +121,7 @@ def _compare(
 def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Masks of the elements that a call leaves alone.
 
-    An answer may look like the poison (-1 as an integer, or a NaN of that very make): what still looks like
+    An answer may look like the poison (-1 as an integer, or a NaN with these very bits): what still looks like
     poison is unwritten only if, over another poison, it looks like that one.
     """
     masks = {name: guard.unwritten() for name, guard in outputs.guards.items()}
@@ -132,7 +132,7 @@ def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> d
 
 
 def _keep_worst(worst: dict[str, tuple[float | None, str]], name: str, value: float | None, where: str) -> None:
-    """Keeps the larger; a value that is not finite is worse than any, and is told as unmeasured."""
+    """Keeps the larger; a value that is not finite is worse than any other, and is reported as unmeasured."""
     if name in worst and worst[name][0] is None:
         return
     if value is not None and not math.isfinite(value):
@@ -168,7 +168,7 @@ def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str
     again = caller.outputs(_OTHER_POISON)
     for start in range(2, repeats + 1, _UNSEEN):
         calls = range(start, min(start + _UNSEEN, repeats + 1))
-        # Compared on the device, and looked at once for many calls: the host would take longer than they do.
+        # Compared on the device, and read once for many calls: reading each would take longer than the calls.
         differ = torch.zeros(len(calls), dtype=torch.bool, device=caller.device)
         masks = {name: torch.zeros_like(value, dtype=torch.bool) for name, value in first.items()}
         for i in range(len(calls)):
@@ -196,7 +196,7 @@ def _layouts(
     entitled: Mapping[str, Errors],
     announce: Callable[[str], None],
 ) -> list[str]:
-    """Complains where a tensor that lies otherwise is neither refused by its name nor worked on rightly."""
+    """Complains if a tensor of another layout is neither refused by its name nor handled correctly."""
     complaints = []
     for argument in (a for a in caller.case.arguments if a.kind == "tensor"):
         name = argument.name
@@ -216,7 +216,7 @@ def _layouts(
                 synchronize(caller.device)
             except Exception as error:
                 if is_poisoned(caller.device):
-                    raise  # it was taken, and took the device along
+                    raise  # it was accepted, and the device was lost
                 if not re.search(rf"\b{re.escape(name)}\b", str(error)):
                     complaints.append(f"{name}, {how}: expected an answer or a refusal by its name: {describe(error)}")
                 continue
@@ -229,10 +229,10 @@ def _layouts(
 
 
 def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
-    """Has torch look whether the operator is what its schema says."""
+    """Has torch check whether the operator does what its schema says."""
     import torch
 
-    # NaN is unequal to itself, and several outputs lie in one storage: torch would hold both against us.
+    # NaN is unequal to itself, and several outputs lie in one storage: torch would report both as errors.
     outputs = {name: tensor.clone() for name, tensor in caller.outputs(0).items()}
     caller.load(inputs, outputs)
     target: Any = caller.target

@@ -21,7 +21,7 @@ _inputs: dict[str, Any] = {}
 
 
 def prepare() -> None:
-    """Looks for what names a range.
+    """Finds nvtx, which names the ranges.
 
     Raises:
         CapabilityError: no nvtx.

@@ -1,12 +1,12 @@
-"""Counters that cannot be: what one launch says in several ways must agree. Pure.
+"""Impossible counters: values of one launch that are related must agree. Pure.
 
-Versions of ncu exist that report zeros, NaN, or a part of what was counted, and exit 0. So each launch is held to
-what cannot be otherwise: a kernel that ran took cycles, a sector is 32 bytes, an instruction that multiplies matrices
-is so many FLOPs. What disagrees is unmeasured, with the reason; which of two is wrong nobody can tell, so it is both.
+Versions of ncu exist that report zeros, NaN, or a part of what was counted, and exit 0. So each launch is checked
+against what must hold: a kernel that ran took cycles, a sector is 32 bytes, an instruction that multiplies matrices is
+so many FLOPs. Values that disagree are unmeasured, with the reason; which of two is wrong is not known, so both are.
 
 Passes of one kernel differ where it waits for others in a loop: counts of instructions agreed within 5 % in the runs
 that are recorded, so a factor of :data:`FAR` is what counts as disagreement between passes. What follows from the code
-alone agreed exactly, and is held to :data:`NEAR`.
+alone agreed exactly, and must agree within :data:`NEAR`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flashcore.hardware import occupancy
 from flashcore.stages.profile.ncu_csv import Dim3, Reading
 
 FAR, NEAR = 1.5, 1.02
-#: What a kernel that ran has more than none of.
+#: Facts that are above 0 for a kernel that ran.
 POSITIVE = (
     "ncu_duration", "elapsed_cycles", "sm_clock", "instructions", "instructions_issued", "achieved_occupancy",
     "ncu_theoretical_occupancy", "ncu_registers", "ncu_grid_size", "ncu_block_size",
@@ -54,13 +54,13 @@ class Launched(Protocol):
     def read(self, metric: str) -> Reading: ...
 
 
-Found = Iterator[tuple[tuple[str, ...], str]]  # facts that cannot be, and why
+Found = Iterator[tuple[tuple[str, ...], str]]  # facts that are impossible, and why
 
 
 def impossible(
     row: Launched, values: Mapping[str, float], metrics: Mapping[str, str], chip: str, registers: int | None = None
 ) -> dict[str, str]:
-    """The facts of a launch that cannot be, each with the reason.
+    """The facts of a launch that are impossible, each with the reason.
 
     Args:
         values: what was read, by fact; without what is unmeasured.
@@ -84,7 +84,7 @@ def impossible(
 
 
 def too_few_flops(flop: float, instructions: float) -> str:
-    """Why so many tensor FLOPs cannot be all of so many instructions that multiply matrices; empty if they can."""
+    """Why this number of tensor FLOPs cannot be that of so many matrix instructions; empty if it can."""
     if flop >= _LEAST_TENSOR_FLOP * instructions:
         return ""
     return f"{instructions:,.0f} tensor-core instructions, but {flop:,.0f} FLOPs of the types counted"
@@ -276,7 +276,7 @@ def _rollups(row: Launched, values: Mapping[str, float], metrics: Mapping[str, s
 
 
 def _odd_ones(found: Sequence[tuple[str, float]]) -> Found:
-    """Those that the most contradict; where two contradict each other, both."""
+    """The facts that contradict the most others; where two contradict each other, both."""
     counts = Counter(round(ratio) for _, ratio in found)
     usual, times = counts.most_common(1)[0]
     for name, ratio in found:

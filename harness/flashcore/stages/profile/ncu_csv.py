@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"\+?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
-#: Nothing that a GPU counts is larger; and sums and products of such numbers stay finite.
+#: No counter of a GPU is larger, and sums and products of such numbers stay finite.
 _LARGEST = 1e30
 _NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
 _NOT_FINITE = {"nan", "-nan", "inf", "+inf", "-inf", "infinity", "-infinity"}
@@ -106,7 +106,7 @@ class Table:
 
 
 def number(text: str) -> float | None:
-    """The number that ncu wrote (``1,234.5``), ``None`` if it is none that can be: no count is below 0."""
+    """The number that ncu wrote (``1,234.5``), ``None`` if it is no possible value: no count is below 0."""
     value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
     return value if value <= _LARGEST else None
 

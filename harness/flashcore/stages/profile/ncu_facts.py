@@ -1,6 +1,6 @@
 """From ncu's rows to facts: of each kernel launch, and of the case that made the launches. Pure.
 
-Whatever the catalogue holds appears for every profiled case, measured or unmeasured with its reason:
+Every fact of the catalogue appears for every profiled case, measured or unmeasured with its reason:
 the chip has no such metric, ncu refused it, did not return it, or gave no number for it.
 """
 
@@ -53,7 +53,7 @@ BY_ADDRESS = {
 LEFT_OUT = "it takes many passes; a run of many cases asks for it on a variant's first shape alone"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
-_COUNT_TOLERANCE = 0.5  # counts are whole: parts that differ from their total by one are not its parts
+_COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts
 
 
 class LaunchRow(Launched, Protocol):
@@ -114,7 +114,7 @@ def facts_of(
         rows: the case's launches; at least one.
         chip: as ncu names it (``gh100``).
         plan: what the variant said it launches; ``None`` for a peer.
-        refused: ncu metric → ncu's words why it would not measure it.
+        refused: ncu metric → ncu's reason for not measuring it.
         code: the phases of the variant's code; ``None`` if its sources mark none.
         registers: kernel → registers a thread, as the cubin has them.
     """
@@ -129,7 +129,7 @@ def facts_of(
     kernels: dict[str, list[int]] = {}
     planned = plan.launches if plan is not None and case["plan_matches"].value == 1 else ()
     for i, row in enumerate(rows):
-        # What is built here has the name that its static facts have; a library's templates have endless ones.
+        # A kernel built here has the name of its static facts; template names of libraries are too long.
         seen = short_name(row.kernel) if plan is None else canonical(row.kernel)
         kernels.setdefault(planned[i].kernel if planned and "<" not in seen else seen, []).append(i)
     for kernel, own in kernels.items():
@@ -175,7 +175,8 @@ def short_name(kernel: str) -> str:
 def launch_values(
     row: LaunchRow, chip: str, refused: Mapping[str, str] | None = None, registers: int | None = None
 ) -> Values:
-    """Every fact that a profile measures of one launch, measured or with the reason why not: what cannot be is not.
+    """Every fact that a profile measures of one launch, measured or with the reason why not: impossible values are
+    unmeasured.
 
     Args:
         registers: a thread's, as the cubin has them; ``None`` where they are not known.
@@ -200,7 +201,7 @@ def _read(row: LaunchRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
     metric = spec.ncu_name(chip)
     if metric is None:
         return Measured(None, f"{chip} has no such metric")
-    if metric in refused and metric not in row:  # some come along even so
+    if metric in refused and metric not in row:  # some are returned even so
         return Measured(None, f"ncu refused {metric}: {refused[metric]}")
     reading = row.read(metric)
     if spec.many_passes and metric not in row:
@@ -220,8 +221,8 @@ def _read(row: LaunchRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
 
 
 def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]) -> Measured:
-    """How often these opcodes were executed. One that is not listed ran not once, but only if the listed
-    ones add up to ncu's total."""
+    """How often these opcodes were executed. One that is not listed counts as 0, but only if the listed ones add up to
+    ncu's total."""
     if total is None:
         return Measured(None, note)
     if instances is None and total > 0:
@@ -378,8 +379,8 @@ def _share(part: Measured, total: Measured) -> Measured:
 def _combine(launches: Sequence[Values], chip: str) -> Values:
     """The values of a case from those of its launches, each by its kind.
 
-    What is derived is derived anew from the combined values: shares are then those of all the case's
-    warps, and a sum of sums stays one.
+    Derived facts are computed again from the combined values: shares are then those of all the case's warps, and sums
+        stay sums.
     """
     case = {
         name: _combine_one(name, launches)
@@ -451,7 +452,7 @@ def _plan_matches(rows: Sequence[LaunchRow], plan: Plan | None) -> Measured:
 
 def _difference(row: LaunchRow, launch: Launch) -> str:
     planned, seen = canonical(launch.kernel), canonical(row.kernel)
-    if "<" not in seen:  # what Triton compiled a kernel for stands in the plan's name alone
+    if "<" not in seen:  # only the plan's name holds what Triton compiled a kernel for
         planned = planned.partition("<")[0]
     pairs: list[tuple[str, object, object]] = [
         ("kernel", planned, seen),

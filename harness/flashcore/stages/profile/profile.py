@@ -34,7 +34,7 @@ from flashcore.worker import rounds, supervisor
 from flashcore.worker.journal import SKIPPED, Result, Task
 from flashcore.worker.rounds import Settled
 
-FEW = 32  # cases that are all measured in depth, whatever it costs
+FEW = 32  # up to so many cases are all measured in depth
 TARGET = python_process.child("flashcore.stages.profile.child")
 
 
@@ -98,7 +98,7 @@ def run(
     deep = frozenset(case.name for case in by_depth(cases)[0])
     sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
     stage = _UnderNcu(chosen, deep, sampled, target)
-    # Peers last: libraries keep workspaces, which ncu would save and restore around every pass of what follows.
+    # Peers last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(cases, key=lambda case: case.is_peer)
     tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
     with writing(folder):
@@ -128,8 +128,8 @@ def run(
 
 
 def _claim(folder: Path, chosen: settings.Profile) -> None:
-    """Makes the folder ours, or refuses one whose facts were measured otherwise: warm and cold caches, or
-    two chips, are never mixed in one profile."""
+    """Marks the folder with this profile's settings, or refuses one that was measured with others: warm and cold
+    caches, or two chips, are never mixed in one profile."""
     path = folder / "settings.json"
     ours = {"chip": chosen.chip, "clock_control": chosen.clock_control, "cache_control": chosen.cache_control}
     if not path.exists():
@@ -169,10 +169,10 @@ class _UnderNcu:
     deep: frozenset[str]  # names of the cases to measure in depth
     sampled: bool
     target: Callable[[Path, Path], list[str]]
-    refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's words; grows with the rounds
+    refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
-        """Runs the tasks in batches, an ncu each. Ends early when ncu's words say that going on is vain.
+        """Runs the tasks in batches, an ncu each. Ends early when ncu's messages show that more rounds cannot succeed.
 
         Raises:
             CapabilityError: ncu says what this machine lacks.
@@ -190,7 +190,7 @@ class _UnderNcu:
 
     def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
         chosen = self.chosen
-        # What the command refers to is all that goes along to another host.
+        # Only files that the command refers to are sent to another host.
         ncu, target, clocks, caches = chosen.ncu, self.target, chosen.clock_control, chosen.cache_control
 
         def command(task_file: Path, journal: Path) -> list[str]:
@@ -278,5 +278,5 @@ class _UnderNcu:
 
 
 def _logs(path: Path) -> str:
-    """What the children of a round said."""
+    """The output of the children of a round."""
     return "\n".join(log.read_text(errors="replace") for log in sorted(path.glob("*.log")))

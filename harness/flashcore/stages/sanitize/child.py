@@ -30,7 +30,7 @@ def perform(task: Task, journal: Journal) -> None:
 
 
 def _outputs(case: Case, device: str) -> dict[str, Tensor]:
-    """Outputs of just their size: the bands that the check lays around them would hide a write beside them."""
+    """Outputs without guard bands: the bands of check would hide a write beside an output from the tool."""
     import torch
 
     return {

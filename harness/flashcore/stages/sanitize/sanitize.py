@@ -1,10 +1,10 @@
-"""Sanitize: every kernel once under ``compute-sanitizer``, for what no comparison of answers shows.
+"""Sanitize: every kernel once under ``compute-sanitizer``, for faults that no comparison of answers shows.
 
 ``memcheck`` finds accesses outside of what was allocated, ``racecheck`` unordered accesses to shared memory.
 One process takes many cases, since starting costs more than running, but the tool gives one count a
-process. A batch that is clean clears all its cases; one that is not is taken apart, and each of its cases
-runs alone, so that a count is never laid at the wrong door. All state is in the folder's files: called
-again, :func:`run` goes on where it was ended. :mod:`flashcore.stages.sanitize.child` is what the tool runs.
+process. A clean batch clears all its cases; otherwise each of its cases runs again alone, so that a count is never
+attributed to the wrong case. All state is in the folder's files: called again, :func:`run` continues where it was
+ended. :mod:`flashcore.stages.sanitize.child` is what the tool runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flashcore.worker.kernel_call import Case
 from flashcore.worker.rounds import Settled
 
 TARGET = python_process.child("flashcore.stages.sanitize.child")
-#: Every tensor gets an allocation of its own, so that one kernel cannot stray into another's unseen.
+#: Every tensor gets an allocation of its own, so that an access to another tensor's memory is noticed.
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
@@ -91,7 +91,7 @@ class _UnderTool:
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Report]) -> None:
         """All cases together, and each of those that are in doubt alone."""
-        sanitizer, tool = self.chosen.sanitizer, self.tool  # what goes along to another host
+        sanitizer, tool = self.chosen.sanitizer, self.tool  # what is sent to another host
 
         def command(task_file: Path, journal: Path) -> list[str]:
             return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
@@ -106,7 +106,7 @@ class _UnderTool:
             supervisor.supervise(group, path, command, limits, on_result=tell, environment=ENVIRONMENT)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
-        """Lays each process' count at the door of the cases that it ran."""
+        """Attributes each process' count to the cases that it ran."""
         for name, result in answers.items():
             over = settled.failed if result.status == "skipped" or result.reason.startswith(HANG) else settled.open
             over[name] = result.reason or "its process did not say"
