@@ -326,7 +326,8 @@ class Records(Scenario):
 
     def command(self) -> list[str]:
         started = any((p / "settings.json").is_file() for p in lookup.unfinished(self.folder / "profiles"))
-        start = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_: [pathlib.Path('no pages')]"
+        no_pages = "r.pages = lambda *_, **__: [pathlib.Path('no pages')]"
+        start = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; {no_pages}"
         words = ("--resume",) if started else ("--suite", "suite", "--build-dir", "build", "--variant", "plain")
         return flashcore(
             "profile", *words, "--profiles", "profiles", *(("--suite", "suite") if started else ()), start=start

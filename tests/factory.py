@@ -357,6 +357,26 @@ def environment(**changes: Any) -> Environment:
     return Environment(**{**fields, **changes})
 
 
+def on_l4(record: Record, **changes: Any) -> Record:
+    """A run like ``record`` as if an L4 had recorded it: what needs sm_90a is unsupported there, without facts, and
+    times are 10 times as long. Its counters are the other chip's, so no test may take it for a measurement."""
+    here = {v.name for v in record.suite.variants.values() if v.is_peer or "sm_89" in v.where.archs}
+    outcomes = [
+        o if o.variant in here else replace(o, status="unsupported", reason="not built for sm_89")
+        for o in record.outcomes
+    ]
+    facts = [
+        replace(f, value=10 * f.value) if f.unit in ("us", "ns") and isinstance(f.value, float) else f
+        for f in record.facts
+        if f.subject.variant in here or f.subject.arch or f.source is Source.FORMULA
+    ]
+    own = environment(gpu="NVIDIA L4", gpu_arch="sm_89", gpu_sms=58, gpu_memory_bytes=24 * 10**9,
+                      gpu_l2_bytes=48 << 20, gpu_sm_clock_mhz=2040.0)  # fmt: skip
+    fields: dict[str, Any] = {"id": "20260102T040000Z-0002", "environment": own, "outcomes": tuple(outcomes),
+                              "facts": Facts(facts), "roofs": (), "samples": {}}  # fmt: skip
+    return replace(record, **{**fields, **changes})
+
+
 def artifact(variant: str, arch: str, status: str = "ok", message: str = "", **changes: Any) -> Artifact:
     """What the build made of (variant, arch)."""
     fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "closure": f"closure-{variant}-{arch}"}

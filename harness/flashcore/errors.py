@@ -6,6 +6,7 @@ these is a defect of the harness: it shows its traceback and exits 4, so that no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -17,6 +18,11 @@ class Exit(IntEnum):
     USAGE = 2  # wrong usage, manifest or input
     UNMEASURED = 3  # a required fact is unmeasured or stale
     INCAPABLE = 4  # the machine cannot do it, or flashcore itself is broken: nothing is said about the kernels
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """A failure outweighs what could not be judged, that an unmeasured fact, and that success."""
+    return max(codes, key=(Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED).index)
 
 
 class FlashcoreError(Exception):

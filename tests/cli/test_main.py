@@ -30,7 +30,7 @@ NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
 #: Python that hides torch, so that no operator is built.
 NO_TORCH = "\nimport flashcore.machine.toolchain as t; t.torch_root = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
-NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_: [pathlib.Path('no pages')]"
+NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_, **__: [pathlib.Path('no pages')]"
 
 
 class Workplace:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 
 from flashcore.cli import report
-from flashcore.errors import UsageError
+from flashcore.cli.main import main
+from flashcore.errors import Exit, UsageError
 from flashcore.runs import store
 from tests import factory
+from tests.conftest import ROOT
 
 OLD = "20260101T000000Z-0000"
 
@@ -47,3 +50,82 @@ def test_the_page_of_all_runs_is_linked_once_it_is_there(tmp_path: Path, runs: t
     assert "../runs.html" not in drawn(tmp_path, runs[0])
     (tmp_path / "reports" / "runs.html").write_text("")
     assert '<a href="../runs.html">Runs</a>' in drawn(tmp_path, runs[0])
+
+
+# --- several chips --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chips(tmp_path: Path) -> list[str]:
+    """Folders of runs on two chips, the second as if an L4 had recorded it, and what cannot stand beside them."""
+    own = factory.record()
+    found = {
+        "h200": own,
+        "l4": factory.on_l4(own),
+        "again": dataclasses.replace(own, id=OLD),
+        "other": factory.on_l4(factory.record(factory.suite(name="other")), id="20260102T040000Z-0003"),
+        "none": factory.bare_record(id="20260102T040000Z-0004", environment=factory.environment(gpu=None)),
+    }
+    for record in found.values():
+        folder = tmp_path / "profiles" / record.id
+        folder.mkdir(parents=True)
+        store.write(record, folder)
+    return [str(tmp_path / "profiles" / record.id) for record in found.values()]
+
+
+def test_runs_of_several_chips_have_one_report_and_one_gate(
+    tmp_path: Path, chips: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *chips[:2]]) == 0
+    own = "reports/20260102T030405Z-0001+0002"
+    assert capsys.readouterr().out == f"{own}/index.html\n".replace("reports", f"{tmp_path}/reports")
+    assert {p.name for p in (tmp_path / own).iterdir() if p.is_dir()} == {"assets", "nvidia-h200", "nvidia-l4"}
+    assert main(["report", *chips[:2], "--single-file", "-o", "one"]) == 0
+    assert [p.name for p in (tmp_path / "one").iterdir() if p.suffix] == ["index.html"]
+    capsys.readouterr()
+    assert main(["report", *chips[:2], "--format", "md"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("NVIDIA H200") < said.index("NVIDIA L4")
+    assert main(["gate", *chips[:2]]) == 0
+    assert "note: NVIDIA L4, run 20260102T040000Z-0002: gate passed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["report", "gate"])
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ([0, 0], "found the same run twice"),
+        ([0, 2], "expected one run of each chip"),
+        ([0, 3], "expected runs of one suite"),
+        ([1, 4], "expected a run that a GPU measured"),
+    ],
+)
+def test_runs_that_are_not_of_several_chips_are_wrong_usage(
+    chips: list[str], command: str, which: list[int], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, *(chips[i] for i in which)]) == Exit.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_options_of_one_run_are_refused_with_several(chips: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *chips[:2], "--against", chips[2]]) == Exit.USAGE
+    assert main(["gate", *chips[:2], "--ratchet"]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "--against: expected with one run" in said and "--ratchet: expected one run" in said
+
+
+def test_a_packed_run_and_one_of_an_older_schema_stand_beside_others(
+    tmp_path: Path, chips: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = str(tmp_path / "l4.run.zip")
+    assert main(["pack", chips[1], "-o", packed]) == 0
+    assert main(["gate", chips[0], packed]) == 0
+    assert "NVIDIA L4, run 20260102T040000Z-0002" in capsys.readouterr().out
+    header = Path(chips[0]) / store.HEADER
+    header.write_text(json.dumps({**json.loads(header.read_text()), "schema_version": 0}))
+    assert main(["report", *chips[:2]]) == main(["gate", *chips[:2]]) == Exit.USAGE
+    assert "found the older version 0" in capsys.readouterr().err
+    old = ROOT / "profiles" / "20261121T131258Z-4c52"  # of schema 1, which is still read
+    assert main(["gate", str(old), chips[1]]) != Exit.USAGE
+    assert "NVIDIA H200, run 20261121T131258Z-4c52: gate" in capsys.readouterr().out

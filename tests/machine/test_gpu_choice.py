@@ -10,7 +10,7 @@ import pytest
 from flashcore.errors import UsageError
 from flashcore.machine import gpu_lease
 from flashcore.machine.gpu import Gpu
-from flashcore.machine.gpu_choice import chosen, visible
+from flashcore.machine.gpu_choice import by_kind, chosen, visible
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 150 * 10**9, 50 * 2**20, 1980.0, "580")
 L4 = Gpu("NVIDIA L4", (8, 9), 58, 24 * 10**9, 48 * 2**20, 2040.0, "580")
@@ -33,6 +33,29 @@ def test_gpus_are_chosen_by_kind_number_or_uuid(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert list(chosen(asked, HERE)) == found
     assert chosen(asked, {}) == {}, "a machine without a GPU says so later"
+
+
+def test_all_names_the_gpus_of_other_kinds_and_the_option_that_uses_them() -> None:
+    said: list[str] = []
+    assert list(chosen("all", HERE, said.append)) == ["GPU-a1", "GPU-b2", "GPU-c4"]
+    first = "GPU-a1 (NVIDIA H200), GPU-b2 (NVIDIA H200), GPU-c4 (NVIDIA H200)"
+    assert said == [f"left out, of another kind than {first}: GPU-b3 (NVIDIA L4); to use: --gpus GPU-b3"]
+    for asked in ("2", "b3", "a1,c4"):
+        chosen(asked, HERE, said.append)
+    assert len(said) == 1, "who names them knows the others"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ("all", [["GPU-a1", "GPU-b2", "GPU-c4"], ["GPU-b3"]]),
+        ("b3,c4,a1", [["GPU-b3"], ["GPU-c4", "GPU-a1"]]),
+        ("1", [["GPU-a1"]]),
+    ],
+)
+def test_gpus_come_by_kind(asked: str, kinds: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert [list(kind) for kind in by_kind(asked, HERE)] == kinds and by_kind(asked, {}) == []
 
 
 def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.errors import UsageError
+from flashcore.cli.main import main
+from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
+from flashcore.machine import gpu_choice
 from flashcore.machine.gpu import Gpu
+from flashcore.pipeline import run as run_module
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
 from flashcore.worker import cluster
@@ -57,3 +60,61 @@ def test_the_gpus_of_a_cluster_take_the_place_of_this_hosts(tmp_path: Path, monk
     assert [p.gpu for p in start(replace(chosen, gpus="1")).places] == ["GPU-1"] and released == ["GPU-0", "GPU-2"]
     with pytest.raises(UsageError, match="expected the UUID of one GPU"):
         start(replace(chosen, gpus="GPU-0"))
+
+
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
+A100 = Gpu("NVIDIA A100", (8, 0), 108, 1, 1, 1410.0, "580")
+L4 = Gpu("NVIDIA L4", (8, 9), 58, 1, 1, 2040.0, "580")
+
+
+@pytest.mark.parametrize(
+    ("here", "asked", "gpus", "said"),
+    [
+        ({"GPU-a": H200}, "all", ["all"], []),
+        ({"GPU-a": H200, "GPU-b": H200}, "all", ["all"], []),
+        ({}, "all", ["all"], []),
+        (
+            {"GPU-a": H200, "GPU-b": A100, "GPU-c": H200},
+            "all",
+            ["GPU-a,GPU-c", "GPU-b"],
+            ["GPU-a (NVIDIA H200), GPU-c (NVIDIA H200): a run of its own", "GPU-b (NVIDIA A100): a run of its own"],
+        ),
+        ({"GPU-a": H200, "GPU-b": A100, "GPU-c": H200}, "c,a", ["c,a"], []),
+        ({"GPU-a": replace(L4, capability=(7, 5)), "GPU-b": H200}, "all", ["GPU-b"],
+         ["GPU-a (NVIDIA L4): left out: runs none of sm_80, sm_90a", "GPU-b (NVIDIA H200): a run of its own"]),
+        ({"GPU-a": replace(L4, capability=(7, 5)), "GPU-b": replace(A100, capability=(7, 0))}, "all", ["GPU-a"], []),
+    ],
+)  # fmt: skip
+def test_each_kind_of_gpu_has_a_run_of_its_own(
+    here: dict[str, Gpu], asked: str, gpus: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_choice, "visible", lambda: here)
+    heard: list[str] = []
+    assert [s.gpus for s in run_module.each_kind(Settings(suite=str(TOY), gpus=asked), heard.append)] == gpus
+    assert heard == said
+
+
+def test_one_command_records_a_run_for_each_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The runs themselves are stand-ins: what `profile` makes of them is what is tried."""
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": A100})
+    own = factory.record(factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))]))
+    records = {"GPU-a": own, "GPU-b": factory.on_l4(own)}
+    asked: list[tuple[str, bool]] = []
+
+    def run(settings: Settings, say: object, *, resume: bool = False) -> run_module.Run:
+        asked.append((settings.gpus, resume))
+        return run_module.Run(records.get(settings.gpus, own), tmp_path, settings)
+
+    monkeypatch.setattr(run_module, "run", run)
+    words = ["profile", "--suite", str(TOY), "--quiet", "--profiles", str(tmp_path), "-o", str(tmp_path / "r")]
+    assert main(words) == Exit.FAILED
+    said = capsys.readouterr().out
+    assert asked == [("GPU-a", False), ("GPU-b", False)]
+    assert "slow/mission on NVIDIA L4" in said and "slow/mission on NVIDIA H200" not in said
+    assert said.index("NVIDIA H200, run ") < said.index("NVIDIA L4, run ") < said.index("gate FAILED")
+    assert (tmp_path / "r" / "nvidia-l4" / "index.html").is_file()
+    asked.clear()
+    assert main([*words, "--resume"]) == Exit.OK
+    assert asked == [("all", True)], "what is resumed is one run"

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from flashcore.cli import options, output
-from flashcore.errors import UsageError
+from flashcore.errors import UsageError, worst
 
 HELP = "check, then time"
 
@@ -44,9 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--{name}: expected together with --against REV, found it alone")
     from flashcore.cli import check, text_tables
 
-    record = check.measured(arguments, options.settings(arguments, upto="bench")).record
-    print(text_tables.ladder(record))
-    return check.failed(record)
+    records = [run.record for run in check.measured(arguments, options.settings(arguments, upto="bench"))]
+    for record in records:
+        print(text_tables.of_chip(text_tables.ladder(record), record, records))
+    return worst(map(check.failed, records))
 
 
 def _against(arguments: argparse.Namespace, given: dict[str, Any]) -> int:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.errors import Exit, worst
 
 if TYPE_CHECKING:
     from flashcore.model.record import Record
@@ -33,19 +33,19 @@ def run(arguments: argparse.Namespace) -> int:
             record = check_peers(options.settings(arguments, upto="check"), say)
         print(text_tables.checked(record))
         return failed(record)
-    record = measured(arguments, options.settings(arguments, upto="check")).record
-    print(text_tables.checked(record))
-    return failed(record)
+    records = [run.record for run in measured(arguments, options.settings(arguments, upto="check"))]
+    for record in records:
+        print(text_tables.of_chip(text_tables.checked(record), record, records))
+    return worst(map(failed, records))
 
 
-def measured(arguments: argparse.Namespace, settings: Settings) -> Run:
-    """A run of what makes no sense without a GPU."""
+def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
+    """Runs of what makes no sense without a GPU, one for each kind of GPU."""
     from flashcore.cli import progress
     from flashcore.pipeline import run
 
-    run.require_gpu(settings)
     with progress.shown(arguments.quiet) as say:
-        return run.run(settings, say, resume=arguments.resume)
+        return run.runs(settings, say, resume=arguments.resume, needed=True)
 
 
 def failed(record: Record) -> Exit:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from flashcore.model.record import Record
     from flashcore.model.suite import Budget, Tier
 
-HELP = "judge the present sources, or RUN alone, by the suite's budgets"
+HELP = "judge the present sources, or each RUN alone, by the suite's budgets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser)
+    options.add_runs(parser)
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)
@@ -48,32 +48,35 @@ def run(arguments: argparse.Namespace) -> int:
 
     gc.set_threshold(100_000)  # facts and verdicts by the hundred thousand, none of them garbage
     _parsed(arguments.format)
-    if arguments.recorded is not None:
+    if arguments.recorded:
         if arguments.shapes:
             raise UsageError("--shape: expected without RUN, which is judged on all its shapes; found both")
-        record = options.recorded(arguments)
+        records = options.all_recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
-            record = run.present(options.settings(arguments, upto=None), say)
+            records = [run.present(options.settings(arguments, upto=None), say)]
     own = _budgets(arguments.budgets)
-    record = dataclasses.replace(record, suite=dataclasses.replace(record.suite, budgets=(*record.suite.budgets, *own)))
-    run_name = arguments.recorded
-    if run_name is not None and not record.suite.budgets and all(v.kernel for v in record.suite.variants.values()):
-        raise UsageError(
-            f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
-            f"  hint: flashcore gate {run_name} --budgets FILE; to look at them alone: flashcore report {run_name}"
-        )
-    held = arguments.recorded is None or arguments.baseline is not None
-    variants = chosen(arguments.variant, record)
+    records = [dataclasses.replace(r, suite=dataclasses.replace(r.suite, budgets=(*r.suite.budgets, *own)))
+               for r in records]  # fmt: skip
+    for name, record in zip(arguments.recorded, records, strict=False):
+        if not record.suite.budgets and all(v.kernel for v in record.suite.variants.values()):
+            raise UsageError(
+                f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
+                f"  hint: flashcore gate {name} --budgets FILE; to look at them alone: flashcore report {name}"
+            )
+    if arguments.ratchet and len(records) > 1:
+        raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
+    held = not arguments.recorded or arguments.baseline is not None
+    variants = chosen(arguments.variant, *records)
     if variants is not None and not variants:
         raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found peers alone")
     return judged(
-        record,
+        *records,
         formats=arguments.format,
         require=arguments.require,
         insisted=[budget.name for budget in own],
         variants=variants,
-        held_to=baseline_path(record, arguments.baseline) if held else None,
+        held_to=baseline_path(records[0], arguments.baseline) if held else None,
         ratchet=arguments.ratchet,
         what_if=arguments.what_if,
     )
@@ -94,7 +97,7 @@ def today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()
 
 
-def chosen(glob: str | None, record: Record) -> list[str] | None:
+def chosen(glob: str | None, *records: Record) -> list[str] | None:
     """The variants to judge; ``None`` for all.
 
     Raises:
@@ -102,12 +105,12 @@ def chosen(glob: str | None, record: Record) -> list[str] | None:
     """
     from flashcore.manifest.load import select
 
-    return None if glob is None else [v.name for v in select(record.suite, glob)[0] if not v.is_peer]
+    every = (v.name for r in records for v in select(r.suite, glob)[0] if not v.is_peer)
+    return None if glob is None else list(dict.fromkeys(every))
 
 
 def judged(
-    record: Record,
-    *,
+    *records: Record,
     require: Tier,
     variants: Collection[str] | None,
     held_to: Path | None,
@@ -120,6 +123,7 @@ def judged(
     """Judges, writes the outputs and, with ``ratchet``, tightens the baseline that is kept with room to spare.
 
     Args:
+        records: one run, or one of each chip: these are judged together, and the worst exit code counts.
         insisted: budgets, by name, whose facts are required whatever their tier.
         held_to: the baseline's file, if the record is to be held to one. It need not exist.
         day: when it is judged, if not today.
@@ -130,15 +134,22 @@ def judged(
     from flashcore.cli import text_tables
     from flashcore.gate import baseline, judge, regressions
     from flashcore.gate.locate import Places
+    from flashcore.gate.together import together
 
+    record = records[0]
     old = baseline.read(held_to) if held_to is not None else None
     if old is not None and not (old.values and old.suite == record.suite.name):
         raise UsageError(
             f"{held_to}: expected a baseline of {record.suite.name}, found one of {old.suite} with {len(old.values)} "
             "facts\n  hint: name another, or write it again with: flashcore baseline save"
         )
-    judgement = judge.judge(
-        record, require=require, today=day or today(), variants=variants, baseline=old, insisted=insisted
+    day = day or today()
+    judgement = together(
+        records,
+        [
+            judge.judge(r, require=require, today=day, variants=variants, baseline=old, insisted=insisted)
+            for r in records
+        ],
     )
     if held_to is not None and old is None:
         missing = f"no baseline: there is no {held_to} to hold the static facts to (flashcore baseline save writes it)"
@@ -146,8 +157,8 @@ def judged(
     places = Places(record, _repository(Path(record.suite.root)))
     for form, file in _parsed(formats):
         _write(form, file, judgement, record, places)
-    if what_if:
-        print(text_tables.next_steps(record))
+    for one in records if what_if else ():
+        print(text_tables.next_steps(one))
     if ratchet and held_to is not None and judgement.exit_code is not Exit.INCAPABLE:
         save(record, old, held_to, ratchet=True)
         for line in regressions.slack(record):

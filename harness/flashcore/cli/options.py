@@ -93,7 +93,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
 def add_gpus(parser: argparse.ArgumentParser) -> None:
     """Which GPUs."""
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...",
-                        help="GPUs that share the cases (default: %(default)s of one kind)")  # fmt: skip
+                        help="GPUs that share the cases, a run for each kind (default: %(default)s)")  # fmt: skip
     parser.add_argument("--cluster", metavar="ADDRESS",
                         help="the GPUs of a Ray cluster: auto, or host:port (default: this host's)")  # fmt: skip
 
@@ -101,6 +101,12 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Which recorded run."""
     parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id, folder or packed file")
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Which recorded runs: one, or one of each chip."""
+    parser.add_argument("recorded", nargs="*", metavar="RUN",
+                        help="a run's id, folder or packed file; several: one of each chip")  # fmt: skip
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +126,21 @@ def recorded(arguments: argparse.Namespace) -> Record:
     from flashcore.runs import lookup, store
 
     return store.read(lookup.find(places(arguments), arguments.recorded))
+
+
+def all_recorded(arguments: argparse.Namespace) -> list[Record]:
+    """The runs that the user names, one of each chip; the newest if none.
+
+    Raises:
+        UsageError: see :func:`flashcore.analysis.chips.names`.
+    """
+    from flashcore.analysis import chips
+    from flashcore.runs import lookup, store
+
+    found = [store.read(lookup.find(places(arguments), name)) for name in arguments.recorded or [None]]
+    if len(found) > 1:
+        chips.names(found)
+    return found
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:

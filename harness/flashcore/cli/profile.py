@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.errors import worst
 
 HELP = "all of it: build, check, bench, profile, record, report, gate"
 
@@ -32,21 +32,20 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.runs import lookup
 
     with progress.shown(arguments.quiet) as say:
-        done = run.run(options.settings(arguments, upto="profile"), say, resume=arguments.resume)
-        record, variants = done.record, gate.chosen(done.settings.variant, done.record)
-        held_to = baseline.baseline_path(record)
-        pages = report.pages(arguments, record, held_to)
+        done = run.runs(options.settings(arguments, upto="profile"), say, resume=arguments.resume)
+        records = [one.record for one in done]
+        variants = gate.chosen(done[0].settings.variant, *records)
+        held_to = baseline.baseline_path(records[0])
+        pages = report.pages(arguments, *records, held_to=held_to)
         say(f"report: {len(pages)} pages in {pages[0].parent}")
-    print(text_tables.ladder(record))
-    verdict = gate.judged(record, require=arguments.require, variants=variants, held_to=held_to)
-    if variants is not None:
-        previous = lookup.latest(Path(arguments.profiles), record.suite.name, before=record.id)
-        for name in variants:
+    for record in records:
+        print(text_tables.of_chip(text_tables.ladder(record), record, records))
+    verdict = gate.judged(*records, require=arguments.require, variants=variants, held_to=held_to)
+    for record in records if variants else ():
+        before = lookup.measured_runs(Path(arguments.profiles), record.suite.name, before=record.id)
+        previous = next((r for r in before if r.gpu == record.gpu), None)
+        for name in variants or ():
             print("\n".join(inner_loop.answers(record, previous, name)))
-    print(f"run:    {done.folder}\nreport: {pages[0]}")
-    return max(check.failed(record), verdict, key=_gravity)
-
-
-def _gravity(code: Exit) -> int:
-    """A failure outweighs an unmeasured fact, which outweighs success."""
-    return (Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED).index(code)
+    folders = "\n        ".join(str(one.folder) for one in done)
+    print(f"run:    {folders}\nreport: {pages[0]}")
+    return worst([*map(check.failed, records), verdict])

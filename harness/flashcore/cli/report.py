@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from flashcore.model.record import Record
 
-HELP = "render a recorded run (default: the newest) as HTML, or as Markdown for a pull request"
+HELP = "render a recorded run (default: the newest), or runs of several chips, as HTML or as Markdown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser)
+    options.add_runs(parser)
     options.add_places(parser)
     options.add_records(parser)
     options.add_reporting(parser)
@@ -28,36 +28,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    record = options.recorded(arguments)
+    records = options.all_recorded(arguments)
+    if arguments.against and len(records) > 1:
+        raise UsageError("--against: expected with one run, found it with several, each of another chip")
     if arguments.format == "md":
         from flashcore.cli import gate, output
         from flashcore.report import markdown
 
-        output.write(markdown.render(record, require=arguments.require, today=gate.today()), arguments.output)
+        parts = [markdown.render(record, require=arguments.require, today=gate.today()) for record in records]
+        output.write("\n".join(parts), arguments.output)
     else:
         from flashcore.runs import lookup, store
 
         other = store.read(lookup.find(options.places(arguments), arguments.against)) if arguments.against else None
-        print(pages(arguments, record, None, other)[0])
+        print(pages(arguments, *records, against=other)[0])
     return Exit.OK
 
 
 def pages(
-    arguments: argparse.Namespace, record: Record, held_to: Path | None = None, against: Record | None = None
+    arguments: argparse.Namespace, *records: Record, held_to: Path | None = None, against: Record | None = None
 ) -> list[Path]:
-    """Writes the record's pages; the first is where to begin."""
+    """Writes the pages of a run, or of runs on several chips; the first is where to begin."""
     from flashcore import report
     from flashcore.cli import gate
     from flashcore.gate import baseline
 
-    folder = Path(arguments.output) if arguments.output else Path("reports") / record.id
+    name = "+".join([records[0].id, *(r.id.rpartition("-")[2] for r in records[1:])])
+    folder = Path(arguments.output) if arguments.output else Path("reports") / name
     return report.render(
-        record,
+        records[0],
         folder,
         single_file=arguments.single_file,
         require=arguments.require,
         today=gate.today(),
         baseline=None if held_to is None else baseline.read(held_to),
         against=against,
+        others=records[1:],
         runs=(folder.absolute().parent / "runs.html").is_file(),
     )

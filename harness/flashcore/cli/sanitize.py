@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flashcore.cli import options
-from flashcore.errors import UsageError
+from flashcore.errors import UsageError, worst
 
 HELP = "run every variant under compute-sanitizer: memcheck and racecheck"
 
@@ -28,6 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     find_sanitizer()
     done = check.measured(arguments, settings)
-    print(text_tables.sanitized(done.record))
-    print(f"run: {done.folder}")
-    return check.failed(done.record)
+    records = [run.record for run in done]
+    for one in done:
+        print(text_tables.of_chip(text_tables.sanitized(one.record), one.record, records))
+        print(f"run: {one.folder}")
+    return worst(map(check.failed, records))

@@ -293,6 +293,11 @@ def _first_line(text: str) -> str:
 # --- what the gate says ---------------------------------------------------------------------------
 
 
+def of_chip(text: str, record: Record, records: Sequence[Record]) -> str:
+    """What is said of a run; below its chip's name where it is one of several."""
+    return f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text
+
+
 def judgement(found: Judgement) -> str:
     """A judgement: what failed first, the sum last."""
     from flashcore.gate.wording import summary
@@ -337,11 +342,13 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
 
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    from flashcore.gate.together import chip_of
+
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for v in verdicts:
-        groups.setdefault((v.budget, v.reason), []).append(str(v.subject))
+        groups.setdefault((v.budget, v.reason, chip_of(v.subject)), []).append(str(v.subject))
     rows = []
-    for (budget, reason), (first, *others) in groups.items():
+    for (budget, reason, _), (first, *others) in groups.items():
         rows.append((budget, first + (f" and {len(others)} more" if others else ""), reason))
     return _block(f"{title} ({len(verdicts)})", rows)
 

@@ -88,6 +88,7 @@ class Judgement:
         left_out: (variant, arch or shape) pairs that the manifest declares unsupported.
         relaxed: rules of the manifest that are looser than what holds by themselves, with their reasons.
         trouble: why static facts cannot be judged at all on this machine; never a regression.
+        chips: of which this is a judgement, where it is of several; see :mod:`flashcore.gate.together`.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -98,6 +99,7 @@ class Judgement:
     exit_code: Exit
     relaxed: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()
+    chips: tuple[str, ...] = ()
 
     @property
     def limits(self) -> tuple[Verdict, ...]:

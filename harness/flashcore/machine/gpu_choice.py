@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from flashcore.errors import UsageError
 from flashcore.machine import gpu_lease
@@ -19,38 +19,60 @@ def visible() -> dict[str, Gpu]:
     return {uuid: gpu for uuid, gpu in found.items() if gpu is not None}
 
 
-def chosen(asked: str, among: Mapping[str, Gpu]) -> dict[str, Gpu]:
-    """The GPUs that the user asks for, all of one kind, since a run is about one kind of machine.
+def by_kind(asked: str, among: Mapping[str, Gpu]) -> list[dict[str, Gpu]]:
+    """The GPUs that the user asks for, by kind, since a run is about one kind of machine; none without a GPU.
 
     Args:
-        asked: ``all`` (of the first one's kind); a number: so many, unleased ones first; or UUIDs or their beginnings,
+        asked: ``all``; a number: so many of the first one's kind, unleased ones first; or UUIDs or their beginnings,
             separated by commas.
 
     Raises:
-        UsageError: there are no such, not so many, or they are of several kinds.
+        UsageError: there are no such, or not so many.
     """
-    kinds = {uuid: (gpu.name, gpu.capability, gpu.memory_bytes) for uuid, gpu in among.items()}
-    first = [uuid for uuid in among if kinds[uuid] == next(iter(kinds.values()))]
-    if asked == ALL or not among:
-        return {uuid: among[uuid] for uuid in first}
-    if asked.isdigit():
+    kinds: dict[object, dict[str, Gpu]] = {}
+    for uuid in among if asked == ALL or not among or asked.isdigit() else _named(asked, among):
+        gpu = among[uuid]
+        kinds.setdefault((gpu.name, gpu.capability, gpu.memory_bytes), {})[uuid] = gpu
+    found = list(kinds.values())
+    if asked.isdigit() and found:
+        first = found[0]
         if not 0 < int(asked) <= len(first):
             raise UsageError(f"--gpus {asked}: expected 1 to {len(first)}, the number of GPUs of one kind here")
         busy = [uuid for uuid in first if not gpu_lease.is_free(uuid)]
-        return {uuid: among[uuid] for uuid in [*(u for u in first if u not in busy), *busy][: int(asked)]}
+        return [{uuid: among[uuid] for uuid in [*(u for u in first if u not in busy), *busy][: int(asked)]}]
+    return found
+
+
+def chosen(asked: str, among: Mapping[str, Gpu], say: Callable[[str], None] = lambda _: None) -> dict[str, Gpu]:
+    """The GPUs of a run: one kind. Of ``all`` those of the first one's kind, and ``say`` is told of the others.
+
+    Raises:
+        UsageError: see :func:`by_kind`; or those that are named are of several kinds.
+    """
+    found = by_kind(asked, among)
+    if asked != ALL and len(found) > 1:
+        raise UsageError(
+            f"--gpus {asked}: expected GPUs of one kind, found {listed(*found)}\n  hint: once for each kind of GPU"
+        )
+    for other in found[1:]:
+        say(f"left out, of another kind than {listed(found[0])}: {listed(other)}; to use: --gpus {','.join(other)}")
+    return found[0] if found else {}
+
+
+def listed(*kinds: Mapping[str, Gpu]) -> str:
+    """GPUs by UUID and name."""
+    return ", ".join(f"{uuid} ({gpu.name})" for kind in kinds for uuid, gpu in kind.items())
+
+
+def _named(asked: str, among: Mapping[str, Gpu]) -> list[str]:
+    """The UUIDs that the user's words mean."""
     found: list[str] = []
     for word in filter(None, (w.strip() for w in asked.split(","))):
         matching = [uuid for uuid in among if uuid.startswith((word, f"GPU-{word}"))]
         if len(matching) != 1:
-            known = ", ".join(f"{uuid} ({gpu.name})" for uuid, gpu in among.items())
             problem = "several" if matching else "none"
-            raise UsageError(f"--gpus {word}: expected the UUID of one GPU, found {problem} among {known}")
+            raise UsageError(f"--gpus {word}: expected the UUID of one GPU, found {problem} among {listed(among)}")
         found += [uuid for uuid in matching if uuid not in found]
     if not found:
         raise UsageError(f"--gpus {asked!r}: expected all, a number or UUIDs separated by commas, found none of these")
-    if len({kinds[uuid] for uuid in found}) > 1:
-        names = ", ".join(f"{uuid} ({among[uuid].name})" for uuid in found)
-        raise UsageError(
-            f"--gpus {asked}: expected GPUs of one kind, found {names}\n  hint: record a run for each kind of GPU"
-        )
-    return {uuid: among[uuid] for uuid in found}
+    return found

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # What a build does not need is imported where it is used: a build with nothing to do is over in its time.
 
 
-def start(settings: Settings) -> Job:
-    """Loads the suite and looks at the machine.
+def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Job:
+    """Loads the suite and looks at the machine; ``say`` is told of GPUs that ``all`` leaves out.
 
     Raises:
         UsageError, ManifestError: see :mod:`flashcore.manifest.load`.
@@ -46,7 +46,7 @@ def start(settings: Settings) -> Job:
     if options.archs:  # what is not asked about is not missed either: neither built nor judged
         suite = dataclasses.replace(suite, archs=tuple(a for a in suite.archs if a in options.archs))
     variants, shapes = select(suite, settings.variant, settings.shapes)
-    gpus, places = _places(settings)
+    gpus, places = _places(settings, say)
     gpu = next(iter(gpus.values()), None) or Gpu.find()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
     if gpu and arch and settings.upto == "profile":
@@ -63,18 +63,20 @@ def start(settings: Settings) -> Job:
     return Job(settings, suite, gpu, arch, options, (*variants, *companions), tuple(shapes), names_of, here, places)
 
 
-def _places(settings: Settings) -> tuple[dict[str, Gpu], tuple[Place, ...]]:
+def _places(
+    settings: Settings, say: Callable[[str], None] = lambda _: None
+) -> tuple[dict[str, Gpu], tuple[Place, ...]]:
     """The GPUs that the user asks for, by UUID; and, if they are not simply this host's only one, as places."""
     if settings.cluster:
         from flashcore.worker import cluster
 
         held = cluster.connect(settings.cluster)
-        gpus = gpu_choice.chosen(settings.gpus, {p.gpu: gpu for p in held if (gpu := p.description.gpu)})
+        gpus = gpu_choice.chosen(settings.gpus, {p.gpu: gpu for p in held if (gpu := p.description.gpu)}, say)
         for place in [p for p in held if p.gpu not in gpus]:  # others may want them
             place.release()
             held.remove(place)
         return gpus, tuple(sorted(held, key=lambda p: list(gpus).index(p.gpu)))
-    gpus = gpu_choice.chosen(settings.gpus, gpu_choice.visible())
+    gpus = gpu_choice.chosen(settings.gpus, gpu_choice.visible(), say)
     return gpus, tuple(map(LocalGpu, gpus)) if len(gpus) > 1 or settings.gpus != gpu_choice.ALL else ()
 
 
@@ -127,6 +129,37 @@ class Run:
     settings: Settings
 
 
+def runs(settings: Settings, say: Callable[[str], None], *, resume: bool = False, needed: bool = False) -> list[Run]:
+    """A run for each kind of GPU that the user asks for, the first one's first; of a resumed run, that one alone.
+
+    Args:
+        needed: whether it makes no sense without a GPU.
+
+    Raises:
+        FlashcoreError: see :func:`run`; what ended before is recorded.
+    """
+    each = [settings] if resume else each_kind(settings, say)
+    for one in each if needed else ():
+        require_gpu(one)
+    return [run(one, say, resume=resume) for one in each]
+
+
+def each_kind(settings: Settings, say: Callable[[str], None]) -> list[Settings]:
+    """The settings for each kind of GPU: a run is of one. A kind that runs none of the suite's archs is named and left
+    out, unless there is no other. Of a cluster's GPUs those of the first kind share one run.
+    """
+    kinds = [] if settings.cluster else gpu_choice.by_kind(settings.gpus, gpu_choice.visible())
+    if len(kinds) < 2:
+        return [settings]
+    suite = load(settings.suite, Path(settings.build))
+    archs = build.Options.from_environment(suite).archs or suite.archs
+    able = [kind for kind in kinds if next(iter(kind.values())).arch_of(archs)]
+    for kind in kinds if able else ():
+        fit = "a run of its own" if kind in able else f"left out: runs none of {', '.join(archs)}"
+        say(f"{gpu_choice.listed(kind)}: {fit}")
+    return [dataclasses.replace(settings, gpus=",".join(kind)) for kind in able or kinds[:1]]
+
+
 def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False) -> Run:
     """Everything up to the stage asked for, recorded.
 
@@ -147,7 +180,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         settings = began
         run_id = folder.name.removesuffix(PARTIAL)
         say(f"resume: {run_id}, begun as: {settings.command}")
-    job = _job_to_record(settings)
+    job = _job_to_record(settings, say)
     formulas = _formulas(job)
     with Compiling(job, say, ahead=settings.upto is not None) as compiling:
         if not resume:
@@ -176,13 +209,13 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
     return _record(job, store.new_id(), _formulas(job), built, Measured(), say, before=None, roofs=None)
 
 
-def _job_to_record(settings: Settings) -> Job:
+def _job_to_record(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Job:
     """The job of a run that may be recorded.
 
     Raises:
         UsageError: the build is one for a debugger.
     """
-    job = start(settings)
+    job = start(settings, say)
     if job.options.debug:
         raise UsageError(
             "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"

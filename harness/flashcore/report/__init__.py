@@ -10,7 +10,8 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,20 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from flashcore.errors import UsageError
+from flashcore.gate.together import together
 from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
-from flashcore.model.suite import Tier
-from flashcore.report import compare_page, frame, guardrail_page, markup, overview_page, roofline_page, variant_page
+from flashcore.model.suite import Suite, Tier, Variant
+from flashcore.report import (
+    chips_page,
+    compare_page,
+    frame,
+    guardrail_page,
+    markup,
+    overview_page,
+    roofline_page,
+    variant_page,
+)
 from flashcore.report.cells import Cell
 from flashcore.report.view import COMPARE, GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
@@ -49,6 +60,7 @@ def render(
     today: date | None = None,
     baseline: Baseline | None = None,
     against: Record | None = None,
+    others: Sequence[Record] = (),
     runs: bool = False,
 ) -> list[Path]:
     """Writes the report of ``record`` and returns its pages, the overview first.
@@ -60,56 +72,111 @@ def render(
         single_file: one ``index.html`` that holds everything, for mailing.
         require, today, baseline: as in :func:`flashcore.gate.judge.judge`.
         against: another record that the page *Compare* holds this one against.
+        others: runs of the same suite on other chips. With them the first page has a column for each chip; the report
+            of each run lies below it, in a folder with its chip's name.
         runs: whether the page of all runs lies beside ``folder``, to be linked.
 
     Raises:
-        UsageError: ``folder`` holds something that is not a report.
+        UsageError: ``folder`` holds something that is not a report, or these are no runs of several chips.
     """
     folder = folder.resolve()
     _replaceable(folder)
-    book = Book(record, require, today, baseline)
-    pages = [overview_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
-    pages.append(compare_page.page(book, against))
-    pages += [variant_page.page(book, v) for v in record.suite.variants.values()]
-    templates = environment(single_file)
-    files: dict[str, str] = {}
-    style = static("style.css")
-    shell = templates.get_template("page.html.j2")
-    common = {"record": record, "navigation": _NAVIGATION, "single": single_file, "frame": frame.frame(book),
-              "runs": runs and not single_file}  # fmt: skip
-    bodies = [_body(templates, book, p, single_file) for p in pages]
-    if single_file:
-        inlined = [_inline(static(name)) for name in _scripts(bodies)]
-        bodies[1:] = [{**body, "html": "", "packed": _packed(body["html"])} for body in bodies[1:]]
-        allowed = policy(*inlined)
-        files["index.html"] = shell.render(
-            **common, style=style, scripts=inlined, policy=allowed, sections=bodies, page=pages[0], up=""
-        )
-    else:
-        for page, body in zip(pages, bodies, strict=True):
-            up = "../" * page.name.count("/")
-            scripts = _scripts([body])
-            files[f"{page.name}.html"] = shell.render(
-                **common, scripts=scripts, policy=_policy("'self'"), sections=[body], page=page, up=up
-            )
-        files |= {f"assets/{name}": static(name) for name in ("style.css", *_scripts(bodies))}
-        menu = [[v.name, v.is_peer] for v in record.suite.variants.values()]
-        files["assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
+    records = [record, *others]
+    books = [Book(r, require, today, baseline) for r in records]
+    judgement = together(records, [book.judgement for book in books])
+    folders = [f"{name}/" for name in chips_page.folders(judgement.chips)] or [""]
+    parts = [
+        _Part(book, _pages(book, against), environment(single_file, own), single_file, frame.frame(book),
+              f"{book.record.suite.name} · {book.record.id}", own, chip)
+        for book, own, chip in zip(books, folders, judgement.chips or [""], strict=True)
+    ]  # fmt: skip
+    if others:
+        page = chips_page.page(books, [part.pages for part in parts], folders, judgement)
+        links = tuple(zip((own + INDEX for own in folders), judgement.chips, strict=True))
+        around = frame.of_chips(judgement, records)
+        parts.insert(0, _Part(books[0], [page], environment(single_file), single_file, around, record.suite.name,
+                              navigation=((INDEX, "Chips"), *links)))  # fmt: skip
+    files = _files(parts, runs and not single_file)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
 
 
-def _body(templates: Environment, book: Book, page: Page, single: bool) -> dict[str, Any]:
-    anchor = page.name.replace("/", "-")
-    template = templates.get_template(page.body)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The pages of a record with what is around them, or the page over several records. Of several, ``folder`` is
+    where a record's pages lie, and ``chip`` what it is of."""
+
+    book: Book
+    pages: Sequence[Page]
+    templates: Environment
+    single: bool
+    frame: frame.Frame
+    title: str
+    folder: str = ""
+    chip: str = ""
+    navigation: Sequence[tuple[str, str]] = _NAVIGATION
+
+    @property
+    def suite(self) -> Suite:
+        return self.book.record.suite
+
+    @property
+    def variants(self) -> Mapping[str, Variant]:
+        """Those of its menu."""
+        return self.suite.variants if self.navigation is _NAVIGATION else {}
+
+    def root(self, page: Page) -> str:
+        """The way from a page to the report's folder."""
+        return "../" * (self.folder + page.name).count("/")
+
+
+def _pages(book: Book, against: Record | None) -> list[Page]:
+    pages = [overview_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
+    pages.append(compare_page.page(book, against))
+    return pages + [variant_page.page(book, v) for v in book.record.suite.variants.values()]
+
+
+def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
+    """The report's files by name, the first page first."""
+
+    def around(part: _Part, page: Page, **given: Any) -> str:
+        root = part.root(page)
+        shell = part.templates.get_template("page.html.j2")
+        return shell.render(shell=part, page=page, root=root, up=root + part.folder, runs=runs, **given)
+
+    every = [(part, page, _body(part, page)) for part in parts for page in part.pages]
+    bodies = [body for _, _, body in every]
+    part, first, _ = every[0]
+    if part.single:
+        inlined = [_inline(static(name)) for name in _scripts(bodies)]
+        bodies[1:] = [{**body, "html": "", "packed": _packed(body["html"])} for body in bodies[1:]]
+        given = {"style": static("style.css"), "scripts": inlined, "policy": policy(*inlined), "sections": bodies}
+        return {"index.html": around(part, first, **given)}
+    files = {
+        f"{part.folder}{page.name}.html":
+            around(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[body])
+        for part, page, body in every
+    }  # fmt: skip
+    files |= {f"assets/{name}": static(name) for name in ("style.css", *_scripts(bodies))}
+    for part in parts:
+        menu = [[v.name, v.is_peer] for v in part.variants.values()]
+        files[f"{part.folder}assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
+    return files
+
+
+def _body(part: _Part, page: Page) -> dict[str, Any]:
+    anchor = (part.folder * part.single + page.name).replace("/", "-")
     # Autoescaped by the template itself: the shell must not escape it again.
-    around = {"record": book.record, "here": page.name, "anchor": anchor, "single": single}
-    html = Markup(template.render(**page.context, **around, up="../" * page.name.count("/")))
+    given = {"record": part.book.record, "here": page.name, "anchor": anchor, "single": part.single,
+             "up": part.root(page) + part.folder}  # fmt: skip
+    html = Markup(part.templates.get_template(page.body).render(**page.context, **given))
+    if part.chip and part.single:  # what stands above all pages leads to the chips alone
+        html = Markup(part.templates.get_template("chip.html.j2").render(shell=part, **given)) + html
     return {"anchor": anchor, "title": page.title, "html": html, "packed": ""}
 
 
-def environment(single_file: bool) -> Environment:
-    """The templates, with what they call."""
+def environment(single_file: bool, prefix: str = "") -> Environment:
+    """The templates, with what they call. In a single file the pages' anchors begin with ``prefix``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -123,7 +190,8 @@ def environment(single_file: bool) -> Environment:
     def href(target: str, up: str) -> str:
         """The address of a page, with its query (``guardrails?variant=x``) where scripts read it."""
         name, _, query = target.partition("?")
-        return (f"#{name.replace('/', '-')}" if single_file else f"{up}{name}.html") + (f"?{query}" if query else "")
+        page = f"#{(prefix + name).replace('/', '-')}" if single_file else f"{up}{name}.html"
+        return page + (f"?{query}" if query else "")
 
     def cells(row: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None) -> Markup:
         return markup.row(row, up, href, heading, shown)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import summary
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell
-from flashcore.report.view import Book
+from flashcore.report.view import GUARDRAILS, INDEX, Book
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +23,26 @@ class Frame:
 
 def frame(book: Book) -> Frame:
     """The frame of a record's pages."""
-    return Frame(_gate(book), _line(book.record))
+    return Frame(gate(book.judgement, GUARDRAILS), _line(book.record))
 
 
-def _gate(book: Book) -> Cell:
-    judgement = book.judgement
+def of_chips(judgement: Judgement, records: Sequence[Record]) -> Frame:
+    """The frame of the page over runs on several chips."""
+    runs = "; ".join(f"run {r.id} ({c})" for c, r in zip(judgement.chips, records, strict=True))
+    return Frame(gate(judgement, INDEX), f"Of {runs}.")
+
+
+def gate(judgement: Judgement, href: str) -> Cell:
+    """How the gate went, in a chip that leads to ``href``."""
     counts = judgement.counts()
     title = summary(judgement)
     if counts["fail"]:
-        return Cell(f"{counts['fail']:,} failed", title=title, mark="fail")
+        return Cell(f"{counts['fail']:,} failed", title=title, mark="fail", href=href)
     if not judgement.limits:
-        return Cell("nothing judged", title=title, mark=UNMEASURED)
+        return Cell("nothing judged", title=title, mark=UNMEASURED, href=href)
     if judgement.gaps:
-        return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED)
-    return Cell("gate passed", title=title, mark="pass")
+        return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED, href=href)
+    return Cell("gate passed", title=title, mark="pass", href=href)
 
 
 def _line(record: Record) -> str:

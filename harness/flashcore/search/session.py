@@ -141,7 +141,7 @@ def _prepared(
                                      command=settings.command)  # fmt: skip
         return None, header, tune.Replay(results.values())
     settings = dataclasses.replace(settings, upto=None, build=str(Path(settings.build) / FOLDER))
-    job = run_module.start(settings)
+    job = run_module.start(settings, say)
     if job.options.debug:
         raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
     if not chosen.static and job.cannot_measure:

@@ -10,6 +10,7 @@ from flashcore import __version__
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
+from flashcore.gate.together import chip_of
 from flashcore.model.record import Record
 
 VERSION = 1
@@ -23,7 +24,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "tool": f"flashcore {__version__}",
         "suite": record.suite.name,
         "nvcc": record.environment.nvcc,
-        "gpu": record.gpu,
+        "gpu": ", ".join(judgement.chips) or record.gpu,
         "require": judgement.require,
         "outcome": _OUTCOMES.get(judgement.exit_code, "infrastructure"),
         "exit_code": int(judgement.exit_code),
@@ -56,12 +57,13 @@ def with_rows(data: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any
 
 
 def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
-    s = verdict.subject
+    s, chip = verdict.subject, chip_of(verdict.subject)
     place = places.of(verdict) if verdict.status not in ("pass", "open") else None
     return {
         "budget": verdict.budget,
         "fact": verdict.fact,
-        "subject": {"variant": s.variant, "arch": s.arch, "shape": s.shape, "kernel": s.kernel, "launch": s.launch},
+        "subject": {"variant": s.variant, "arch": s.arch, "shape": s.shape, "kernel": s.kernel, "launch": s.launch}
+        | ({"chip": chip} if chip else {}),
         "tier": verdict.tier,
         "severity": verdict.severity,
         "status": verdict.status,

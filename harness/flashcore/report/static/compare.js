@@ -124,7 +124,7 @@
       const title = (i) => {
         const [label, variant, own] = this.given.sides[i];
         if (!own) return `<b>${esc(label)}</b>`;
-        const at = document.body.classList.contains("single") ? `#variant-${variant}` : `${this.box.dataset.up}variant/${variant}.html`;
+        const at = document.body.classList.contains("single") ? `#${this.box.dataset.compare.replace(/compare$/, "")}variant-${variant}` : `${this.box.dataset.up}variant/${variant}.html`;
         return `<a href="${esc(at)}">${esc(label)}</a>`;
       };
       const mode = this.shape.rank in plain ? this.shape.rank : Object.keys(plain)[0];

@@ -47,8 +47,9 @@
   };
   const compare = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en");
+  const heads = (table) => Array.from(table.tHead.rows[table.tHead.rows.length - 1].cells); // above it may be groups
   function sort(table, index, down) {
-    const headings = Array.from(table.tHead.rows[0].cells);
+    const headings = heads(table);
     const body = table.tBodies[0];
     const keyed = Array.from(body.rows, (row) => [key(row, index), row]);
     keyed.sort(([a], [b]) => {
@@ -61,7 +62,7 @@
   }
   // A table with data-main takes part in the address: its order, filter and columns are kept there.
   function sortable(table) {
-    const headings = Array.from(table.tHead.rows[0].cells);
+    const headings = heads(table);
     if (headings.some((heading) => heading.querySelector("button"))) return; // it sorts by a script of its own
     const main = "main" in table.dataset;
     headings.forEach((heading, index) => {
@@ -94,7 +95,7 @@
   // Columns marked data-more are left out unless asked for; `cols` in the address names what differs from that.
   function choose(table) {
     const other = new Set((state.get("cols") ?? "").split(",").filter(Boolean));
-    Array.from(table.tHead.rows[0].cells).forEach((heading, index) => {
+    heads(table).forEach((heading, index) => {
       const shown = "more" in heading.dataset === other.has(heading.dataset.key);
       heading.hidden = !shown;
       for (const row of table.tBodies[0].rows) if (row.cells[index]) row.cells[index].hidden = !shown;

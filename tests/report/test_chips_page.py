@@ -1,0 +1,109 @@
+"""The page over runs on several chips, and the report around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from flashcore import report
+from flashcore.model.record import Record, Roof, SharingGpu, Subject
+from flashcore.model.text import significant
+from flashcore.report import chips_page
+from tests import factory
+from tests.report.test_report import TODAY, Page, full, unpacked
+
+RECORD = factory.record(factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))]))
+H200 = replace(RECORD, roofs=(Roof("dram", 4321.0, "GB/s", "measured", "NVIDIA H200", None, "as of the H200"),))
+L4 = factory.on_l4(H200)
+
+
+def rendered(folder: Path, one: Record = H200, other: Record = L4, single: bool = False) -> dict[str, str]:
+    found = report.render(one, folder, others=[other], single_file=single, today=TODAY)
+    return {p.relative_to(folder.resolve()).as_posix(): unpacked(p.read_text(encoding="utf-8")) for p in found}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return rendered(tmp_path_factory.mktemp("chips") / "r")
+
+
+def test_each_chip_has_its_column_and_its_own_report_below(pages: dict[str, str]) -> None:
+    assert next(iter(pages)) == "index.html"
+    for chip, record in (("nvidia-h200", H200), ("nvidia-l4", L4)):
+        names = {f"{chip}/{n}.html" for n in ("index", "roofline", *(f"variant/{v}" for v in record.suite.variants))}
+        assert names < set(pages)
+        assert f"Run {record.id}, {record.gpu}" in pages[f"{chip}/index.html"]
+        assert '<a href="../index.html">Chips</a>' in pages[f"{chip}/index.html"]
+    front = pages["index.html"]
+    assert front.count('<th scope="colgroup" colspan="4">NVIDIA') == 2 * front.count('<table class="sortable of-chips')
+    row = re.search(r'(?s)<tr><th scope="row" class="text name"[^>]*>fast</th>(.*?)</tr>', front)
+    times = [r.facts.number("isolated_p50", Subject("fast", shape="mission")) for r in (H200, L4)]
+    assert row and all(times)
+    cells = [re.sub("<[^>]*>", "", c) for c in re.findall(r"(?s)<td .*?</td>", row[1])]
+    assert cells[0::4] == [significant(t or 0) for t in times]
+    split = re.search(r'(?s)<tr><th scope="row" class="text name"[^>]*>split</th>(.*?)</tr>', front)
+    assert split and split[1].count('<td class="none" title="no TMA before sm_90">n/a</td>') == 4, (
+        "only the H200 runs it"
+    )
+
+
+def test_each_roofline_is_of_one_chip_and_its_own_roofs(pages: dict[str, str]) -> None:
+    drawn = [json.loads(x) for x in re.findall(r'<script type="application/json" id="[^"]*-data">(.*?)</script>',
+                                               pages["index.html"])]  # fmt: skip
+    of_mission = [d for d in drawn if d["kind"] == "roofline" and d["table"][1][2] == "mission"]
+    h200, l4 = ({(r["resource"], r["origin"], r["value"]) for r in d["roofs"]} for d in of_mission)
+    assert ("dram", "measured", 4321.0) in h200 and not [r for r in l4 if r[1] == "measured"]
+    assert ("dram", "datasheet", 4800.0) in h200 and ("dram", "datasheet", 300.0) in l4
+    assert "split" in {row[0] for row in of_mission[0]["table"]} - {row[0] for row in of_mission[1]["table"]}
+
+
+def test_the_gate_names_the_chip(pages: dict[str, str]) -> None:
+    front = pages["index.html"]
+    assert "slow/mission on NVIDIA L4: isolated_p50 4,0" in front and "slow/mission on NVIDIA H200" not in front
+    assert "<li>NVIDIA H200, run 20260102T030405Z-0001: gate passed: " in front
+    assert "<li>NVIDIA L4, run 20260102T040000Z-0002: gate FAILED: 2 failed" in front
+    assert '<a class="plain chip" href="index.html"' in front and "2 failed</span>" in front
+
+
+def test_gpus_that_shared_a_run_are_said_with_their_spread(tmp_path: Path) -> None:
+    gpu = SharingGpu("GPU-1c2d", None, 0.0031, {}, 1755.0, 60.0, (), {"bench": ("fast/mission",)})
+    report.render(H200, tmp_path / "r", others=[replace(L4, gpus=(gpu,))], today=TODAY)
+    text = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
+    assert '<td class="text">GPU-1c2d: bench 1; A/A 0.31 %, 1,755 MHz</td>' in text
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_links_resolve_ids_are_unique_and_bytes_the_same(tmp_path: Path, single: bool) -> None:
+    both = full(), factory.on_l4(full())
+    found = rendered(tmp_path / "r", *both, single=single)
+    assert found == rendered(tmp_path / "again", *both, single=single)
+    assert len(found) == (1 if single else 1 + 2 * (4 + 6))
+    for name, text in found.items():
+        page = Page(text)
+        assert len(page.ids) == len(set(page.ids)), name
+        for link in page.links:
+            address = urlsplit(link)
+            if address.scheme == "data":
+                continue
+            target = tmp_path / "r" / Path(name).parent / unquote(address.path) if address.path else None
+            assert target is None or target.resolve().is_file(), f"{name}: {link} leads nowhere"
+            ids = page.ids if target is None or not address.fragment else Page(target.read_text(encoding="utf-8")).ids
+            assert not address.fragment or address.fragment.partition("?")[0] in ids, f"{name}: {link}"
+
+
+def test_folders_are_told_apart() -> None:
+    assert chips_page.folders(["NVIDIA L4", "NVIDIA-L4", "<>", "Assets"]) == [
+        "nvidia-l4", "nvidia-l4-2", "chip", "assets-4",
+    ]  # fmt: skip
+
+
+def test_a_shape_that_is_fitted_to_its_machine_says_so(tmp_path: Path) -> None:
+    shapes = {**L4.suite.shapes, "mission": factory.shape("mission", {**factory.MISSION, "S": 256})}
+    report.render(H200, tmp_path / "r", others=[replace(L4, suite=replace(L4.suite, shapes=shapes))], today=TODAY)
+    text = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
+    assert "NVIDIA H200: B=1, H=8, S=512, D=64; NVIDIA L4: B=1, H=8, S=256, D=64" in text
