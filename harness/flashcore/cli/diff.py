@@ -11,7 +11,10 @@ from flashcore.cli import options, output
 from flashcore.errors import Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from flashcore.model.record import Record, Subject
+    from flashcore.pipeline.state import Settings
 
 HELP = "what changed between two runs or git revisions (built here, without a GPU)"
 
@@ -40,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = {"suite": ""} if need_none else {}
     settings = options.settings(arguments, upto=None, **own)
     with progress.shown(arguments.quiet) as say:
-        a, b = (checkout.record(name, settings, say) for name in names)
+        a, b = _sides(names, settings, lambda name, own: checkout.record(name, own, say))
     chosen = arguments.variant
     if chosen is not None:  # a run has them all
         known = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
@@ -49,6 +52,23 @@ def run(arguments: argparse.Namespace) -> int:
     text = as_json(a, b) if arguments.format == "json" else text_tables.difference(a, b, whole=chosen is not None)
     print(text if arguments.format == "json" else terminal.painted(text))
     return Exit.OK
+
+
+def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
+    """The records of both; one side may lack the variants that are named, and is then built whole: it has none."""
+    from flashcore.manifest.load import NothingMatches
+
+    found: list[Record | NothingMatches] = []
+    for name in names:
+        try:
+            found.append(record(name, settings))
+        except NothingMatches as error:
+            found.append(error)
+    errors = [one for one in found if isinstance(one, NothingMatches)]
+    if len(errors) == len(found):
+        raise errors[-1]
+    whole = replace(settings, variant=None)
+    return [record(n, whole) if isinstance(one, NothingMatches) else one for n, one in zip(names, found, strict=True)]
 
 
 def as_json(a: Record, b: Record) -> str:

@@ -93,18 +93,23 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     return dataclasses.replace(suite, manifests=tuple(files)), tuple(manifest.manifests), parts.digest(files)
 
 
+class NothingMatches(UsageError):
+    """No variant of this suite has such a name; another state of the suite may have one."""
+
+
 def select(
     suite: Suite, variants: str | None = None, shapes: tuple[str, ...] = ()
 ) -> tuple[list[Variant], list[Shape]]:
     """The variants whose names match the glob and the shapes of these names (default: all).
 
     Raises:
-        UsageError: nothing matches.
+        NothingMatches: no variant does.
+        UsageError: there is no such shape.
     """
     chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
     if not chosen:
         known = ", ".join(suite.variants)
-        raise UsageError(
+        raise NothingMatches(
             f"--variant {variants}: expected a glob matching one of {known}; found none"
             + did_you_mean(variants or "", suite.variants)
         )
