@@ -108,6 +108,8 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere() -> None:
     pytest.importorskip("rich")
     shown = on_a_terminal(PROGRESS)
     assert "━" in shown and "1/2" in shown and "one [x]" in shown and "build: 2 variants\n" in shown
+    long = PROGRESS.replace("build: 2 variants", f"{'a word ' * 20}[b]12[/b]")
+    assert f"] {'a word ' * 20}[b]12[/b]\n" in on_a_terminal(long, COLUMNS="60")  # whole, where it is copied
     for one in (
         on_a_terminal(PROGRESS, TERM="dumb"),
         on_a_terminal(f"import sys\nsys.modules['rich'] = None\n{PROGRESS}"),

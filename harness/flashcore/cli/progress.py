@@ -27,14 +27,10 @@ def shown(quiet: bool = False) -> Iterator[Say]:
         yield plain()
 
 
-def plain() -> Say:
+def plain(put: Say = lambda text: print(text, file=sys.stderr, flush=True)) -> Say:
     """Prints each line at once, with the seconds since the start."""
     started = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"[{time.monotonic() - started:6.1f} s] {text}", file=sys.stderr, flush=True)
-
-    return say
+    return lambda text: put(f"[{time.monotonic() - started:6.1f} s] {text}")
 
 
 @contextmanager
@@ -47,7 +43,8 @@ def _bar() -> Iterator[Say]:
     columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     # It is drawn when there is something to say, not ten times a second: nothing runs beside a measurement.
     with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
-        write = plain()
+        # Whole lines, which the terminal breaks: what a compiler says is to be copied, and keeps its own colours.
+        write = plain(lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True))
         task = progress.add_task("", total=None)
 
         def say(text: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What to add to an error: `` (did you mean X?)`` with the nearest of the names; empty if none is near."""
+    """What to add to an error: `` (did you mean X?)`` with the nearest of the names, or one that begins so; else empty."""
     import difflib  # only ever needed once, at the end
 
-    names = {n.lower(): n for n in known}
-    near = difflib.get_close_matches(name.strip("*?").lower(), names, n=1)
+    names, given = {n.lower(): n for n in known}, name.strip("*?").lower()
+    near = difflib.get_close_matches(given, names, n=1) or [n for n in names if given[2:] and n.startswith(given)]
     return f" (did you mean {names[near[0]]}?)" if near else ""
