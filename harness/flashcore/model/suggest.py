@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What to add to an error: `` (did you mean X?)`` with the nearest of the names, or one that begins so; else empty."""
+    """What to add to an error: `` (did you mean X?)`` with the nearest name, or one that begins so; else empty."""
     import difflib  # only ever needed once, at the end
 
     names, given = {n.lower(): n for n in known}, name.strip("*?").lower()
