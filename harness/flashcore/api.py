@@ -77,7 +77,7 @@ class ComparedRuns(NamedTuple):
 
     ``static`` has a row per :class:`~flashcore.analysis.diff.Change`, and is exact. ``times`` has a row per
     :class:`~flashcore.analysis.diff.TimeChange`, shown and not judged, since machines and days differ; none where the
-    runs are not of one suite and GPU. ``remarks`` say what keeps the two from being compared like for like.
+    runs are not of one suite and GPU. ``remarks`` say why the comparison may mislead.
     """
 
     static: DataFrame
@@ -120,8 +120,8 @@ def roofline(run: Run) -> DataFrame:
 
 def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
     """The facts of one call of a function on this machine's GPU, as :meth:`Run.facts_frame` has them; ``launch``
-    counts the call's kernels. See ``docs/how-to/capture-a-command.md`` for how it comes to run under ncu, in another
-    process, after three calls to warm up.
+    counts the call's kernels. See ``docs/how-to/capture-a-command.md`` for how it is run under ncu: in another process,
+    after three calls to warm up.
 
     Raises:
         UsageError: the function or an argument cannot be sent there.

@@ -1,9 +1,9 @@
 """Facts, samples, verdicts and comparisons as pandas frames: for the API, the export and tables that compare.
 
 The index says what a row is about: parts of a subject, each a category in the order of the record. A number is a
-float64 column, all else a category or a string. What was not measured is missing (NaN, NA), never 0. Nothing here is
-for the record, the gate or the parsers of tools' output, which do without pandas: it is imported when a frame is made,
-and where there is none that raises :class:`~flashcore.errors.CapabilityError`.
+float64 column, all else a category or a string. Unmeasured values are missing (NaN, NA), never 0. Nothing here is for
+the record, the gate or the parsers of tools' output, which do without pandas: it is imported when a frame is made, and
+where there is none that raises :class:`~flashcore.errors.CapabilityError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
 #: The columns of the export. ``type`` is float, int, bool, str, or none where the fact is unmeasured.
 EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
-#: What :func:`table` shows of each variant: speed, how well the chip is used, what the code takes of it.
+#: What :func:`table` shows of each variant: speed, utilisation, and the resources of the code.
 LADDER = (
     "isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50",
     "speedup_vs_baseline", "speedup_vs_baseline_low", "speedup_vs_baseline_high",
@@ -143,7 +143,7 @@ def _pandas() -> Any:
 
 
 def _indexed(subjects: Sequence[Subject], levels: Sequence[str], columns: Mapping[str, Any]) -> DataFrame:
-    """The columns under an index. Each distinct subject is taken apart once: facts are many."""
+    """The columns under an index. Each distinct subject is split once, since there are many facts."""
     pd = _pandas()
     distinct: dict[Subject, int] = {}
     rows = _array([distinct.setdefault(s, len(distinct)) for s in subjects], "int64")

@@ -1,7 +1,7 @@
-"""How much of a case's time each resource needs at the least: what the bullet bars of the overview show.
+"""The least share of a case's time that each resource needs: what the bullet bars of the overview show.
 
-Where counters were read, the amounts are those the hardware counted: what this way of computing takes. Else they are
-the problem's own. A share near 100 % says that the resource is the limit; all of them small, that something else is.
+Where counters were read, the amounts are those that the hardware counted for this variant. Else they are the problem's
+own. A share near 100 % says that the resource is the limit; all of them small, that something else is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def shared_busy(known: Readings, subject: Subject) -> float | None:
 
 
 def needs(known: Readings, variant: Variant, shape: Shape) -> dict[str, Need]:
-    """By resource; what is not known is not there."""
+    """By resource; unknown ones are left out."""
     return {n.resource: n for n in _needs(known, variant, shape)}
 
 

@@ -14,14 +14,14 @@ from flashcore.analysis.roofline import case_bounds
 from flashcore.model.record import Fact, Facts, Record, Source, Subject
 from flashcore.model.text import number
 
-#: How far the clocks may differ, relative and in us for each kernel: a launch takes 1 us at most (measured).
+#: How far the clocks may differ, relative and in us for each kernel: a launch takes at most 1 us (measured).
 APART, APART_US = 1.25, 2.0
-#: A time this far below its floor is a failed measurement; roofs that were measured scatter by so much.
+#: A time this far below its floor is a failed measurement; measured roofs vary by so much.
 LEAST_OF_FLOOR = 0.95
 
 
 def agreed(record: Record) -> Record:
-    """The record with the times of every case whose clocks disagree unmeasured, and what is compared with them. A
+    """The record, in which the times of every case whose clocks disagree, and ratios made of them, are unmeasured. A
     time below its floor stays as it is: the gate fails it."""
     doubts = dict(_doubts(record.facts))
     if not doubts:

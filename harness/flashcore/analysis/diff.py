@@ -68,7 +68,7 @@ def one_sided(a: Record, b: Record) -> dict[str, tuple[Direction, int]]:
 
 
 def narrowed(record: Record, variants: Collection[str]) -> Record:
-    """The record with what is known of these variants alone."""
+    """The record with only these variants."""
     return replace(
         record,
         facts=Facts(f for f in record.facts if f.subject.variant in variants),
@@ -83,7 +83,7 @@ def _facts(record: Record, tiers: Sequence[Tier]) -> dict[tuple[str, Subject], F
         for f in record.facts
         if (spec := FACTS.get(f.name)) is not None
         and (spec.tier in tiers or (spec.group == "static" and "static" in tiers))
-        and f.name != "local_memory_site"  # a line number moves with every comment above it
+        and f.name != "local_memory_site"  # a line number changes with every comment above it
     }
 
 
@@ -171,7 +171,7 @@ def same_code(a: Record, b: Record, case: str) -> bool:
 
 
 def comparable(a: Record, b: Record) -> str:
-    """Why the times of two records are not even to be shown side by side; empty if they are."""
+    """Why the times of two records must not even be shown side by side; empty if they may."""
     if a.suite.name != b.suite.name:
         return f"of suite {a.suite.name}, not {b.suite.name}"
     if a.gpu is None or b.gpu is None:
@@ -180,7 +180,7 @@ def comparable(a: Record, b: Record) -> str:
 
 
 def remarks(a: Record, b: Record) -> list[str]:
-    """What keeps two records from being compared like for like."""
+    """Why a comparison of two records may mislead."""
     found = []
     one, other = a.environment, b.environment
     for what, was, now in (
@@ -197,20 +197,20 @@ def remarks(a: Record, b: Record) -> list[str]:
 
 
 def same_builds(a: Record, b: Record) -> tuple[int, int]:
-    """How many (variant, arch) have the same machine code on both sides, of how many that both have."""
+    """How many (variant, arch) have the same machine code on both sides, and how many both sides have."""
     code = {(x.variant, x.arch): x.code for x in a.artifacts if x.code}
     both = [x.code == code[x.variant, x.arch] for x in b.artifacts if x.code and (x.variant, x.arch) in code]
     return sum(both), len(both)
 
 
-MOVED = 0.05  # a counter's share of change that is worth a line
+MOVED = 0.05  # the relative change of a counter from which it is shown
 MOST_MOVED = 5
 
 
 def moved(
     a: Record, b: Record, subject: Subject, before: Subject | None = None, most: int | None = MOST_MOVED
 ) -> list[Change]:
-    """The counters of a case that differ the most, where both sides have them: what a time may have moved with.
+    """The counters of a case that differ the most, where both sides have them: possible causes of a changed time.
 
     Args:
         before: the case of ``a``, where it is another one.

@@ -1,4 +1,4 @@
-"""What a person would ask next about a verdict: what the local memory is for, what would fit one block more.
+"""Follow-up questions about a verdict: what the local memory is used for, what would let one more block fit.
 
 Pure functions of a record; they explain and never judge.
 """
@@ -20,7 +20,7 @@ OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
 
 
 def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
-    """More about a fact in one line; empty where there is nothing to add.
+    """More about a fact in one line; empty where there is none.
 
     Args:
         plans: the record's, by variant and shape: a record of many failures is asked often.

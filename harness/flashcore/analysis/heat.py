@@ -1,4 +1,4 @@
-"""Where the warps of a kernel are, line by line: what its listing says, added up by the user's lines."""
+"""Where the warps of a kernel are, line by line: the samples of its listing, added up by source line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from flashcore.model.record import Instruction, Listing
 #: Loads and stores of a thread's local memory: spilled registers, or arrays that are indexed while it runs.
 _LOCAL = re.compile(r"(@!?U?P\w+\s+)?(LDL|STL)\b")
 _HELD = "stall_"
-#: A warp that issues, or could, is not held.
+#: A warp that issues, or could, is not stalled.
 _NOT_HELD = ("stall_selected", "stall_not_selected")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the user's with the machine instructions made of it.
+    """One source line with the machine instructions made from it.
 
     Args:
         file, number, source: empty and 0 for code of no known line.
@@ -25,7 +25,7 @@ class Line:
         samples, executed: added up over its instructions.
         conflicts: passes through shared memory that bank conflicts cost; ``None`` if they were not counted.
         local: how often its loads and stores of local memory were executed.
-        held: why warps were held there the most, and how much of its samples that is, %; ``None`` if not known.
+        held: the most frequent stall reason there, and its share of the line's samples, %; ``None`` if not known.
     """
 
     file: str
@@ -41,7 +41,8 @@ class Line:
 
 
 def lines(listing: Listing) -> list[Line]:
-    """The lines of a kernel, the hottest first; those where nothing was ever sampled, executed or lost left out."""
+    """The lines of a kernel, the hottest first; without lines where nothing was sampled, executed or lost to bank
+    conflicts."""
     groups: dict[tuple[str, int, str], list[Instruction]] = {}
     for i in listing.instructions:
         groups.setdefault((i.file, i.line, i.source), []).append(i)
@@ -54,7 +55,7 @@ def lines(listing: Listing) -> list[Line]:
 
 
 def shares(listing: Listing | None) -> Mapping[str, float]:
-    """By the text of a line its share of the samples, %: how a line of the parent's is found again."""
+    """Text of a line → its share of the samples, %: lines of the parent are matched by text."""
     found: dict[str, float] = {}
     for line in lines(listing) if listing is not None else ():
         if line.source:

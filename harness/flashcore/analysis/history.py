@@ -16,7 +16,7 @@ from flashcore.errors import RecordError
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
 
-#: A time above this many times the one before is pointed out: 3 of the cases of the first two
+#: A time above this many times the previous one is reported: 3 of the cases of the first two
 #: published runs, two of them a peer's.
 SLOWER = 1.05
 
@@ -44,7 +44,7 @@ class Line:
 
 
 def lines(record: Record) -> list[Line]:
-    """A line for each case that this run itself timed; what was joined stands in the history of its own run."""
+    """A line for each case that this run itself timed; joined times are in the history of their own run."""
     e = record.environment
     commit = (e.git_commit or "")[:12] + ("+" if e.git_dirty else "")
     found = []
@@ -78,7 +78,7 @@ def lines(record: Record) -> list[Line]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """To six digits: events tick in 1/32 us, what lies below is noise of the conversion."""
+    """To six digits: events tick in 1/32 us, smaller digits are noise of the conversion."""
     return None if value is None else float(f"{value:.6g}")
 
 
@@ -126,7 +126,7 @@ def series(rows: Iterable[Line]) -> dict[tuple[str, ...], list[Line]]:
 
 
 def changed(before: Line, after: Line) -> list[str]:
-    """What differed around two times of a case: a time may have moved with any of it."""
+    """What else differed between two times of a case: any of it may have changed the time."""
     found = [
         f"{name} {was or 'unknown'} → {now or 'unknown'}"
         for name, was, now in (("driver", before.driver, after.driver), ("nvcc", before.nvcc, after.nvcc))
@@ -141,7 +141,8 @@ def changed(before: Line, after: Line) -> list[str]:
 
 
 def regime(rows: Sequence[Line]) -> str:
-    """The regime that a case's history is told in: the one most lines have a time in; of several, what ranks last."""
+    """The regime of a case's history: the one in which most lines have a time; of several, the one that the newest run
+    ranks by."""
     rank = rows[-1].ranked_by
     return max(REGIMES, key=lambda r: (sum(getattr(x, f"{r}_us") is not None for x in rows), r == rank))
 

@@ -1,7 +1,7 @@
-"""The ladder's story: for each step from a parent to its variant, what was predicted and what came.
+"""The ladder's story: for each step from a parent to its variant, what was predicted and what was measured.
 
 A pure function of a record. Findings are made of the facts, never written by hand: a step whose time moved
-says by how much of what was predicted, one whose time stood still names what held it instead.
+says by how much of what was predicted, one whose time did not change names what limited it instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import said
 
-#: What a technique may move: shown for every step, in this order, with the words for a sentence.
+#: Counters that a technique may change: shown for every step, in this order, with the words for a sentence.
 COUNTERS: Mapping[str, str] = {
     "barriers_per_block": "barriers",
     "bank_conflicts": "bank conflicts",
@@ -34,10 +34,10 @@ COUNTERS: Mapping[str, str] = {
     "achieved_occupancy": "occupancy achieved",
     "memory_stalls": "memory stalls",
 }
-#: Of these, the ones that can be a cause: shares of stalls only mirror the rest.
+#: Of these, the possible causes: shares of stalls only follow from the rest.
 _CAUSES = tuple(n for n in COUNTERS if n not in ("memory_stalls", "tensor_active", "achieved_occupancy"))
 _MOST_CAUSES = 2
-_WORTH = log(1.15)  # a counter that moved by less explains nothing
+_WORTH = log(1.15)  # a counter that changed by less explains nothing
 #: What is little of each; of what a case does as a whole, one for each hundred instructions.
 _LEAST = {"barriers_per_block": 1.0, "l2_bytes": 65536.0, "registers": 8.0, "smem": 1024.0,
           "theoretical_occupancy": 5.0}  # fmt: skip
@@ -65,7 +65,7 @@ class Step:
         time: the fact that ranks at this shape.
         ratio: its time over its parent's, with the 95 % interval where the samples are there.
         outcome: the outcome of the first prediction of time; without one, of the step itself.
-        limiter: what held the variant most, by the counters; empty if unmeasured.
+        limiter: what limited the variant most, by the counters; empty if unmeasured.
         chosen: whether it lies on the way from the baseline to the best.
     """
 
@@ -86,7 +86,7 @@ class Step:
 
     @property
     def still(self) -> bool:
-        """Whether the times of parent and variant are the same as far as can be seen."""
+        """Whether the times of parent and variant cannot be told apart."""
         return self.ratio is not None and still(self.ratio, self.low, self.high)
 
     @property
@@ -120,7 +120,8 @@ Bounds = Mapping[Subject, roofline.CaseBounds]
 
 
 def ladder(record: Record, shape: Shape, readings: Readings | None = None, bounds: Bounds | None = None) -> Ladder:
-    """The ladder of a shape. ``readings`` and ``bounds`` (by case) spare making them anew for every shape."""
+    """The ladder of a shape. ``readings`` and ``bounds`` (by case) can be given, so that they are made once for all
+    shapes."""
     known = readings or Readings(record)
     if bounds is None:
         bounds = {b.subject: b for b in roofline.case_bounds(record)}
@@ -156,7 +157,7 @@ def _in_order(variants: list[Variant]) -> Iterator[Variant]:
 
 
 def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
-    """Names from the baseline to the best, along its parents; what was not timed is stepped over."""
+    """Names from the baseline to the best, along its parents; variants that were not timed are skipped."""
     found, at = [best.name], best
     while at.name != record.suite.baseline and (parent := record.suite.variants.get(at.parent or "")):
         if parent.name in found:
@@ -182,7 +183,7 @@ def _step(known: Readings, variant: Variant, at: Shape, chosen: bool) -> Step:
     ours, theirs = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
     if ratio is not None and ours and theirs:
         interval = intervals.ratio(ours, theirs)
-        # Of the rounds that both saw: what is told with an interval is what the interval is of.
+        # Of the rounds that both have: the ratio shown is the one that its interval is about.
         ratio, low, high = interval.value, interval.low, interval.high
     moved = tuple(
         Moved(name, known.of(name, variant.parent, shape), known.of(name, variant.name, shape)) for name in COUNTERS
@@ -237,7 +238,7 @@ def _faster(ratio: float) -> str:
 
 
 def _also(step: Step) -> str:
-    """What else was predicted of the step's time: documents differ."""
+    """Other predictions of the step's time: documents differ."""
     times = [j.predicted for j in step.judged if j.prediction.fact == step.time and j.scale == "ratio" and j.predicted]
     more = [f"{1 / t:.2f} ×" for t in times[1:]]
     return f" (elsewhere {', '.join(more)})" if more else ""
@@ -261,7 +262,7 @@ def _stood_still(step: Step, wanted: float | None, held_before: str) -> tuple[Ou
 
 
 def _with(step: Step, direction: str) -> str:
-    """The counters that moved the most in that direction."""
+    """The counters that changed the most in that direction."""
     found: list[tuple[float, str]] = []
     instructions = next((m.before.value for m in step.moved if m.fact == "instructions"), None) or 100.0
     for m in step.moved:
@@ -271,7 +272,7 @@ def _with(step: Step, direction: str) -> str:
         if (rose != (FACTS[m.fact].better == "higher")) != (direction == "worse"):
             continue
         unit = FACTS[m.fact].unit
-        least = _LEAST.get(m.fact) or instructions / 100  # so that a few of something to none is not without bounds
+        least = _LEAST.get(m.fact) or instructions / 100  # so that a change from a few to none is not infinite
         size = abs(log(max(m.after.value, 0.0) + least) - log(max(m.before.value, 0.0) + least))
         if size > max(_WORTH, SAME):
             small = m.ratio is None or unit in ("pct",) or max(m.before.value, m.after.value) < 1000

@@ -1,13 +1,14 @@
-"""What holds a case back: ranked, each with the counter that says so, and what other steps of the ladder did about it.
+"""What limits a case: ranked, each limiter with the counter that shows it, and what other steps of the ladder did about
+it.
 
 Three kinds of evidence, made comparable as a share (of time, or of what the chip could do) that goes there:
 
-- a resource at work near its roof: DRAM, L2, shared memory, the tensor pipe, issue slots, special functions;
+- a resource near its roof: DRAM, L2, shared memory, the tensor pipe, issue slots, special functions;
 - warps that wait: a stall reason's share, as far as the schedulers have nothing to issue meanwhile;
 - SMs without work: fewer blocks than SMs, or a last wave that fills them in part.
 
-Without counters the problem's formulas and the measured time say how near its roof each resource is; a resource that
-the formulas name and of which no roof is known is what is left. The launch is a bound, not a limiter.
+Without counters the problem's formulas and the measured time say how near its roof each resource is; if none is near, a
+resource of the formulas without a known roof is named. The launch is a bound, not a limiter.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from flashcore.model.text import said, significant
 
 #: NVIDIA's own rule of thumb: a resource that is busy for less of the time does not bound a kernel.
 NEAR = 60.0
-#: Less than this share holds nothing back that is worth a word.
+#: A limiter with less than this share is not worth naming.
 WORTH = 2.0
-#: As near the least time of a launch as this, a case is nothing else.
+#: A case whose time is this near the least time of a launch is limited by nothing else.
 AT_LAUNCH = 1.25
 
 #: What warps wait for, by ncu's stall reason.
@@ -55,14 +56,14 @@ _WAITS = {
 _OF_SHARED = ("mio_throttle", "short_scoreboard")
 _NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory", "exp": "special functions",
           "issue": "issue slots", "fp32": "fp32 pipes", "barrier": "barriers"}  # fmt: skip
-#: What a formula counts → the resource that does it.
+#: What a formula counts → the resource that executes it.
 _WORK = {"dram_bytes": "dram", "l2_bytes": "l2", "l1_bytes": "l1", "shared_bytes": "shared", "exp": "exp",
          "instructions": "issue", "barriers": "barrier"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Limiter:
-    """One thing that holds a case back.
+    """One limiter of a case.
 
     Args:
         kind: what it is, to compare cases by: a resource (``dram``, ``exp``), ``stall_<reason>``,
@@ -94,11 +95,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What holds a case, the most first; empty only where nothing was measured.
+    """The limiters of a case, the largest first; empty only where nothing was measured.
 
     Args:
         phase: where its warps spend the most time: ``load phase 39 ± 2 %``; empty where its sources mark none.
-        note: how it is known where not by counters, or that it is nothing but a launch.
+        note: what it was derived from if not from counters, or that the case is only a launch.
     """
 
     limiters: tuple[Limiter, ...]
@@ -123,12 +124,12 @@ class Held:
 
 
 def limiter(known: Readings, variant: str | None, shape: str) -> str:
-    """What holds a case, in a few words."""
+    """What limits a case, in a few words."""
     return held(known, variant, shape).text
 
 
 def held(known: Readings, variant: str | None, shape: str) -> Held:
-    """What holds a case back, ranked by how much goes there."""
+    """The limiters of a case, ranked by share."""
     own = known.record.suite.variants.get(variant or "")
     if own is None:
         return Held(())
@@ -137,7 +138,7 @@ def held(known: Readings, variant: str | None, shape: str) -> Held:
         return Held((), note=launched)
     if not case.counted:
         return case.by_formula()
-    # Why warps wait for what is busy is no other limiter, nor is L2 what holds bytes that come from DRAM.
+    # A wait for a busy resource is no second limiter, and L2 does not limit bytes that come from DRAM.
     resources = sorted(case.resources(), key=lambda x: (x.kind != "dram", -x.share))
     waits = sorted((x for x in (*case.stalls(), *case.idle()) if x.share >= WORTH), key=lambda x: (-x.share, x.kind))
     return Held((*resources, *waits), _longest_phase(known.record, Subject(own.name, shape=shape)))
@@ -181,7 +182,7 @@ class _Case:
         return roofline.roofs(devices.find(self.record.gpu), seen, self.record.roofs)
 
     def launched(self) -> str:
-        """That a case is a launch and nothing else, where it is."""
+        """A note if the case is only a launch."""
         time, launch = self(self.record.suite.shapes[self.shape].time), self("formula_launches")
         work = [n for n in _WORK if self(f"formula_{n}")] + [n for n in ("flop", "bytes") if self(f"formula_{n}")]
         if time and launch and not work:
@@ -323,7 +324,7 @@ def remedies(known: Readings, shape: str, held_by: Mapping[str, Held]) -> dict[s
     """By kind of limiter: the steps that took the most of it away and were faster, at this shape.
 
     Args:
-        held_by: what holds each variant; see :func:`held`.
+        held_by: the limiters of each variant; see :func:`held`.
     """
     suite = known.record.suite
     time = suite.shapes[shape].time
@@ -334,7 +335,7 @@ def remedies(known: Readings, shape: str, held_by: Mapping[str, Held]) -> dict[s
         was, now = (known.of(time, n, shape).value for n in (variant.parent, name))
         if before is None or not was or not now or was <= now:
             continue
-        shares = {x.kind: x.share for x in after.limiters}  # of what is not among them, too little to count
+        shares = {x.kind: x.share for x in after.limiters}  # of a limiter that is not listed: too little to count
         for x in before.limiters:
             left = shares.get(x.kind, 0.0)
             if x.share - left >= 5:

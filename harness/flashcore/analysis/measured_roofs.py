@@ -1,9 +1,9 @@
-"""Measured roofs: what this machine can really do, from a run of the roofs suite.
+"""Measured roofs: what this machine reaches, from a run of the roofs suite.
 
 Each case of that suite moves or computes as much as one resource allows. Its problem says which of its
-amounts is the ceiling; the time is the kernel's own, by the chip's nanoseconds, so that ramps and launches
-stay out of it. Where they are the point (a launch), or where work goes on after the kernel (what a kernel
-wrote is still on its way to DRAM), it is that of graph replay.
+amounts is the ceiling; the time is the kernel's own, by the chip's nanoseconds, so that ramps and launches are
+excluded. Where they are what is measured (a launch), or where work continues after the kernel (its writes are still on
+their way to DRAM), the time is that of graph replay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flashcore.analysis import roofline
 from flashcore.hardware import devices
 from flashcore.model.record import Record, Roof, Subject
 
-#: What one unit of a ceiling is in a second.
+#: Operations or bytes per second in one unit of a ceiling.
 _PER_SECOND = {"GB/s": 1e9, "TFLOP/s": 1e12, "Gop/s": 1e9}
 
 
@@ -30,7 +30,7 @@ class Measured:
         spread: standard deviation over median of the samples.
         per_clock: of an SM, in a clock, for rates of the SM; bytes of L2 in a clock for all SMs.
         datasheet: the datasheet's value at the clock seen, ``None`` if it has none.
-        peer: measured through a library, to hold the others against.
+        peer: measured through a library, for comparison.
     """
 
     name: str
@@ -98,7 +98,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
 
 
 def _time(record: Record, subject: Subject, key: str) -> float | None:
-    """Microseconds that the amount took. A library's kernel cannot be asked for its own time."""
+    """Microseconds that the amount took. A library's kernel does not measure its own time."""
     names = {
         "launches": ("back_to_back_p50",),
         "dram_bytes": ("back_to_back_p50",),  # what was written last is still in L2 when the kernel ends

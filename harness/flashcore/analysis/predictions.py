@@ -1,9 +1,8 @@
-"""Predictions against measurements: did a technique do what was said of it, and how much of it.
+"""Predictions against measurements: whether a technique did what was predicted, and how much of it.
 
-Pure functions of a record. What is compared depends on what was said: a time is a matter of its device, so
-two times are compared as their ratio; counts and bytes as their difference; a value without a start as a
-level. A prediction that names times of another device alone says nothing of this one, and is not judged; a
-speed-up, a ratio by itself, is.
+Pure functions of a record. What is compared depends on the prediction: a time depends on its device, so two times are
+compared as their ratio; counts and bytes as their difference; a value without a start as a level. A prediction that
+only names times of another device says nothing about this one, and is not judged; a speed-up is a ratio, and is judged.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Prediction, Variant
 from flashcore.model.text import said, same_hardware
 
-#: ``elsewhere``: said of another device in a way that says nothing of this one; ``open``: nothing was said.
+#: ``elsewhere``: predicted for another device in a way that says nothing about this one; ``open``: nothing was
+#: predicted.
 Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
 Scale = Literal["ratio", "difference", "level"]
 
@@ -31,12 +31,12 @@ SAME = 0.01  # two counters that differ by less are the same
 CLOSE = 0.1  # how near a level must be where neither side of it is better
 #: Below this many percentage points a share that was to be zero is.
 ZERO_PCT = 0.5
-#: The kind of inputs that documents speak of when they name an error.
+#: The kind of inputs that documents mean when they name an error.
 RANDOM = "normal"
 
 
 def still(ratio: float, low: float | None, high: float | None) -> bool:
-    """Whether two times are the same as far as can be seen: their ratio, and its interval where there is one."""
+    """Whether two times cannot be told apart, by their ratio, and its interval where there is one."""
     return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
 
 
@@ -101,7 +101,7 @@ class Judged:
     Args:
         scale: how it is compared; ``predicted`` and ``measured`` are ratios, differences or levels.
         before, after: of the parent and of the variant itself.
-        finding: what came of it, in words made of the numbers.
+        finding: the outcome, in words made from the numbers.
         note: what a reader must know of the comparison.
     """
 
@@ -117,14 +117,14 @@ class Judged:
 
 
 def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[Judged]:
-    """The variant's predictions that speak of this shape, or of none."""
+    """The variant's predictions for this shape, or for no shape in particular."""
     for prediction in variant.predictions:
         if prediction.shape in (None, shape):
             yield judge_one(readings, prediction, variant, shape)
 
 
 def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> Judged:
-    """One prediction of a variant, held against what was measured at that shape."""
+    """One prediction of a variant, compared with what was measured at that shape."""
     before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
     gpu = readings.record.gpu
     foreign = p.device is not None and not devices.is_called(gpu, p.device)
@@ -145,8 +145,8 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
         why = after.why if after.value is None else f"of its parent, {before.why}"
         return judged(None, "unmeasured", f"unmeasured: {why}")
     if scale == "level":
-        # A share of a phase describes one kernel, and a speed-up is over the baseline or a peer: that the parent's
-        # was nearer or farther says nothing.
+        # A share of a phase describes one kernel, and a speed-up is over the baseline or a peer: so a different value
+        # of the parent does not matter.
         start = None if p.fact.startswith((PHASE_SHARE, "speedup_")) else before.value
         outcome, finding = _level(p, predicted, start, after.value)
         if outcome != "held" and _of_other_inputs(p, after):
@@ -177,14 +177,14 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
 
 
 def _of_other_inputs(p: Prediction, reading: Reading) -> bool:
-    """Whether it is an error that was largest on inputs made to be hard, of which no document speaks."""
+    """Whether it is an error that was largest on deliberately hard inputs, which no document means."""
     kind = reading.note.partition("kind ")[2]
     return FACTS[p.fact].group == "check" and kind not in ("", RANDOM)
 
 
 def _within(p: Prediction, fell: bool, falls: bool, after: float, outcome: Outcome) -> Outcome:
-    """A change the predicted way that comes to the predicted value has held, wherever it started: a goal of at most
-    9 barriers is met by 1, and a cost of at most 115 registers kept by 100."""
+    """A change in the predicted direction that reaches the predicted value has held, wherever it started: a goal of at
+    most 9 barriers is met by 1, and a cost of at most 115 registers kept by 100."""
     spec, wanted = FACTS.get(p.fact), p.after
     if outcome not in ("partly", "missed", "none") or fell != falls or spec is None or wanted is None:
         return outcome
@@ -232,11 +232,11 @@ def _scale(p: Prediction) -> tuple[Scale, float | None]:
 
 
 def progress(measured: float, predicted: float, still: bool, gain: bool = True) -> Outcome:
-    """What a change is, held against the one that was predicted.
+    """The outcome of a change, compared with the predicted one.
 
     Args:
         still: whether the measured change is too small to be one.
-        gain: whether the predicted change is for the better; far more of one that is not is a miss.
+        gain: whether the predicted change is for the better; if it is for the worse, far more of it is a miss.
     """
     if abs(predicted) < 1e-9:
         return "held" if still else "against"

@@ -21,7 +21,7 @@ from flashcore.model.suite import REGIMES, Variant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
-#: Of the formula's FLOPs: fewer that the hardware counted are not all that there were.
+#: Share of the formula's FLOPs: if the hardware counted fewer, it did not count all.
 FAR_BELOW = 0.5
 
 
@@ -65,7 +65,7 @@ def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -
     return None
 
 
-#: What the hardware cannot pass, and what is believed to be within reach.
+#: What the hardware cannot exceed, and what is believed to be reachable.
 THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
 MEASURED: tuple[RoofOrigin, ...] = ("measured",)
 REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
@@ -270,8 +270,8 @@ def _lower_of(compute: Roof | None, bandwidth: Roof | None, intensity: float) ->
 
 
 def _faults(record: Record, point: Point) -> Iterator[str]:
-    """What lies above a roof cannot be, nor FLOPs far fewer than the work has: says by how much and what is likely
-    wrong."""
+    """A point above a roof is impossible, and so are far fewer FLOPs than the work has: says by how much, and the
+    likely cause."""
     formula = record.facts.number("formula_flop", point.subject) or 0.0
     if point.counted == "hardware" and point.flop < FAR_BELOW * formula:
         share = f"the hardware counted {100 * point.flop / formula:.2g} % of the formula's FLOPs"
@@ -352,7 +352,7 @@ def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, l
     if dtype.endswith("_tensor"):
         if products is None and flop is not None:
             products = flop - (rest or 0.0)
-            if products <= 0:  # said of variants on the CUDA cores: this one does them on the tensor cores
+            if products <= 0:  # for variants on the CUDA cores: this one does them on the tensor cores
                 products, rest = flop, None
         amounts[dtype] = products, "FLOP"
         amounts["fp32"] = rest, "FLOP"
@@ -414,7 +414,7 @@ def fits_l2(record: Record, size: float | None) -> bool:
 def case_bounds(record: Record) -> list[CaseBounds]:
     """Bounds of every case whose formulas were recorded.
 
-    A warm time has no DRAM floor where the problem's data fits L2: it may never leave it.
+    A warm time has no DRAM floor where the problem's data fits L2, since it may stay there.
     """
     device = devices.find(record.gpu)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}

@@ -1,8 +1,8 @@
-"""A baseline: the static facts of one day as committed text, that later ones are held to.
+"""A baseline: the static facts of one day as committed text, which later ones are compared with.
 
 One fact a line, sorted, so that a change reads as a diff. What gets better is taken over by
 ``flashcore baseline save``; what gets worse is not: loosening needs a waiver in the manifest, with its
-reason. Facts compare within one nvcc version only, whose name stands in the file.
+reason. Facts compare within one nvcc version only, which the file names.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Baseline:
 
 
 def plain(value: float) -> str:
-    """A value as it stands in the file: whole numbers without a point, others exactly."""
+    """A value as written in the file: whole numbers without a point, others exactly."""
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 
@@ -115,7 +115,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
             raise UsageError(
                 f"{file}:{line_number}: expected `variant arch kernel shape fact value`, found {line!r}{mend}"
             ) from None
-        if key.fact not in ALLOWANCES or again or not abs(values[key]) < 1e15:  # NaN is not below either
+        if key.fact not in ALLOWANCES or again or not abs(values[key]) < 1e15:  # NaN is not below it either
             expected = "one line for each fact" if again else "a fact that baselines hold, with its value"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{mend}")
         lines[key] = line_number
@@ -235,7 +235,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             tightened.append(change)
         elif value != was and _worse(allowance, value, was):
             kept.append(f"{change}: {_loosening(key, value)}")
-    # What was not built this time (--variant, CUDA_ARCH, a mistake in it) stays as it is.
+    # What was not built this time (--variant, CUDA_ARCH, a compile error) keeps its lines.
     untouched = {
         k: v
         for k, v in old.values.items()
@@ -282,7 +282,7 @@ def _expanded(
 def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str], str]:
     """(variant, arch, present kernel) → its name in the baseline, for kernels that only one side has.
 
-    Of several, those that share the most values are the same.
+    Of several candidates, the pair that shares the most values is taken as the same kernel.
     """
 
     def kernels(keys: Iterable[Key]) -> dict[tuple[str, str], set[str]]:

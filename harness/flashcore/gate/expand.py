@@ -1,8 +1,7 @@
 """What each budget promises: every subject it is about, with its fact or the reason there is none.
 
-A budget names variants, archs, shapes and kernels by globs. Here it is spread over all that the
-manifest, the builds and the launch plans know of, before any fact is looked at: so a fact that is
-missing leaves a gap that is seen.
+A budget names variants, archs, shapes and kernels by globs. Here it is expanded over all that the manifest, the builds
+and the launch plans name, before any fact is looked at: so a missing fact leaves a visible gap.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Su
 from flashcore.model.suite import Budget, Shape, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
-#: Static facts that the launch plan enters: about (variant, arch, shape, kernel).
+#: Static facts that depend on the launch plan: about (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
-#: Why a static fact is missing where the build failed: that failure is the one to tell.
+#: Why a static fact is missing where the build failed: that failure is the one to report.
 NOT_BUILT = "it does not build"
 #: Planned too, but about all launches of a shape together.
 WHOLE_PLAN = frozenset(("workspace_bytes",))
@@ -35,7 +34,7 @@ class Promise:
 
     Args:
         fact: what was recorded about it, if anything.
-        reason: why there is no fact; meaningless beside one.
+        reason: why there is no fact; meaningless if there is one.
         elsewhere: why the budget is not about this record's GPU; empty if it is.
     """
 
@@ -46,7 +45,7 @@ class Promise:
 
 
 class Promises:
-    """Spreads budgets over a record.
+    """Expands budgets over a record.
 
     Args:
         only: the variants to look at, by name; all but the peers if ``None``.
@@ -110,8 +109,8 @@ class Promises:
     def expand(self, budget: Budget) -> Iterator[Promise]:
         """Everything that ``budget`` is about, in the manifest's order."""
         spec = spec_of(budget.fact)
-        assert spec is not None, "held to the catalogue when it was read"
-        self._matched: set[str] = set()  # the globs for kernels that found one
+        assert spec is not None, "checked against the catalogue when it was read"
+        self._matched: set[str] = set()  # the globs for kernels that matched one
         self._covering = [
             b for b in self.record.suite.budgets if b.fact == budget.fact and b.severity == budget.severity
         ]
@@ -155,8 +154,8 @@ class Promises:
         return bool(globs)
 
     def _escaped(self, budget: Budget, at: Subject, kernels: Iterable[str]) -> Iterator[Promise]:
-        """Kernels of which no limit on the fact speaks, where one speaks of some: a new name frees nobody. Imported
-        reports hold kernels of all sorts, of which many are nobody's concern."""
+        """Kernels that no limit on the fact names, where some limit names others: a renamed kernel must not escape its
+        limit. Not of imported reports, which hold many kernels that no budget is meant for."""
         for kernel in () if self._aliases else kernels:
             if budget.severity == "limit" and not any(
                 matches_any(kernel, b.kernels)
@@ -249,7 +248,7 @@ class Promises:
                     yield from self._escaped(budget, whole, [kernel])
 
     def _imported(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
-        """Each launch of an imported kernel keeps the promise by itself. There is no plan to hold it to."""
+        """Each launch of an imported kernel is judged by itself. There is no plan to compare it with."""
         elsewhere = self._elsewhere(budget)
         named = budget.fact != "plan_matches" and self._named(budget, variant.kernel)
         for shape in self.shapes(variant, budget.shapes, "profile") if named else ():
@@ -274,7 +273,7 @@ class Promises:
 
 
 def excess(budget: Budget, value: float) -> float:
-    """By how much the value is beyond the limit; 0 or less is within."""
+    """By how much the value is beyond the limit; 0 or less is within it."""
     over = value - budget.maximum if budget.maximum is not None else -math.inf
     under = budget.minimum - value if budget.minimum is not None else -math.inf
     return max(over, under)

@@ -1,9 +1,9 @@
 """Judges a record by its suite's budgets: a pure function, the same verdicts wherever it runs.
 
 It fails closed. A budget is expanded over everything it promises (variants, archs, shapes, kernels)
-before any fact is looked at, so that a fact which is missing, stale or not a number is *unmeasured*
-and seen, never passed over. Four promises stand without being written: every variant builds for every
-arch that it names, its answers are right, no stage fails on it, and it launches what its plan says.
+before any fact is looked at, so that a fact which is missing, stale or not a number is reported as *unmeasured*, never
+skipped. Four promises hold without being written: every variant builds for every arch that it names, its answers are
+right, no stage fails on it, and it launches what its plan says.
 
 A limit that is missed fails unless a waiver accepts the value. A goal never fails.
 """
@@ -86,7 +86,7 @@ class Judgement:
 
     Args:
         left_out: (variant, arch or shape) pairs that the manifest declares unsupported.
-        relaxed: rules of the manifest that are looser than what holds by themselves, with their reasons.
+        relaxed: rules of the manifest that are looser than the default rules, with their reasons.
         trouble: why static facts cannot be judged at all on this machine; never a regression.
         chips: of which this is a judgement, where it is of several; see :mod:`flashcore.gate.together`.
     """
@@ -153,10 +153,10 @@ def judge(
 
     Args:
         require: the highest tier in which an unmeasured limit exits 3.
-        today: the day that waivers' dates are held against; without it none is expired, and a note
+        today: the day that waivers' dates are compared with; without it none is expired, and a note
             says so.
-        variants: judge these alone, by name (what an inner loop has built); all if ``None``.
-        baseline: earlier static facts that the present ones are held to.
+        variants: judge only these, by name (what an inner loop has built); all if ``None``.
+        baseline: earlier static facts that the present ones are compared with.
         insisted: budgets, by name, whose facts are required whatever their tier.
     """
     return _Judge(record, require, today, variants, baseline, insisted).judge()
@@ -175,7 +175,7 @@ _IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _EVERY, maximum=
 
 @dataclass(slots=True)
 class _Tally:
-    """What a waiver has met so far."""
+    """What a waiver has covered so far."""
 
     covers: int = 0
     exceeded: int = 0
@@ -228,7 +228,7 @@ class _Judge:
         )
 
     def _trouble(self) -> dict[str, str]:
-        """Compiler → why the static facts that it made here are no measure of what the suite promises."""
+        """Compiler → why its static facts here cannot be compared with the suite's budgets."""
         suite = self.record.suite
         found = {} if self.baseline is None else another_compiler(self.record, self.baseline)
         for compiler, version in compilers(self.record).items():
@@ -241,7 +241,7 @@ class _Judge:
         return found
 
     def _foreign(self, fact: str, variant: str) -> str:
-        """Why a static fact made here says nothing; empty if it does. Formulas know no compiler."""
+        """Why a static fact made here cannot be judged; empty if it can. Formulas depend on no compiler."""
         compiled = fact == "builds" or FACTS[fact].group == "static"
         own = self.record.suite.variants.get(variant)
         compiler = "nvcc" if own is None or not own.cubins else own.cubins
@@ -260,7 +260,7 @@ class _Judge:
 
     def _builds(self) -> Iterator[Verdict]:
         for variant in self.promises.variants:
-            # Nobody builds what was imported; nor, where CUDA_ARCH names one, for other archs.
+            # Imported kernels are not built here; nor, where CUDA_ARCH names one, are other archs.
             asked = [a for a in variant.where.archs if a in self.record.suite.archs]
             for arch in () if variant.kernel else asked:
                 artifact = self.promises.artifacts.get((variant.name, arch))
@@ -301,13 +301,13 @@ class _Judge:
         for bounds in case_bounds(self.record) if went else ():
             case = (bounds.subject.variant, bounds.subject.shape or "")
             for gap in bounds.gaps:
-                # Launches can overlap back to back: bench itself holds times against the empty launch.
+                # Launches can overlap back to back: bench itself compares those times with the empty launch.
                 if case in went and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
                     floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
                     went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} is below {floor}")
         imported = {v.name: bool(v.kernel) for v in self.promises.variants}
         for (variant, shape), failed in went.items():
-            # Reading a report runs nothing: that it was read is no promise kept.
+            # Reading a report runs nothing, so it keeps no promise.
             if variant in imported and (failed or not imported[variant]):
                 yield self._missed(RUNS, Subject(variant, shape=shape), len(failed), "; ".join(failed))
 
@@ -454,12 +454,12 @@ class _Judge:
 
 
 def _judged(verdicts: Iterable[Verdict]) -> bool:
-    """Whether any limit was held against something: nothing judged is nothing passed."""
+    """Whether any limit was judged at all: without one nothing has passed."""
     return any(v.severity == "limit" and v.status in ("pass", "fail", "waived") for v in verdicts)
 
 
 def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """What of the verdicts as a whole a reader should know."""
+    """What a reader should know about the verdicts as a whole."""
     if not _judged(verdicts):
         yield "nothing was judged: there is no variant with a limit, or nothing of it is known"
     counts: dict[str, Counter[Status]] = {}

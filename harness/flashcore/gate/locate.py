@@ -1,6 +1,6 @@
 """Where in the sources a verdict points: the line of a spill, a compiler's error, a kernel's definition.
 
-Paths are relative to the repository that the suite lies in, as code hosts want them in annotations.
+Paths are relative to the repository that the suite lies in, as code hosts need them in annotations.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Places:
             for name in _names(kernel) if kernel else ():
                 if line := _kernel_line(text, name):
                     return self._place(path, line)
-        for path, text in files:  # made by a macro, or not known by name: the first kernel that there is
+        for path, text in files:  # made by a macro, or not known by name: the first kernel in the file
             if "__global__" in text:
                 return self._place(path, text[: text.index("__global__")].count("\n") + 1)
         return self._place(files[0][0], 1) if files else None
@@ -162,7 +162,7 @@ def _names(kernel: str) -> list[str]:
         return [kernel.partition("<")[0].rpartition("::")[2]]
     found: list[str] = []
     at = 2
-    while length := _LENGTH.search(kernel, at):  # each name stands behind its length
+    while length := _LENGTH.search(kernel, at):  # each name follows its length
         at = length.end() + int(length[0])
         found.insert(0, kernel[length.end() : at])
     return found

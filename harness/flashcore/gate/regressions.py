@@ -1,7 +1,7 @@
-"""A record held to its baseline: each committed fact becomes a budget on what there is now.
+"""A record against its baseline: each committed fact becomes a budget on the present one.
 
-Renamed kernels are recognised; what is no longer in the suite is noted; a kernel that is gone without a
-successor leaves a gap, which is *unmeasured* and no pass.
+Renamed kernels are recognised; what is no longer in the suite is noted; a kernel that is missing without a successor
+leaves a gap, which is *unmeasured* and no pass.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from flashcore.model.text import matches_any, number
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A record held to a baseline.
+    """A record compared with a baseline.
 
     Args:
-        promises: each fact of the baseline as a budget, with what there is of it now.
+        promises: each fact of the baseline as a budget, with the present fact.
         notes: renamed kernels, facts that are new, variants that are gone.
-        relaxed: the manifest's rules that are looser than what holds by themselves, in words.
+        relaxed: the manifest's rules that are looser than the default rules, in words.
     """
 
     promises: tuple[tuple[Budget, Promise], ...] = ()
@@ -35,7 +35,7 @@ class Comparison:
 
 
 def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
-    """Compiler → why what it made cannot be held to this baseline; empty if all can."""
+    """Compiler → why its facts cannot be compared with this baseline; empty if all can."""
     file, made_by = old.file or "the baseline", compilers(record)
     return {
         name: f"built with {name} {made_by[name]}, but {file} was written with {then}: "
@@ -46,11 +46,11 @@ def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
 
 
 def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> Comparison:
-    """Every fact of the baseline as a budget on what there is now.
+    """Every fact of the baseline as a budget on the present one.
 
     Args:
         variants: look at these alone; all if ``None``.
-        today: the day that the rules' dates are held against.
+        today: the day that the rules' dates are compared with.
     """
     rules = [r for r in record.suite.gate.rules if not (r.expires and today and date.fromisoformat(r.expires) < today)]
     facts = present(record)
@@ -72,7 +72,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
             gone[f"{key.variant} for {key.arch}"] = gone.get(f"{key.variant} for {key.arch}", 0) + 1
             continue
         if (key.variant, key.arch) not in built:
-            continue  # CUDA_ARCH left it out: nobody built it, nobody judges it
+            continue  # CUDA_ARCH left it out: it is neither built nor judged
         here = replace(key, kernel=now_called.get((key.variant, key.arch, key.kernel), key.kernel))
         allowance, rule = _allowance(key, rules)
         if allowance.severity == "ignore":
@@ -160,8 +160,8 @@ def _unknown(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str,
 
 
 def _unlisted(old: Baseline, facts: Mapping[Key, Fact]) -> list[str]:
-    """Facts that nothing is held to although their kernel stands in the baseline. What is 0 and can only get better
-    needs no line."""
+    """Facts without a line although their kernel is in the baseline. A fact of 0 that cannot get worse needs no
+    line."""
     known = {(k.variant, k.arch, k.kernel) for k in old.values}
     return sorted(
         {
@@ -194,8 +194,7 @@ def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
 
 
 def slack(record: Record) -> list[str]:
-    """Static limits of the manifest that everything they name keeps with room to spare, and how far
-    each could be tightened."""
+    """Static limits of the manifest that all their subjects keep with slack, and how far each could be tightened."""
     found = []
     promises = Promises(record)
     for budget in record.suite.budgets:

@@ -8,7 +8,7 @@ from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.text import number
 
-#: What XML 1.0 cannot hold, not even escaped; compilers colour their words with one of them.
+#: Characters that XML 1.0 cannot hold, not even escaped; compilers colour their messages with one of them.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 
@@ -35,7 +35,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def value_of(verdict: Verdict) -> str:
-    """The value that was judged; empty for what has none to show, as that a variant builds."""
+    """The value that was judged; empty where there is none, as for ``builds``."""
     if isinstance(verdict.value, bool) or (verdict.value is None and not verdict.unit):
         return ""
     return number(verdict.value, verdict.unit)

@@ -15,12 +15,12 @@ from flashcore.runs import freshness, lookup
 if TYPE_CHECKING:
     from flashcore.runs.lookup import Places
 
-_MOST_RUNS = 8  # that are read to join from, should each be of a few variants
+_MOST_RUNS = 8  # runs that are read at most to join from, if each has only a few variants
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one invocation found out by itself: all that its record says but for what is joined.
+    """What one invocation found by itself: the content of its record without what is joined.
 
     ``formulas`` are the problems' own counts. ``environment`` names the GPU that measured, if there is one.
     """
@@ -52,7 +52,7 @@ def record_of(
     facts = [*found.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.samples)
     done: set[tuple[str, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
-    # What a case that is wrong today once took is no result.
+    # Recorded times of a case that is wrong today are no result.
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     listings: list[Collection[Listing]] = [measured.listings]
@@ -95,7 +95,7 @@ def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) 
 
     Args:
         gpu: this machine's GPU; ``None``: that of the newest run.
-        before: the run whose elders are joined; ``None``: all are.
+        before: only runs older than this one; ``None``: all.
     """
     found: list[Record] = []
     for run in lookup.measured_runs(places, suite, before=before):

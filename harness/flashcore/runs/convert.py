@@ -1,8 +1,8 @@
 """Runs of an older schema, read as if recorded by this one: a change of names alone, never of values.
 
-Schema 1 knew one time without cold caches and called it ``warm``: the period of calls that are replayed back to
-back. It ranked by that, so a converted suite does as well. Its percentiles of such means are left out, and what
-was promised of them is unmeasured: of single calls they say nothing.
+Schema 1 had one time without cold caches and called it ``warm``: the launch-to-launch time of calls that are replayed
+back to back. It ranked by that, and a converted suite does so too. Its percentiles of such means are left out, and
+promises about them are unmeasured: they say nothing about single calls.
 """
 
 from __future__ import annotations

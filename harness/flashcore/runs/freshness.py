@@ -1,7 +1,7 @@
 """Takes measured facts over from a recorded run, for the cases whose code is still the same.
 
-A machine without a GPU still reports and gates this way: what was measured stays true as long as the
-freshness key of a case does not change. What is not fresh is *stale* and counts as unmeasured.
+A machine without a GPU still reports and gates this way: what was measured stays valid as long as the freshness key of
+a case does not change. What is not fresh is *stale* and counts as unmeasured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Listings, Origin, Plan, Record, Source
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 
-#: What only a GPU can tell.
+#: The sources of facts that only a GPU can give.
 MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
 
 _COMPILED = (("device", "nvcc", "code"), ("host", "cxx", "host"))
@@ -46,7 +46,7 @@ def case_keys(
         if artifact is None:
             continue
         plan = planned.get((variant.name, shape.name))
-        if variant.cubins:  # a launch's code, grid and arguments: all that Python makes of it
+        if variant.cubins:  # a launch's code, grid and arguments: all that the Python code determines
             rest = [artifact.calls.get(shape.name, ""), problems[variant.problem], params, variant.tolerance]
             code = _hash(rest)
             keys[name] = CaseKey(code, _hash([artifact.closure, *rest[1:]]), artifact.cxx, host=code, cxx=artifact.cxx)

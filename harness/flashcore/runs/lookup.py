@@ -1,4 +1,4 @@
-"""The recorded runs, and which of them is meant: the newest, one by its id or folder, those of other places."""
+"""The recorded runs, and how one is chosen: the newest, one by its id or folder, those of other places."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def everywhere(places: Places) -> list[Traversable]:
     """The complete runs of all places, newest first by their ids; of those with one id the first place's alone.
 
     Raises:
-        RecordError: a packed run is torn or something else.
+        RecordError: a packed run is damaged, or the file is something else.
     """
     first, *others = [places] if isinstance(places, Path) else places
     found: dict[str, Traversable] = {run.name: run for run in runs(first)}
@@ -60,7 +60,7 @@ def elsewhere(place: Path) -> list[Traversable]:
 
     Raises:
         UsageError: there is none.
-        RecordError: a packed run is torn or something else.
+        RecordError: a packed run is damaged, or the file is something else.
     """
     if place.is_file():
         return [_opened(place)]
@@ -78,7 +78,7 @@ def elsewhere(place: Path) -> list[Traversable]:
 
 def _opened(file: Path) -> Traversable:
     """The run in a packed file; see :func:`flashcore.runs.pack.opened`."""
-    from flashcore.runs import pack  # zipfile: most commands meet no packed run
+    from flashcore.runs import pack  # zipfile: most commands read no packed run
 
     return pack.opened(file)
 
@@ -86,11 +86,11 @@ def _opened(file: Path) -> Traversable:
 def find(places: Places, name: str | None) -> Traversable:
     """The run that ``name`` (an id, the beginning of one, a folder, or a packed file) means; the newest if ``None``.
 
-    ``profile`` may have measured the machine's roofs on the way: their run is the newest only where there is no other.
+    ``profile`` may have measured the machine's roofs too: that run counts as the newest only where there is no other.
 
     Raises:
         UsageError: there is no such run, or several begin so.
-        RecordError: a packed run is torn or something else.
+        RecordError: a packed run is damaged, or the file is something else.
     """
     if name is not None and (Path(name) / HEADER).is_file():
         return Path(name)
@@ -117,7 +117,7 @@ def _of_roofs(run: Traversable) -> bool:
     try:
         return bool(json.loads((run / HEADER).read_bytes())["suite"]["name"] == ROOFS)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return False  # reading it says what is wrong with it
+        return False  # reading it reports what is wrong with it
 
 
 def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
@@ -138,7 +138,7 @@ def measured_runs(places: Places, suite: str, *, before: str | None = None) -> I
                 continue
             record = read(folder)
         except (OSError, ValueError, LookupError, TypeError, RecursionError, RecordError) as error:
-            # A damaged old run must not take down a new one; `report RUN` says what is wrong with it.
+            # A damaged old run must not stop a new one; `report RUN` says what is wrong with it.
             print(f"flashcore: skipped run {folder.name}: {error}", file=sys.stderr)
             continue
         yield record

@@ -1,8 +1,8 @@
-"""A run as one file that travels: a zip of its folder, with a list of what is in it.
+"""A run as one file to transport: a zip of its folder, with a list of its content.
 
-It is read in place and never unpacked, so that no name in it leads anywhere. ``<id>/pack.json`` names the format, the
-run and the SHA-256 of every other file; a file that is torn, of something else, or says more than its list is refused.
-The same run gives the same bytes.
+It is read in place and never unpacked, so that no path in it can escape a folder. ``<id>/pack.json`` names the format,
+the run and the SHA-256 of every other file; a file that is damaged, not a packed run, or has more than its list names
+is refused. The same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST = 1 << 30
 _HEAD = 1 << 22  # the list itself
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # of a path: never "..", hidden, or an option
 _CHUNK = 1 << 20
-#: What zipfile and json say of a file that is none, torn, encrypted, or made to harm.
+#: What zipfile and json raise for a file that is not theirs, damaged, encrypted, or malicious.
 _WRONG = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError)
 
 
@@ -39,7 +39,7 @@ def packed(folder: Path) -> bytes:
     """The run in ``folder`` as one file.
 
     Raises:
-        RecordError: it is no whole run, or holds a link or more than :data:`MOST` bytes.
+        RecordError: it is no complete run, or holds a link or more than :data:`MOST` bytes.
     """
     run = store.read(folder).id
     paths = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_symlink() or not p.is_dir()}
@@ -68,10 +68,10 @@ def packed(folder: Path) -> bytes:
 
 
 def opened(file: Path) -> Traversable:
-    """The run's folder in a packed file, all of it held to its list.
+    """The run's folder in a packed file, all of it checked against its list.
 
     Raises:
-        RecordError: it is torn, no packed run, or of a newer form.
+        RecordError: it is damaged, no packed run, or of a newer form.
     """
     try:
         archive = zipfile.ZipFile(file)
@@ -98,7 +98,7 @@ def _held_to_its_list(file: Path, archive: zipfile.ZipFile) -> str:
         raise _refused(file, f"found other files than it lists: {other[:100]!r}")
     for entry in entries:
         name = entry.filename.removeprefix(f"{run}/")
-        # More packed than plain bytes: an entry that says too little of itself.
+        # More packed than plain bytes: an entry that understates its size.
         if not _is_plain(name) or entry.compress_size > entry.file_size + _CHUNK // 64:
             raise _refused(file, f"found {name[:100]!r}, no file of a run")
         if name != LIST and _sum(archive, entry) != listed[name]:

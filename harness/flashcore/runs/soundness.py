@@ -1,4 +1,4 @@
-"""What a record may say: values and units are held to the catalogue of facts, subjects and names to the suite."""
+"""Checks of a record: values and units against the catalogue of facts, subjects and names against the suite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Record, Source, Subject, Value
 
-#: No counter, size or rate comes near; sums and ratios of such still are finite.
+#: No counter, size or rate comes near it; sums and ratios of smaller values stay finite.
 MOST = 1e30
 _SIGNED = ("C",)  # units whose values may be below 0
 _ANY = "any"
@@ -30,13 +30,13 @@ def complaint(value: Value | None, unit: str) -> str:
 
 
 def measured(fact: Fact) -> tuple[Value | None, str]:
-    """The value and note to store: what is no measurement is unmeasured, and the note says what it was."""
+    """The value and note to store: an impossible value is stored as unmeasured, and the note says what it was."""
     why = complaint(fact.value, fact.unit)
     return (None, f"expected {why}, found {_short(fact.value)}") if why else (fact.value, fact.note)
 
 
 def mistakes(record: Record) -> Iterator[str]:
-    """What no run can have recorded: each with what was expected and found."""
+    """What no run can have recorded, each with what was expected and what was found."""
     suite = record.suite
     for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
         if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):

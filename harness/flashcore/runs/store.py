@@ -1,4 +1,4 @@
-"""Run records on disk: written atomically, read back whole or refused with a reason.
+"""Run records on disk: written atomically, read back completely or refused with a reason.
 
 A run is a folder ``profiles/<id>``; its id is its UTC time and four random digits, so the newest is
 known without looking at file times. While a run is under way its folder ends in ``.partial``; the
@@ -79,8 +79,8 @@ def begin(profiles: Path, run_id: str) -> Path:
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Holds a run that is under way, so that nobody else goes on with it. The kernel lets go of it when
-    the process ends, however that happens; the processes that it starts do not inherit the hold.
+    """Locks a run that is under way, so that no other process continues it. The operating system releases the lock when
+    the process ends, in any way; child processes do not inherit it.
 
     Raises:
         UsageError: another process holds it.
@@ -155,7 +155,7 @@ def write(record: Record, folder: Path) -> None:
 
 
 def complete(partial: Path) -> Path:
-    """Gives a run that is whole its final name."""
+    """Gives a complete run its final name."""
     final = partial.with_name(partial.name.removesuffix(PARTIAL))
     with writing(final):
         (partial / _LOCK).unlink(missing_ok=True)
@@ -164,8 +164,8 @@ def complete(partial: Path) -> Path:
 
 
 def keep_raw(folder: Path, artifacts: Iterable[Artifact]) -> None:
-    """Keeps what the tools said, compressed: ptxas's logs (ninja will not print them again), the stages'
-    journals and logs. The run is whole by now, so nothing has to be read from them again."""
+    """Keeps the tools' output, compressed: ptxas's logs (ninja will not print them again), the stages'
+    journals and logs. The run is complete by now, so they need not be read again."""
     logs = folder / "ptxas"
     with writing(logs):
         logs.mkdir(exist_ok=True)
@@ -182,7 +182,7 @@ def read(folder: Traversable) -> Record:
     """Reads a run.
 
     Raises:
-        RecordError: it is not whole, not readable, or of an older or newer schema.
+        RecordError: it is not complete, not readable, or of an older or newer schema.
     """
     path = folder / HEADER
     header = convert.header(_load(path, path.read_bytes if path.is_file() else None))
@@ -225,7 +225,7 @@ def read(folder: Traversable) -> Record:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Hundreds of thousands of small objects, none of them garbage: looking for some takes half the time."""
+    """Hundreds of thousands of small objects, none of them garbage: collecting would take half the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -250,7 +250,7 @@ def _read_facts(path: Traversable) -> Facts:
 
 
 def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
-    """Listings as plain data: each line and each name of a value stands once."""
+    """Listings as plain data: each line and each name of a value is stored once."""
     lines: dict[tuple[str, int, str], int] = {}
     names: dict[str, int] = {}
     kernels = []
@@ -328,7 +328,7 @@ _FORM: Any = None
 
 
 def _header_form() -> Any:
-    """The header's form, made of the record's own fields."""
+    """The header's form, made from the record's own fields."""
     global _FORM
     if _FORM is None:
         from pydantic import ConfigDict, create_model

@@ -1,7 +1,7 @@
-"""A judgement as programs read it, a module for each format.
+"""A judgement in formats for programs, a module for each.
 
 Pure functions from a judgement to text; the terminal's own table is the command line's. A new format is a module with
-a ``render`` like the others', and its line in :data:`FORMATS`. Tests hold each to its schema: JSON to
+a ``render`` like the others', and its line in :data:`FORMATS`. Tests check each against its schema: JSON to
 ``gate.schema.json`` beside this file, JUnit XML to Jenkins' ``junit-10.xsd``, SARIF to that of its version 2.1.0.
 """
 

@@ -12,7 +12,7 @@ from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import clean, sentence
 from flashcore.model.record import Record
 
-#: A code host shows this many annotations of one level a step, and drops the rest without a word.
+#: A code host shows this many annotations of one level a step, and drops the rest silently.
 MOST_ANNOTATIONS = 10
 
 

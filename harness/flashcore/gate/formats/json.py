@@ -1,4 +1,4 @@
-"""Every verdict with its value, place and reason; the form stands in ``gate.schema.json``."""
+"""Every verdict with its value, place and reason; the form is in ``gate.schema.json``."""
 
 from __future__ import annotations
 

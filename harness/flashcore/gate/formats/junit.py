@@ -12,7 +12,8 @@ from flashcore.model.record import Record
 
 
 def render(judgement: Judgement, record: Record, _: Places) -> str:
-    """The judgement as JUnit XML. Written line by line: a tree of fifty thousand cases takes a second more."""
+    """The judgement as JUnit XML. Written line by line: an element tree of fifty thousand cases takes a second
+    longer."""
     groups: dict[str, list[Verdict]] = {}
     for verdict in judgement.verdicts:
         groups.setdefault(verdict.budget, []).append(verdict)
@@ -56,5 +57,5 @@ def _inside(verdict: Verdict, kind: str) -> Iterable[str]:
 
 
 def _attribute(text: str) -> str:
-    """As an attribute's value, in double quotes; a reader would make spaces of its line ends."""
+    """As an attribute's value, in double quotes; line ends are escaped, since a reader would turn them into spaces."""
     return escape(clean(text)).replace("\n", "&#10;").replace("\t", "&#9;")

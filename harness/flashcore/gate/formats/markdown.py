@@ -53,7 +53,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """The first line, with what Markdown or HTML would take for its own made plain."""
+    """The first line, with Markdown and HTML syntax escaped."""
     line = clean(text).splitlines()[0] if text.strip() else ""
     if re.fullmatch("`[^`|]*`", line):
         return line

@@ -39,7 +39,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "rules": list(rules.values()),
     }
     invocation = {
-        # The gate did its work, whatever it found, unless the machine could not do it.
+        # The gate ran successfully, whatever it found, unless the machine could not do it.
         "executionSuccessful": judgement.exit_code is not Exit.INCAPABLE,
         "exitCode": int(judgement.exit_code),
         "exitCodeDescription": summary(judgement),
@@ -73,7 +73,7 @@ def _result(verdict: Verdict, rule: int, place: Place | None) -> dict[str, Any]:
         "ruleIndex": rule,
         "level": "warning" if verdict.status == "unmeasured" else "error",
         "message": {"text": sentence(verdict)},
-        # Lines move with every edit; what is promised about what does not.
+        # Line numbers change with every edit; the promise and its subject do not.
         "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(key.encode()).hexdigest()[:32]},
         "properties": {"status": verdict.status, "value": verdict.value, "unit": verdict.unit, "limit": verdict.limit},
         "locations": [location],
