@@ -27,8 +27,8 @@ def compile_all(job: Job, say: Callable[[str], None]) -> Built:
 
 
 class Compiling:
-    """A build under way. What checking on this GPU needs is :attr:`first`; all of it comes from :meth:`finish`.
-    As a context it ends, with what it compiles in the background, where an exception leaves it.
+    """A build under way. :attr:`first` has what checking on this GPU needs; :meth:`finish` returns all of it.
+    Used as a context, it stops compiling in the background if an exception leaves it.
 
     Args:
         ahead: compile for this machine's GPU first, and go on in the background.
@@ -59,7 +59,7 @@ class Compiling:
         if self._whole is None:
             built = self.first
             if self._rest is not None:
-                # What was compiled first is no longer new to the second build: it is told as it was.
+                # To the second build, objects compiled by the first are unchanged: they are reported as compiled.
                 own = {(a.variant, a.arch): a for a in built.artifacts}
                 artifacts = [own.get((a.variant, a.arch), a) for a in self._rest.result()]
                 built = Built(built.nvcc, tuple(artifacts), self._plans(artifacts))
@@ -70,7 +70,7 @@ class Compiling:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stopped = kind is not None  # nobody waits for it any more
+        self._stopped = kind is not None  # its result is no longer needed
 
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
         job = self._job
@@ -83,12 +83,12 @@ class Compiling:
             say=self._tell,
         )
         artifacts += traced.build(job.suite, Path(job.settings.build), archs, job.variants)
-        self._seconds = time.monotonic() - self._started  # not counting who waits for it
+        self._seconds = time.monotonic() - self._started  # without the time spent waiting for it
         return artifacts
 
     def _tell(self, text: str) -> None:
         if self._stopped:
-            raise FlashcoreError("the build was stopped")  # at ninja's next word; ends it and its compilers
+            raise FlashcoreError("the build was stopped")  # at ninja's next output; ends ninja and its compilers
         self._say(prefixed("build: ", text))
 
     def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
@@ -101,7 +101,7 @@ class Compiling:
 
 
 def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None]) -> Built:
-    """With the static facts, and the hash of the code in each artifact; says how the build went."""
+    """With the static facts, and the hash of the code in each artifact; reports the outcome of the build."""
     failed = [a for a in built.artifacts if a.status == "failed"]
     crashed = [p for p in built.plans if p.crashed]
     alike: dict[tuple[str, str], list[str]] = {}  # most mistakes are the same on every arch

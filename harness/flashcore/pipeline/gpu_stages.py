@@ -33,7 +33,7 @@ def measure(
     """The GPU stages up to the one asked for. A case that fails one is not taken to the next.
 
     Args:
-        before_timing: called when all is checked: whatever else this machine was doing is to be over.
+        before_timing: called when all is checked: background work of this process must have ended when it returns.
 
     Raises:
         CapabilityError: the machine cannot run the first of them after all.
@@ -92,7 +92,7 @@ def _sorted_out(
         before: the outcomes of the stages before it.
     """
     failed = {o.case: o.reason for o in before if o.status != "ok"}
-    # A variant that is wrong on one shape, or comes to no end, is trusted on none.
+    # A variant that is wrong on one shape, or hangs there, is trusted on none.
     bad = [o for o in before if o.status == "failed" and (o.stage == "check" or HANG in o.reason)]
     wrong = {o.variant: o for o in reversed(bad)}
     ready: list[tuple[Variant, Shape]] = []
@@ -129,7 +129,7 @@ def _not_ready(job: Job, built: Built, variant: Variant, shape: Shape) -> tuple[
 
 
 def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
-    """What the processes that run kernels are told of each case."""
+    """Each case as the processes that run kernels need it."""
     from flashcore.build import traced
     from flashcore.worker.kernel_call import Case
 
@@ -233,7 +233,7 @@ def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:
             continue
         try:
             code = phases.of_variant(source, facts.listing(Path(a.cubin), disassembler), sources)
-        except UsageError as error:  # what was measured before is worth more than a name
+        except UsageError as error:  # earlier measurements are worth more than the names of phases
             say(f"profile: {a.variant} without its phases: {error}")
             code = phases.Code((OTHER_PHASE,), why=str(error))
         if code is not None:
@@ -242,7 +242,7 @@ def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:
 
 
 def _progress(say: Say, stage: str, total: int) -> Callable[[str], None]:
-    """Counts a stage's cases and estimates what is left from their pace, the start-up left out."""
+    """Counts a stage's cases and estimates the remaining time from their rate, without the start-up."""
     done = 0
     first = 0.0
 

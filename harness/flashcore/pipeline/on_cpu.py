@@ -1,4 +1,4 @@
-"""A problem's file and the peers of its suite, tried on a CPU: what can be wrong with them needs no GPU to be seen."""
+"""A problem's file and the peers of its suite, tried on a CPU: mistakes in them can be found without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run under way remembers of its beginning, so that it can be resumed."""
+"""What a run stores when it begins, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def remember(folder: Path, settings: Settings, closures: Mapping[str, str]) -> N
 
 
 def forget(folder: Path) -> None:
-    """Of a run that is whole there is nothing to resume."""
+    """A complete run has nothing to resume."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
@@ -31,7 +31,7 @@ def require_same(folder: Path, closures: Mapping[str, str]) -> None:
     """Only the sources that a run began with may be measured into it.
 
     Raises:
-        UsageError: they are others now.
+        UsageError: they have changed.
     """
     began = _began(folder)[1]
     if began.keys() != closures.keys():
@@ -70,7 +70,7 @@ def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
     """What the user chose when a run began, and the closures of its builds.
 
     Raises:
-        UsageError: it was not written down whole, or by another version.
+        UsageError: it was not written completely, or by another version.
     """
     try:
         data = json.loads((folder / _FILE).read_bytes())

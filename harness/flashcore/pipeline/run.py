@@ -1,6 +1,6 @@
 """The straight line: suite → build → check → bench → profile → record → report → gate.
 
-This is the one place that knows the order of the stages and what each hands to the next. What needs a
+This is the one place that knows the order of the stages and what each passes to the next. What needs a
 GPU is left out on a machine without one, and joined from a recorded run where that is still fresh.
 """
 
@@ -32,7 +32,7 @@ from flashcore.worker.gpus import LocalGpu, Place
 if TYPE_CHECKING:
     from flashcore.analysis import measured_roofs
 
-# What a build does not need is imported where it is used: a build with nothing to do is over in its time.
+# What a build does not need is imported where it is used, so that a build with nothing to do ends quickly.
 
 
 def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Job:
@@ -43,7 +43,7 @@ def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Jo
     """
     suite = load(settings.suite, Path(settings.build))
     options = build.Options.from_environment(suite)
-    if options.archs:  # what is not asked about is not missed either: neither built nor judged
+    if options.archs:  # what is not selected is neither built nor judged
         suite = dataclasses.replace(suite, archs=tuple(a for a in suite.archs if a in options.archs))
     variants, shapes = select(suite, settings.variant, settings.shapes)
     gpus, places = _places(settings, say)
@@ -55,7 +55,7 @@ def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Jo
     suite = dataclasses.replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
     companions: list[Variant] = []
     if settings.variant is not None and settings.upto in ("bench", "profile"):
-        # A time says little alone: the baseline, the parents and the peers are timed beside it.
+        # A time alone says little: the baseline, the parents and the peers are timed beside it.
         names = {suite.baseline, *(v.parent for v in variants)}
         companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
     names_of = frozenset(v.name for v in companions)
@@ -81,7 +81,7 @@ def _places(
 
 
 def _require_budgets(suite: Suite, gpu: Gpu, arch: str) -> None:
-    """A limit on what the chip cannot count is a mistake to hear of now, not after the run."""
+    """A limit on what the chip cannot count is a mistake to report now, not after the run."""
     from flashcore.hardware.metric_tables import lookup
 
     if (chip := CHIPS.get(gpu.capability)) in lookup.chips():
@@ -122,7 +122,7 @@ def _formulas(job: Job) -> list[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that was recorded, and what the user chose when it began: of a resumed one not what is chosen now."""
+    """A recorded run, and what the user chose when it began, which may differ from the choice that resumes it."""
 
     record: Record
     folder: Path
@@ -174,7 +174,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
 
     if resume:
         folder, began = resuming.unfinished(settings)
-        # Where it goes on may be chosen anew: a GPU that it began on may be gone.
+        # The GPUs may be chosen anew: one that it began on may no longer be there.
         if settings.cluster is not None or settings.gpus != gpu_choice.ALL:
             began = dataclasses.replace(began, gpus=settings.gpus, cluster=settings.cluster)
         settings = began
@@ -268,7 +268,8 @@ def measure_roofs(
         build=settings.build,
         upto="bench",
         join=False,
-        # In seconds, not minutes: a ceiling is one number. What torch thinks of the operators is for `flashcore check`.
+        # In seconds, not minutes: a ceiling is one number. Whether torch accepts the operators is tested by `flashcore
+        # check`.
         repeats=3,
         opcheck=False,
         samples=20,
@@ -325,7 +326,7 @@ def _drawn_against(job: Job, say: Callable[[str], None]) -> tuple[Roof, ...] | N
 
 
 def require_gpu(settings: Settings) -> None:
-    """For the commands that make no sense without a GPU.
+    """For the commands that need a GPU.
 
     Raises:
         CapabilityError: says what is missing.

@@ -1,8 +1,9 @@
 """Several GPUs share the cases of a run: which of them time, whose cases are moved, and what the record says of each.
 
-A shape's cases are on one GPU (see :mod:`flashcore.worker.supervisor`), so no ratio is of two GPUs. Before anything is
-timed all of them time a reference at once (:mod:`flashcore.stages.bench.reference`); one that is slow there times
-nothing. What was timed while the cooling or the power supply held a GPU back is timed once more on another.
+A shape's cases are on one GPU (see :mod:`flashcore.worker.supervisor`), so no ratio compares two GPUs. Before anything
+is timed all of them time a reference at the same time (:mod:`flashcore.stages.bench.reference`); one that is slow there
+times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed again on
+another.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _shapes(folder: Path) -> dict[str, str]:
 
 
 def _unwell(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[str]]:
-    """GPU → the shapes that were timed while it was held back by its cooling or its power supply."""
+    """GPU → the shapes that were timed while it was throttled by its cooling or its power supply."""
     found: dict[str, list[str]] = {}
     for fact in facts:
         if fact.name == "throttle" and reference.UNWELL & set(str(fact.value).split(", ")):
@@ -69,7 +70,7 @@ def _unwell(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[
 
 
 def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
-    """What the record says of each GPU of a run, by what lies in its folder."""
+    """The record's entry for each GPU of a run, from the files in its folder."""
     where = {stage: measured_on(folder / stage) for stage in dict.fromkeys(o.stage for o in measured.outcomes)}
     if "bench" in where:
         where["bench"] = _shapes(folder / "bench") | _shapes(folder / "bench" / _AGAIN)
@@ -78,7 +79,7 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
     moved = set(_shapes(folder / "bench" / _AGAIN))
     hosts = {p.gpu: p.host for p in places}
     for gpu in (gpu for on in where.values() for gpu in on.values()):
-        hosts.setdefault(gpu, None)  # it is gone since, or the run was resumed without it
+        hosts.setdefault(gpu, None)  # it is no longer there, or the run was resumed without it
     found = []
     for gpu, host in hosts.items():
         cases: dict[str, tuple[str, ...]] = {}

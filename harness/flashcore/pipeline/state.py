@@ -1,4 +1,4 @@
-"""What a run is to do: what the user chose, and what that means for this suite on this machine."""
+"""The job of a run: what the user chose, resolved for this suite on this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Settings:
 
     suite: str
     profiles: str = "profiles"
-    records: tuple[str, ...] = ()  # what was recorded elsewhere and is joined besides: folders, packed runs
+    records: tuple[str, ...] = ()  # runs recorded elsewhere that are joined too: folders, packed runs
     build: str = "build"
     variant: str | None = None
     shapes: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Settings:
     keep_report: bool = Profile.keep_report
     time_limit: float = Check.time_limit
     repeats: int = Check.repeats
-    opcheck: bool = Check.opcheck  # have torch look at each operator as well
+    opcheck: bool = Check.opcheck  # have torch check each operator as well
     samples: int = Bench.samples
     seconds: float = Bench.seconds  # of sampling for each shape and mode
     modes: tuple[str, ...] = Bench.modes

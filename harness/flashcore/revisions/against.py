@@ -1,8 +1,8 @@
 """What ``flashcore bench --against REV`` does: builds the present tree and a git revision, and times one against
 the other on this machine, in turns.
 
-A case whose machine code is the same in both is not timed: whatever the clock did, it did not change. If that goes
-for all of them there is nothing to time, and no GPU is needed to say so.
+A case whose machine code is the same in both is not timed: any difference in time would be noise. If that holds for all
+cases, no GPU is needed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
 
 
 def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) -> Side:
-    """The revision's build of what ``after`` is to be held against."""
+    """The revision's build of the cases that ``after`` is compared with."""
     folder = str(Path(after.settings.build) / checkout.BUILD)
     try:
         before = counterpart(root, after, folder)
@@ -125,8 +125,8 @@ def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) ->
 
 @contextmanager
 def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
-    """Where these builds are measured, and what was measured of them before if that is wanted. Gone in the end,
-    but kept if it does not come to that."""
+    """The folder for the measurements of these builds, with earlier ones if they are to be resumed. It is removed at
+    the end, and kept if the comparison is interrupted."""
     closures = [side.built.closures for side in (before, after)]
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
     sources = [python_of(side.job) for side in (before, after)]
@@ -149,7 +149,7 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
 
 
 def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
-    """The builds of each pair, the one before also as a copy: a library is loaded only once, whatever it is called."""
+    """The builds of each pair, the one before also as a copy: a library is loaded only once, under any name."""
     old = child_cases(before.job, before.built, [(p.before, p.shape) for p in pairs])
     new = child_cases(after.job, after.built, [(p.after, p.shape) for p in pairs])
     return [
@@ -164,7 +164,7 @@ def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) ->
 
 
 def copied(library: str | None, folder: Path) -> str | None:
-    """The library under another name, whose code lies elsewhere once both are loaded."""
+    """A copy of the library under another name, so that its code has another address when both are loaded."""
     if library is None:
         return None
     target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
@@ -182,7 +182,7 @@ def _wrong(
     options: Options,
     say: Callable[[str], None],
 ) -> dict[str, Row]:
-    """Checks both builds, each by its own suite's words; gives the cases in which one is wrong."""
+    """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
     cases: list[Case] = [case for c in contests for case in (c.after, c.before)]
     chosen = Check(
         time_limit=settings.time_limit,
@@ -220,7 +220,7 @@ def _timed(
 
 
 def _decided(found: time_pairs.Found, options: Options) -> dict[str, Row]:
-    """What was timed, decided all together; and what was not timed to the end."""
+    """The timed cases, decided all together, and the cases whose timing failed."""
     cases = {
         name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in found.times.items()
     }

@@ -1,7 +1,7 @@
 """The static facts of a git revision: checked out beside the working tree, built, read, removed again.
 
-Nothing of the user's checkout is touched. Builds are kept in a folder of their own, so that a revision
-compiled once costs nothing the next time.
+Nothing of the user's checkout is touched. Builds are kept in a folder of their own, so that a revision is compiled only
+once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILD = "revisions"  # below the build folder
 
 
 def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
-    """What ``name`` means, as a record: a run, the working tree (``.``), or a git revision.
+    """The record that ``name`` means: a run, the working tree (``.``), or a git revision.
 
     A revision's record has static facts, joined with recorded ones that are fresh for its code.
 
@@ -49,7 +49,7 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
         say(f"revision: {name} is {commit[:12]}")
         build = str(Path(settings.build) / BUILD)
         made = run.present(replace(settings, suite=str(suite), build=build), say)
-        # Its folder is about to go: what the record names must not point there.
+        # Its folder is removed soon: the record must not name files there.
         root = replace(made.suite, root=settings.suite)
         return replace(made, id=f"{name} ({commit[:12]})", suite=root)
 
@@ -102,7 +102,7 @@ def checked_out(commit: str, suite: Path) -> Iterator[Path]:
 
 
 def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs git there, whatever hook this runs in.
+    """Runs git there, independent of a hook that this process may run in.
 
     Raises:
         CapabilityError: there is no git.
@@ -110,7 +110,7 @@ def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     program = shutil.which("git")
     if program is None:
         raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
-    # A hook runs with variables that name its own index and folder: they must not lead elsewhere.
+    # A hook runs with variables that name its own index and folder: they must not redirect git.
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     where = folder if folder.is_dir() else Path.cwd()
     return subprocess.run([program, "-C", str(where), *words], capture_output=True, text=True, check=False, env=clean)

@@ -15,7 +15,7 @@ from flashcore.revisions.decide import Outcome, Process
 
 JSON_VERSION = 1
 
-#: What can become of a case besides a decision: its machine code did not change, the revision does not have it, this
+#: The outcomes of a case besides a decision: its machine code did not change, the revision does not have it, this
 #: GPU does not run it, or the present build does not compile or is wrong.
 Fate = Outcome | Literal["same code", "nothing to compare with", "unsupported", "failed"]
 
@@ -64,12 +64,12 @@ class Comparison:
 
     @property
     def aa_changes(self) -> dict[str, list[float]]:
-        """Every comparison of before with itself, one a process, as ratio less 1, by case."""
+        """The A/A comparisons of the revision's build, one per process, as ratio less 1, by case."""
         return {row.case: [math.expm1(p.null) for p in row.processes] for row in self.rows if row.processes}
 
 
 def as_json(found: Comparison) -> str:
-    """All of it: shares as fractions (0.02 is 2 %), times in us, and what every process said of each case."""
+    """All of it: shares as fractions (0.02 is 2 %), times in us, and the ratios of each process for each case."""
     words = {Exit.OK: "passed", Exit.FAILED: "failed", Exit.UNMEASURED: "undecided"}
     aa_changes = [value for values in found.aa_changes.values() for value in values]
     data = {
@@ -110,5 +110,5 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def level(samples: Sequence[Sequence[float]]) -> float:
-    """Of each process the median, of these the geometric mean, as changes are averaged."""
+    """The geometric mean over processes of each process's median, as changes are averaged."""
     return statistics.geometric_mean(map(statistics.median, samples))

@@ -1,12 +1,12 @@
-"""Whether one build is slower than another, decided so that noise rarely says so.
+"""Whether one build is slower than another, decided so that noise rarely gives a false alarm.
 
 Both builds, and the one before a second time, are timed turn by turn in several processes. The second time
-gives the spread of *no* change (A against A): differences of layout, order and drift that taking turns leaves.
-A case is slower only if its difference is one that this spread makes unlikely, for all cases together, **and**
-larger than an effect worth naming. Builds of the same machine code are never timed against each other.
+gives the spread of *no* change (A against A): differences of layout, order and drift that remain although the builds
+take turns. A case is slower only if its difference is one that this spread makes unlikely, for all cases together,
+**and** larger than the effect size. Builds of the same machine code are never timed against each other.
 
-A process counts once, however many rounds it timed: what its memory's layout does to a build it does in every
-round. Pure functions of numbers.
+A process counts once, however many rounds it timed: the layout of its memory affects a build alike in every round. Pure
+functions of numbers.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-ALPHA = 1e-3  # false alarms a gate run, over all its cases
-EFFECT = 0.01  # slower by less than this is not worth stopping anyone
+ALPHA = 1e-3  # false alarms per gate run, over all its cases
+EFFECT = 0.01  # a smaller slowdown does not fail a comparison
 PROCESSES = 9  # each of the three builds is three times the first, the second and the last to be loaded
-FEWEST = 4  # processes, below which there is no spread to speak of
-#: Where even so large a change could be noise, nothing was found out.
+FEWEST = 4  # processes, below which the spread cannot be estimated
+#: Where even so large a change could be noise, the case is undecided.
 COARSE = 0.05
 
 Outcome = Literal["slower", "faster", "no difference", "too small to matter", "undecided"]
 
-#: A change is held against the mean of two times, a null is one time against one: its variance is 4/3 of a change's.
+#: A change is relative to the mean of two times, a null compares one time with one: its variance is 4/3 of a change's.
 _NULL_TO_CHANGE = math.sqrt(3 / 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What one process says of one case, as logarithms of ratios of times.
+    """The result of one process for one case, as logarithms of ratios of times.
 
     Args:
         change: after over before.
-        null: before over before, the one of the second load over the first: what no change looks like.
+        null: before over before, the second load over the first: a sample of no change.
     """
 
     change: float
@@ -48,8 +48,8 @@ class Process:
         """From the times of the same rounds, in one unit; NaN if one of them is no time.
 
         Ratios are taken within a round and the median over rounds, so that a drift that a round's times share
-        cancels. Of the change there are two, against each time before; each is symmetric where nothing changed,
-        so their mean is off to neither side however skewed the noise.
+        cancels. There are two ratios of the change, one to each time before; each is symmetric where nothing changed,
+        so their mean has no bias even if the noise is skewed.
         """
         sides = (before, after, again)
         if not all(sides) or not all(math.isfinite(x) and x > 0 for side in sides for x in side):
@@ -82,19 +82,19 @@ def decide(
 ) -> dict[str, Decision]:
     """Decides every case, each at ``alpha`` over their number (Bonferroni).
 
-    A change has to pass two tests. Student's t of the changes over processes, which holds whatever the spread
-    of either build is. And the same with the spread of no change in place of its own: the larger of the case's
-    own and of what is typical of all cases, so that a few changes that happen to agree are no proof. This one
-    takes the degrees of freedom of both together, since the first holds by itself.
+    A change has to pass two tests. The first is Student's t of the changes over processes, which is valid for any
+    spread of either build. The second is the same with the spread of no change in place of its own: the larger of the
+    case's own and of what is typical of all cases, so that a few changes that happen to agree are no proof. It uses the
+    degrees of freedom of both together, since the first test is valid by itself.
 
     Args:
-        cases: what each process says of each case.
+        cases: the results of each process for each case.
         alpha: how often one or more cases of a gate run may be called slower by noise; likewise faster.
         effect: the share of the time before that a change must exceed to matter.
     """
     judged = {name: found for name, found in cases.items() if not _gap(found)}
     level = alpha / max(len(judged), 1)
-    # About zero and not about their mean: a load that is always the slower one is spread as well.
+    # About zero and not about their mean: a second load that is always slower adds to the spread too.
     spreads = {name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in found]) for name, found in judged.items()}
     typical = statistics.median(spreads.values()) if spreads else 0.0
     decided: dict[str, Decision] = {}
@@ -123,7 +123,7 @@ def _decision(change: float, critical: float, effect: float) -> Decision:
 
 
 def _gap(found: Sequence[Process]) -> str:
-    """Why there is nothing to decide with; empty if there is."""
+    """Why the data do not suffice for a decision; empty if they do."""
     if len(found) < FEWEST:
         return f"timed in {len(found)} processes; at least {FEWEST} are needed"
     if not all(math.isfinite(p.change) and math.isfinite(p.null) for p in found):

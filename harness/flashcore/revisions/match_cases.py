@@ -15,7 +15,7 @@ from flashcore.revisions.comparison import Row
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A case whose code differs: the variant as it was and as it is, on one shape."""
+    """A case whose code differs: the variant before and after, on one shape."""
 
     before: Variant
     after: Variant
@@ -36,7 +36,7 @@ class Side:
 
 def counterpart(root: Path, after: Job, build: str) -> Job:
     """The suite in ``root`` as a job of its own: the variants and shapes of ``after`` that it can take, the shapes
-    as they are today. A shape whose operator took other arguments is left out.
+    as they are today. A shape whose operator had other arguments is left out.
 
     Args:
         build: the folder it is to be built in.
@@ -86,7 +86,7 @@ def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: s
         reason = f"{revision} does not have it on this shape"
     elif trouble := _trouble(before, old, shape):
         failed, why = trouble
-        if failed:  # it is there, and nobody knows how fast it was
+        if failed:  # it exists, but its time is unknown
             return Row(case, "undecided", f"{revision}: {why}")
         reason = f"{revision}: {why}"
     if old is None or reason:
@@ -111,8 +111,8 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
 
 
 def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:
-    """Whether a GPU would be given the very same work. The problem's file does not matter, as it would for the
-    freshness of a recorded time: both are timed on the inputs of today's."""
+    """Whether a GPU would be given exactly the same work. The problem's file does not matter, unlike for the freshness
+    of a recorded time: both are timed on the present inputs."""
     if old.is_peer or new.is_peer:
         return old.callable == new.callable and python_of(before.job) == python_of(after.job)
     codes = [
@@ -132,12 +132,12 @@ def python_of(job: Job) -> dict[str, str]:
     """All Python of the suite by file, since any file may import any other; comments left out."""
     root = Path(job.suite.root)
     files = {path.relative_to(root): path.read_text(encoding="utf-8", errors="replace") for path in root.rglob("*.py")}
-    # What begins with a dot is a virtual environment, not the suite's.
+    # A folder that begins with a dot is a virtual environment, not part of the suite.
     return {str(n): _uncommented(t) for n, t in files.items() if not any(part.startswith(".") for part in n.parts)}
 
 
 def _uncommented(text: str) -> str:
     try:
         return ast.dump(ast.parse(text))
-    except (SyntaxError, ValueError):  # nobody imports that; it is compared as it stands
+    except (SyntaxError, ValueError):  # it cannot be imported; its text is compared
         return text

@@ -1,6 +1,6 @@
 """Which of two builds is faster? Times both, and the first one a second time, turn by turn, in several processes.
 
-Between processes the layout of code and memory differs, and no number of rounds within one averages that out:
+Between processes the layout of code and memory differs, which no number of rounds within one averages out:
 so each repetition is a process of its own. In it every case's three builds are loaded and take turns, round by
 round; which of them is loaded first, which follows which, and which case comes first changes from process to
 process. A build that fails is named by the journal; its case is left out from then on, and the rest goes on.
@@ -35,7 +35,7 @@ _SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A case as two builds, and as the first of them once more, out of a library of its own.
+    """A case as two builds, and the first of them a second time, in a library of its own.
 
     The three get the same inputs: those of the problem of ``after``.
     """
@@ -69,9 +69,9 @@ class Lost:
 
 @dataclass(slots=True)
 class Found:
-    """What came of the contests: their times, one of each process, or why there are none.
+    """The outcome of the contests: their times, one from each process, or why there are none.
 
-    ``throttle`` holds what the driver says held the clock back meanwhile.
+    ``throttle`` holds the driver's reasons for a lowered clock meanwhile.
     """
 
     times: dict[str, list[Times]] = field(default_factory=dict)
@@ -98,9 +98,9 @@ def run(
 
     Args:
         rounds: samples of each build in each process; calls of many ms get fewer.
-        time_limit: seconds for making a build ready, or for a sample, before it counts as hung.
+        time_limit: seconds for setting up a build, or for a sample, before it counts as hung.
         places: the one GPU to time on; none: the one that CUDA gives.
-        enough: asked before each process; no further one is started once it says so.
+        enough: called before each process; when it returns true, no further one is started.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -121,7 +121,8 @@ def run(
 def _repetition(
     contests: Sequence[Contest], folder: Path, process: int, rounds: int, limits: Limits, device: str, found: Found
 ) -> None:
-    """One process takes every shape, a task each; a shape that a build took down is timed again without it."""
+    """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
+    build."""
     attempts = dict.fromkeys((c.after.shape for c in contests), 0)
     while True:
         left = {
@@ -132,7 +133,7 @@ def _repetition(
         if not left:
             return
         tasks = [
-            # Another attempt is another task, so that a run that is continued goes the same way again.
+            # Another attempt is another task, so that a continued run repeats the same steps.
             supervisor.Task(
                 shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
                 {"contests": [_to_json(c) for c in here], "process": process, "rounds": rounds, "device": device},
@@ -154,7 +155,7 @@ def _repetition(
 
 
 def _blame(result: supervisor.Result, contests: Sequence[Contest], found: Found) -> None:
-    """Takes out who was at it when the process failed; before the first of them was, all."""
+    """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
     label = result.step.partition(" ")[0]
     name, _, side = label.rpartition("@")
     for contest in [c for c in contests if c.name == name] or contests:
@@ -173,8 +174,8 @@ def _to_json(contest: Contest) -> dict[str, Any]:
 
 
 def order(process: int) -> list[Side]:
-    """The order of the three builds in a process: in three processes each of them is once in each place, and every
-    other three go the other way round."""
+    """The order of the three builds in a process: in three processes each of them is once in each place, and the next
+    three use the reverse orders."""
     return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
 
 
@@ -191,7 +192,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
     failed: dict[str, tuple[str, str]] = {}
     for name in rotated(list(contests), process):
         made: dict[str, Timed] = {}
-        launches = None  # in a sample: the first build's, so that what one costs beside its calls is the same for all
+        launches = None  # calls in a sample: the first build's, so that a sample's fixed cost is the same for all
         for side in order(process):
             label = f"{name}@{side}"
             log.step(task.name, f"{label} made ready")

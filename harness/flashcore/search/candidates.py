@@ -1,7 +1,6 @@
-"""Candidates built and gated on the CPUs: what the compiler, the cubin and the launch plan say, before a GPU is asked.
-
-A candidate falls at ``build`` if it does not compile, at ``static`` if its plan refuses a shape, if it cannot be
-launched, or if it breaks a hard budget. Soft budgets that it breaks are kept with it: it may win all the same.
+"""Candidates built and gated on the CPUs: what the compiler, the cubin and the launch plan say, before a GPU is used. A
+candidate is rejected at ``build`` if it does not compile, at ``static`` if its plan refuses a shape, if it cannot be
+launched, or if it breaks a hard budget. Soft budgets that it breaks are recorded with it; it may still win.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from flashcore.search.study import Result
 from flashcore.static import host_code
 from flashcore.worker.kernel_call import Case
 
-#: Static facts that are kept of each candidate, with which of several kernels' counts.
+#: Static facts recorded of each candidate, and which value counts of several kernels.
 FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "registers": max, "smem": max, "spill_store_bytes": sum, "stack_bytes": max, "threads": max,
     "theoretical_occupancy": min, "sass_instructions": sum, "compiler_warnings": max,
@@ -44,7 +43,7 @@ def job_of(job: Job, grid: Grid, indices: Collection[int], more: Collection[str]
 
     Args:
         job: for one arch.
-        stage: whose shapes are wanted as well.
+        stage: the stage whose shapes are added.
     """
     suite, base = job.suite, grid.space.variant
     own = {(v := variant(suite, grid, i)).name: v for i in indices}
@@ -77,14 +76,14 @@ def prepared(job: Job, grid: Grid, indices: Sequence[int], say: Callable[[str], 
 
 
 def _share(budget: Budget, value: object) -> float:
-    """By what share of its limit a value misses it; of a limit of nothing, each unit counts whole."""
+    """By what share of its limit a value misses it; if the limit is 0, each unit counts as 1."""
     over = excess(budget, float(value)) if isinstance(value, (int, float)) else 1.0
     limit = budget.maximum if budget.maximum is not None else budget.minimum
     return round(over / abs(limit or 1.0), 4)
 
 
 def _record(job: Job, built: Built) -> Record:
-    """As much of a record as static budgets are judged by."""
+    """The part of a record that static budgets need."""
     arch = job.options.archs[0]
     machine = Environment(None, "", "", "", "", gpu_arch=arch, nvcc=built.nvcc)
     return Record("", "", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
@@ -116,8 +115,8 @@ def _result(index: int, job: Job, grid: Grid, built: Built, missed: Mapping[str,
 
 
 def _code(artifact: Artifact, name: str, launches: Sequence[object]) -> str:
-    """Says of two candidates whether a GPU is given the same work: device and host code, but for the variant's own
-    name, and launches. Of what Python launches, the calls as they were traced are all of it."""
+    """A text that is the same for two candidates if they give a GPU the same work: device and host code (without the
+    variant's own name) and launches; for Python callables, the traced calls."""
     if artifact.cubins:
         return hashlib.sha256(json.dumps(sorted(artifact.calls.items())).encode()).hexdigest()[:16]
     host, _ = host_code.read(Path(artifact.cubin or "").with_name(OBJECT), without=name)
@@ -130,7 +129,7 @@ class Local:
     Args:
         job: of the suite, for one arch.
         folder: of what the processes that measure write.
-        measures: whether the job's GPUs, leased while a batch is on them, are asked; if not, what is built is all.
+        measures: whether candidates are measured on the job's GPUs, leased for a batch; if not, they are only built.
     """
 
     def __init__(
@@ -172,11 +171,11 @@ class Local:
 
     def _unless_stopped(self, text: str) -> None:
         if self._stopped:
-            raise FlashcoreError("the search was stopped")  # at ninja's next word; ends it and its compilers
+            raise FlashcoreError("the search was stopped")  # at ninja's next output; ends ninja and its compilers
 
 
 def forget(built: Built) -> None:
-    """Removes what was compiled: a finalist is compiled again, thousands of others need no room."""
+    """Removes what was compiled: a finalist is compiled again, and thousands of others would fill the disk."""
     for artifact in built.artifacts:
         for cubin in (artifact.cubin, *artifact.cubins.values()):
             if cubin is not None:

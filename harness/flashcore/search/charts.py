@@ -1,4 +1,5 @@
-"""A study's pictures in plain SVG, as all small pictures of the reports: no script, light and dark, and they print."""
+"""A study's pictures in plain SVG, like all small pictures of the reports: without scripts, for light and dark themes
+and for print."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def history(
     """Each candidate's time over the evaluations, the best so far as steps, and the floor where it is near.
 
     Args:
-        floor: in us; one that is far below is said, not drawn: the candidates would have no room.
+        floor: in us; one that is far below is stated, not drawn: it would leave no room for the candidates.
         text: each candidate's config, for hovering.
     """
     last = max(one.evaluation for one in found)
@@ -53,7 +54,7 @@ def history(
 
 
 def front(names: tuple[str, str], points: Sequence[tuple[int, float, float]], front: Sequence[int]) -> Drawing:
-    """Two objectives, both to be small; what no other candidate beats in all objectives is joined by a line.
+    """Two objectives, both to be small; candidates on the Pareto front are joined by a line.
 
     Args:
         points: number, first and second objective.
@@ -78,7 +79,7 @@ def front(names: tuple[str, str], points: Sequence[tuple[int, float, float]], fr
 
 
 def genealogy(way: Sequence[Timed], said: Sequence[str]) -> Drawing:
-    """The winner's way from its beginning, downwards: each candidate's time, and what changed on the way to it."""
+    """The winner's genealogy from its beginning, downwards: each candidate's time, and the change that led to it."""
     table: list[list[Any]] = [["point", "us", "what changed"]]
     parts = [f'<path d="M14 44V{44 + 40 * (len(way) - 1)}"/>']
     for place, (one, change) in enumerate(zip(way, said, strict=True)):

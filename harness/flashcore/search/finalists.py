@@ -1,6 +1,6 @@
-"""The finalists of a study against the best that the suite has by name, by the rule of ``bench --against``.
+"""The finalists of a study against the fastest variant in the manifest, by the rule of ``bench --against``.
 
-A short timing ranks; it proves nothing. So the few fastest are built again, checked as any variant is, and timed on
+Short timings only rank. So the few fastest are built again, checked as any variant is, and timed on
 one GPU in turns with the reference, in processes of their own (:mod:`flashcore.revisions.decide`).
 """
 
@@ -43,8 +43,8 @@ class Final:
 
 
 def chosen(job: Job, grid: Grid, results: Mapping[int, Result], count: int) -> tuple[str, list[int]]:
-    """The variant to beat, and the fastest candidates that are no variant of the suite yet: of each machine code one,
-    and with several shapes those of each in turn.
+    """The variant to beat, and the fastest candidates that are no variant of the suite yet: one of each machine code,
+    and with several shapes the fastest of each shape in turn.
 
     The variant is the one that the space names, else the fastest in the space by the same short timing, else its own.
     """
@@ -65,7 +65,7 @@ def run(
     """Builds, checks and times the finalists.
 
     Raises:
-        FlashcoreError: the reference does not build or is wrong: there is nothing to hold them against.
+        FlashcoreError: the reference does not build or is wrong: there is nothing to compare them with.
     """
     job = job_of(job, grid, finalists, [reference], "check")
     built, results = prepared(job, grid, finalists, say)

@@ -1,4 +1,4 @@
-"""The points of a space: each has a number, and so a name, whatever proposed it."""
+"""The points of a space: each has a number, and so a name that does not depend on the sampler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Grid:
     """All points of a space, numbered with the last axis running fastest, and which of them meet the conditions.
 
     Args:
-        constants: the variant's other macros, which conditions may speak of.
+        constants: the variant's other macros, which conditions may name.
     """
 
     def __init__(self, space: Space, constants: Mapping[str, object] | None = None) -> None:
@@ -55,7 +55,7 @@ class Grid:
         """The first condition that a point does not meet; empty if it meets all.
 
         Raises:
-            UsageError: a condition cannot be reckoned.
+            UsageError: a condition cannot be evaluated.
         """
         values = {**self._constants, **self.point(index)}
         for text, condition in zip(self.space.conditions, self._conditions, strict=True):
@@ -79,7 +79,7 @@ class Grid:
         return found
 
     def name(self, index: int) -> str:
-        """A candidate's name. All are equally long, so that code which holds one can be compared."""
+        """A candidate's name. All have the same length, so that code which holds one can be compared."""
         return f"{self.space.name}_{index:0{len(str(len(self) - 1))}d}"
 
     def text(self, index: int) -> str:

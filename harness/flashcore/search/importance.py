@@ -1,7 +1,7 @@
 """How much each axis of a space matters, by Optuna's PED-ANOVA.
 
 fANOVA would need scikit-learn; PED-ANOVA (Watanabe et al., IJCAI 2023) needs nothing beside Optuna. It compares where
-the fastest candidates lie with where all do: an axis whose values the fastest share matters.
+the fastest candidates lie with where all do: an axis matters if the fastest share its values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Importance:
 
 
 def importance(grid: Grid, timed: Sequence[Result], shape: str) -> Importance:
-    """What sets the fastest at a shape apart from all that were timed."""
+    """The importance of each axis for the time at a shape."""
     top = max(_FEWEST, round(_TOP * len(timed)))
     if len(timed) < 4 * _FEWEST:
         return Importance(reason=f"expected at least {4 * _FEWEST} timed candidates, found {len(timed)}")

@@ -1,4 +1,4 @@
-"""What no other candidate beats in every objective."""
+"""The Pareto front."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who proposes the next candidates: Optuna's samplers by ask and tell, or all points in their order.
+"""Samplers, which propose the next candidates: Optuna's by ask and tell, or all points in order.
 
 Points that break a condition, and points that are known already, are answered here and cost nothing. What Optuna
-knows is in its own journal beside the results; after a kill the results say what of it was never answered.
+knows is in its own journal beside the results; after a kill the results show which of its trials were never answered.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from optuna import Trial
 
 SAMPLERS = ("nsga2", "tpe", "gp", "random", "grid")
-#: Answers in a row that were known already, after which a point that no sampler asked for is taken at random. A model
-#: takes long to ask, and asks the same again.
+#: After so many known points in a row a random point is taken instead: a model is slow to ask, and proposes the same
+#: again.
 _STUCK, _STUCK_OF_MODEL = 30, 3
 #: Points that meet the conditions, above which a space is big.
 BIG = 500
 
 
 def pace(kind: str, count: int | None) -> tuple[int, bool]:
-    """Candidates a batch, and whether the next one is asked for while a batch is measured. What is asked for without
-    knowing the last answers is asked for blindly: a small budget has no room for that.
+    """Candidates per batch, and whether the next batch is proposed while one is measured. Points proposed without the
+    last results are chosen blindly, which a small budget cannot afford.
 
     Args:
         count: evaluations in all, as far as they are limited.
@@ -73,7 +73,7 @@ class Proposing:
     Args:
         kind: one of :data:`SAMPLERS`, but ``grid``.
         known: what was found before; the same journal knows of it.
-        count: evaluations in all, which say how large a population, or how long a start at random, there is room for.
+        count: evaluations in all, which decides the population size, or the number of random points at the start.
         first: points to begin with.
         journal: a file that keeps what Optuna knows; in memory without one.
 
@@ -89,7 +89,7 @@ class Proposing:
         self._patience = _STUCK_OF_MODEL if kind in ("tpe", "gp") else _STUCK
         self._under_way: dict[int, list[Trial]] = {}  # point → the trials that wait for it
         optuna = load_optuna(kind)
-        # Answers kept, which a resumed search has had already, are not to come again in the same order.
+        # A resumed search must not propose the known points again in the same order.
         self._random = random.Random(seed + len(known))
         self._distributions = distributions(grid)
         with warnings.catch_warnings():
@@ -156,13 +156,15 @@ class Proposing:
         )
 
     def _answer(self, trial: Trial, result: Result) -> None:
-        """What fell counts as bad as the worst that was timed, and as not allowed. A soft budget that is missed forbids
-        nothing."""
+        """A rejected candidate counts as bad as the worst timed one, and as infeasible. A missed soft budget does not
+        make a candidate infeasible."""
         wanted = objectives(self._grid.space.shapes, self._grid.space.objectives)
         timed = [v for r in self._known.values() if (v := values(r, wanted)) is not None]
         worst = [max(column) for column in zip(*timed, strict=True)] if timed else [1.0] * len(wanted)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that it is set already: the process was killed just then
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # that it is set already: the process was killed at that moment
             trial.set_constraint("measured", float(bool(result.fell)))
         self._study.tell(trial, values(result, wanted) or worst)
 
@@ -216,7 +218,7 @@ def _sampler(kind: str, seed: int, room: int) -> Any:
 
 
 def _storage(journal: Path | None) -> Any:
-    """Optuna's journal. The study is ours alone, so a lock that somebody left behind is nobody's."""
+    """Optuna's journal. Only this process uses the study, so a lock that was left behind has no owner."""
     if journal is None:
         return None
     from optuna.storages import JournalStorage
@@ -225,7 +227,7 @@ def _storage(journal: Path | None) -> Any:
     for left in journal.parent.glob(f"{journal.name}.lock*"):
         left.unlink(missing_ok=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that so short a wait could break a lock that is held
+        warnings.simplefilter("ignore", UserWarning)  # that such a short wait could break a lock that is held
         lock = JournalFileOpenLock(str(journal), grace_period=1)
     return JournalStorage(JournalFileBackend(str(journal), lock))
 

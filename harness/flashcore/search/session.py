@@ -1,4 +1,5 @@
-"""What ``flashcore tune`` does: begins a study or goes on with one, searches, and puts the finalists to the proof."""
+"""What ``flashcore tune`` does: begins or resumes a study, searches, and compares the finalists with the present
+variant."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Options:
         sampler: one of :data:`SAMPLERS`; empty: grid where all points are within the budget, else TPE in small
             spaces and NSGA-II in big ones.
         until: stop within so many percent of the first shape's floor.
-        finalists: how many of the fastest are put to the proof; 0: none.
+        finalists: how many of the fastest are compared with the present variant; 0: none.
         replay: take the outcome of each candidate from this study, instead of a compiler and a GPU.
         static: build and gate alone.
 

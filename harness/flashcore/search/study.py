@@ -1,9 +1,9 @@
-"""A study on disk: one search of a space, candidate by candidate, each kept as soon as it is known.
+"""A study on disk: one search of a space, candidate by candidate, each written as soon as it is known.
 
 In its folder: ``results.jsonl``, whose first line says what is searched and on which machine, and whose others are
 results; ``sampler.jsonl``, the sampler's own journal; ``work``, what the processes that measure write. A line is synced
-before the search goes on, so that a kill costs at most the candidates that are under way. A line that was torn is cut
-off when the study is opened again.
+before the search goes on, so that a kill costs at most the candidates that are under way. An incomplete last line is
+removed when the study is opened again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flashcore.runs.store import RUN_ID, claimed, new_id
 
 RESULTS, SAMPLER, WORK = "results.jsonl", "sampler.jsonl", "work"
 
-#: Where a candidate fell out of the funnel, in its order; ``""`` is one that was timed.
+#: The step at which a candidate was rejected, in order; ``""`` for a timed one.
 Fell = Literal["", "build", "static", "check", "bench"]
 FUNNEL: tuple[Fell, ...] = ("build", "static", "check", "bench")
 
@@ -36,13 +36,13 @@ class Result:
 
     Args:
         index: its number in the space.
-        fell: where it fell out of the funnel, and ``reason`` why; empty if it was timed.
+        fell: the step at which it was rejected, and ``reason`` why; empty if it was timed.
         broken: soft static budget → by what share of its limit it is missed.
         facts: static facts, the worst over its kernels: ``registers``, ``smem`` (B), ``spill_store_bytes`` …
         times: shape → median in us, in the regime that ranks there.
         error: largest error over the tolerance class's own.
         twin: the candidate with the same machine code whose measurement this is; -1 if it was measured itself.
-        code: says of two candidates whether their machine code and launches are the same.
+        code: the same for two candidates if their machine code and launches are the same.
         seconds: since the study's first start, this process's pauses left out.
     """
 
@@ -59,7 +59,7 @@ class Result:
 
     @property
     def measured(self) -> bool:
-        """Whether it came to a GPU: what fell before, and another's twin, cost none."""
+        """Whether it was measured on a GPU: not if it was rejected before, or is another's twin."""
         return self.fell not in ("build", "static") and self.twin < 0
 
 
@@ -96,7 +96,7 @@ class Study:
 
     @property
     def measured(self) -> int:
-        """How many candidates came to a GPU."""
+        """How many candidates were measured on a GPU."""
         return sum(r.measured for r in self.results.values())
 
     def keep(self, result: Result) -> None:
@@ -111,7 +111,7 @@ class Study:
 
 @contextmanager
 def begun(studies: Path, header: Header) -> Iterator[Study]:
-    """A new study in a folder of its own, held while it goes."""
+    """A new study in a folder of its own, locked while it is open."""
     folder = studies / f"{header.space.name}-{new_id()}"
     with writing(folder):
         folder.mkdir(parents=True)
@@ -122,10 +122,10 @@ def begun(studies: Path, header: Header) -> Iterator[Study]:
 
 @contextmanager
 def resumed(folder: Path) -> Iterator[Study]:
-    """A study that goes on.
+    """A study that is resumed.
 
     Raises:
-        UsageError: somebody is at it, or it is no study.
+        UsageError: another process holds it, or it is no study.
     """
     with claimed(folder):
         for name in (RESULTS, SAMPLER):
@@ -177,7 +177,7 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def _cut_torn(path: Path) -> None:
-    """A last line without its end was being written when the process was killed."""
+    """A last line without an end was being written when the process was killed."""
     with writing(path):
         if path.is_file() and not (data := path.read_bytes()).endswith(b"\n"):
             os.truncate(path, data.rfind(b"\n") + 1)

@@ -1,5 +1,6 @@
-"""What a study found, as figures: the funnel, the best against evaluations, the fastest with each value of an axis, who
-was faster and what it broke, and where the winner comes from. The terminal's tables and the page are made of them."""
+"""What a study found, as figures: the funnel, the best against evaluations, the fastest with each value of an axis,
+which candidates were faster and what they broke, and the winner's genealogy. The terminal's tables and the page are
+made from them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from flashcore.search.grid import Grid
 from flashcore.search.study import FUNNEL, Fell, Result
 
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_ODD = 10  # a limit that is missed by so many times itself is one of 0, of which each unit counts whole
+_ODD = 10  # a miss of so many times the limit is one of a limit of 0, where each unit counts as 1
 _PASSED: Mapping[Fell, str] = {"build": "compile", "static": "may be launched, and keep the hard budgets",
                                "check": "are right", "bench": "are timed"}  # fmt: skip
 
@@ -22,9 +23,10 @@ class Step:
     """A step of the funnel.
 
     Args:
-        left: how many come through; ``None`` where nobody came to it.
-        fell: where of the funnel it is; empty above it.
-        reasons: how many fell for what, most first; reasons that differ in numbers alone are one, with their range.
+        left: how many pass; ``None`` where no candidate reached the step.
+        fell: the step's name in results; empty for steps before the build.
+        reasons: how many were rejected for each reason, most first; reasons that differ only in numbers are one, with
+            their range.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Step:
 
 
 def funnel(grid: Grid, results: Mapping[int, Result]) -> list[Step]:
-    """From all points to those that were timed: how many fell at each step, and why."""
+    """From all points to those that were timed: how many were rejected at each step, and why."""
     measured = any(r.times or r.fell in ("check", "bench") for r in results.values())
     broken = Counter(text for i in range(len(grid)) if (text := grid.broken(i)))
     conditions = tuple((count, f"not so: {text}") for text, count in broken.most_common())
@@ -53,7 +55,7 @@ def funnel(grid: Grid, results: Mapping[int, Result]) -> list[Step]:
 
 
 def first_line(reason: str) -> str:
-    """The line of a reason that says most: of a compiler's words the first error, not the warning above it."""
+    """The most useful line of a reason: of a compiler's output the first error, not the warning above it."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason was recorded"]
     errors = (re.fullmatch(r"(.*?): error: (.*)", line) for line in lines)
     return next((f"{found[2]}, at {found[1]}" for found in errors if found), lines[0])
@@ -78,7 +80,8 @@ def _span(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A candidate that was timed at the first shape: how many had come to the GPU by then, and its time (us)."""
+    """A candidate that was timed at the first shape: how many had been measured on the GPU by then, and its time
+    (us)."""
 
     evaluation: int
     us: float
@@ -122,7 +125,7 @@ def faster_than_kept(found: Sequence[Timed]) -> tuple[list[Timed], Timed | None]
 
 
 def broken(result: Result) -> str:
-    """The soft budgets that it breaks, with by how much; ``none``. Of a limit of 0 a share would say nothing."""
+    """The soft budgets that it breaks, and by how much, or ``none``. No share is given of a limit of 0."""
     said = (name + (f" by {100 * share:.0f} %" if share < _ODD else "") for name, share in result.broken.items())
     return ", ".join(said) or "none"
 

@@ -1,9 +1,9 @@
-"""A candidate on the GPU: proved right at each shape, then timed shortly; one child process for a batch of them.
+"""A candidate on the GPU: checked at each shape, then timed briefly; one child process for a batch of them.
 
-Each candidate is a task of its own, so what is known of one is kept before the next begins, and one that crashes or
-hangs takes nobody along. Inputs are the problem's plainest, calls few: this proof decides who is timed. Finalists
-are checked in full. Besides the regime that ranks, calls are timed cold: that is what bench holds a call on data that
-it has not met against.
+Each candidate is a task of its own, so its result is written before the next begins, and a crash or hang affects no
+other. The check uses the problem's first kind of input and few calls: it decides which candidates are timed. Finalists
+are checked in full. Besides the regime that ranks, calls are timed cold, since bench compares a call on new data with
+the cold time.
 
 As a program (``python -m flashcore.search.trial TASKFILE JOURNAL``) this module is that child.
 """
@@ -37,7 +37,7 @@ from flashcore.worker.problem_file import load_problem
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How shortly a candidate is looked at.
+    """How briefly a candidate is checked and timed.
 
     Args:
         samples: of each shape, in the regime that ranks there.
@@ -62,7 +62,7 @@ def run(
     """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
 
     Args:
-        told: is given each result as soon as it is known.
+        told: called with each result as soon as it is known.
         places: the GPUs that share the candidates; none: the one that CUDA gives.
 
     Raises:
@@ -71,7 +71,7 @@ def run(
     """
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
     tasks = [supervisor.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
-    # A short timing ranks within a few percent, which GPUs of one kind keep: each takes whatever candidate comes next.
+    # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
     limits = Limits(time_limit=chosen.time_limit, batch=len(tasks), places=places, apart=True)
 
     def tell(found: supervisor.Result) -> None:
@@ -99,7 +99,7 @@ def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
 
 
 def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -> Result:
-    """What a child's answer says of a candidate."""
+    """A child's answer as the result of a candidate."""
     data = found.data or {"complaints": [], "bench": []}
     if found.status != "ok":
         timing = found.step.startswith(f"{cases[0].variant} ")  # as bench names its steps
@@ -119,8 +119,8 @@ def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -
 
 
 def share() -> None:
-    """What depends on the shape alone is made once for all candidates of this process, not once for each: the timer,
-    and the references that answers of timed calls are held to."""
+    """What depends on the shape alone is made once for all candidates of this process: the timer, and the references
+    that answers of timed calls are compared with."""
     gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
     for module, name in ((bench_child, "timer_for"), (proof, "References")):
         setattr(module, name, functools.cache(getattr(module, name)))

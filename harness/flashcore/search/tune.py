@@ -1,4 +1,4 @@
-"""The loop of a search: ask, build and gate, measure, keep, tell, until the budget is spent.
+"""The loop of a search: ask, build and gate, measure, record, tell, until the budget is spent.
 
 A batch may be built on the CPUs while the one before is measured, so that the GPU waits for the first one alone.
 """
@@ -22,17 +22,17 @@ Told = Callable[[Result], None]
 
 
 class Evaluator(Protocol):
-    """Finds out about candidates; the second half alone needs a GPU."""
+    """Evaluates candidates; only the second half needs a GPU."""
 
     def prepare(self, indices: Sequence[int]) -> list[Result]:
-        """Builds and gates; a result that did not fall is without times."""
+        """Builds and gates; a result that was not rejected has no times yet."""
 
     def measure(self, results: Sequence[Result], told: Told) -> None:
-        """Checks and times those that did not fall, and tells of each as soon as it is known."""
+        """Checks and times those that were not rejected, and reports each as soon as it is known."""
 
 
 class Replay:
-    """Stands in for builds and a GPU: the results of another study of the same space.
+    """Replaces builds and a GPU by the results of another study of the same space.
 
     Args:
         recorded: the outcome of every point that may be asked for.
@@ -58,10 +58,10 @@ class Budget:
     """When a search ends.
 
     Args:
-        evaluations: candidates that came to the GPU, those of the study so far among them. What falls before costs
-            only CPUs, and does not count.
+        evaluations: candidates measured on the GPU, including those of the study so far. Candidates rejected before
+            cost only CPU time and do not count.
         seconds: since the study began, its pauses left out.
-        until: us of the first shape that are good enough.
+        until: time of the first shape, in us, that is good enough.
     """
 
     evaluations: int | None = None
@@ -86,7 +86,7 @@ def search(
 
     Args:
         batch: candidates that are built, and measured by one process.
-        ahead: ask for and build the next batch while one is measured: the GPU never waits, and the sampler is a batch
+        ahead: ask for and build the next batch while one is measured: the GPU never waits, and the sampler is one batch
             behind.
     """
     before = max((r.seconds for r in study.results.values()), default=0.0)
@@ -120,7 +120,7 @@ def search(
 
 
 def _measure(found: Sequence[Result], evaluator: Evaluator, study: Study, told: Told) -> None:
-    """What fell already is told as it is; of the others each machine code is measured once, ever."""
+    """Rejected candidates are reported as they are; of the others each machine code is measured only once."""
     known = {r.code: r for r in study.results.values() if r.code and r.measured}
     fresh: dict[str, Result] = {}
     twins: list[Result] = []
