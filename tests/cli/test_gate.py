@@ -93,3 +93,5 @@ def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytes
     assert "(did you mean fast?)" in said
     assert main(["gate", str(folder), "--shape", "mission"]) == Exit.USAGE
     assert "--shape: expected without RUN" in capsys.readouterr().err
+    assert main(["gate", str(folder), "--ratchet"]) == Exit.USAGE
+    assert "--ratchet: expected with RUN the --baseline FILE" in capsys.readouterr().err

@@ -98,7 +98,11 @@ FORM: list[tuple[Change, str]] = [
     (put("archs", value=["sm_80", "ampere"]), "archs[1]: expected text matching ^sm_[0-9]{2,3}[af]?$, found 'ampere'"),
     (
         put("variant", "plain", "where", value={"arch": "x"}),
-        "variant.plain.where.arch: expected no such key (is it misspelt? there are archs, shapes, unsupported), "
+        "variant.plain.where.arch: expected no such key (did you mean archs?), found 'x'",
+    ),
+    (
+        put("variant", "plain", "where", value={"place": "x"}),
+        "variant.plain.where.place: expected no such key (is it misspelt? there are archs, shapes, unsupported), "
         "found 'x'",
     ),
     (put("problem", value={}), "problem: expected at least 1 item, found {}"),
@@ -268,7 +272,8 @@ MEANING: list[tuple[Change, str]] = [
     ),
     (
         put("variant", "wide", "predictions", 0, "fact", value="speed"),
-        "variant.wide.predictions[0].fact: expected a fact (see: flashcore list --facts), found 'speed'",
+        "variant.wide.predictions[0].fact: expected a fact (see: flashcore list --facts), found 'speed' "
+        "(did you mean speedup_vs_baseline?)",
     ),
     (
         drop("variant", "wide", "predictions", 0, "to"),
@@ -283,7 +288,7 @@ MEANING: list[tuple[Change, str]] = [
     (put("budget", 0, "min", value=64), "budget[0] (registers): expected min <= max, found 64.0 > 32.0"),
     (
         put("budget", 0, "variants", value=["plan*"]),
-        "budget[0] (registers).variants: expected globs that match a variant, found 'plan*'",
+        "budget[0] (registers).variants: expected globs that match a variant, found 'plan*' (did you mean plain?)",
     ),
     (put("budget", 1, "name", value="registers"), "budget: expected each name once, found 'registers' 2 times"),
     (

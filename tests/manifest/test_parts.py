@@ -103,7 +103,8 @@ CASES = [
     ("shapes.toml", "N = 1001", "N = 0",
      "shapes.toml: shape.tail.params.N: expected a whole number of at least 1, found 0"),
     ("budgets.toml", '"spill_store_bytes"', '"spil"',
-     "budgets.toml: budget[1] (no_spills).fact: expected a fact (see: flashcore list --facts), found 'spil'"),
+     "budgets.toml: budget[1] (no_spills).fact: expected a fact (see: flashcore list --facts), found 'spil' "
+     "(did you mean spill_store_bytes?)"),
     ("budgets.toml", "max = 0", 'max = "0"', "budgets.toml: budget[1].max: expected a number, found '0'"),
     ("budgets.toml", 'facts = ["registers"]', "facts = []",
      "budgets.toml: gate.rule[0].facts: expected at least 1 item, found []"),

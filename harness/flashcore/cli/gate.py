@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.recorded:
         if arguments.shapes:
             raise UsageError("--shape: expected without RUN, which is judged on all its shapes; found both")
+        if arguments.ratchet and arguments.baseline is None:
+            raise UsageError("--ratchet: expected with RUN the --baseline FILE to tighten, found none")
         records = options.all_recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:

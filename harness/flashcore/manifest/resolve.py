@@ -92,7 +92,7 @@ class Builder:
             self._ancestry(keys[name], name, variants)
             for pattern in variant.where.shapes:
                 if not any(fnmatchcase(s, pattern) for s in shapes):
-                    self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", repr(pattern))
+                    self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", _meant(pattern, shapes))
         if m.baseline not in variants:
             self._wrong("baseline", "a variant", _meant(m.baseline, variants))
         kinds = {"nvcc" if v.source else "triton" for v in variants.values() if v.source or v.cubins == "triton"}
@@ -372,7 +372,7 @@ class Builder:
     def _globs(self, key: str, globs: list[str], names: Any, what: str) -> tuple[str, ...]:
         for glob in globs:
             if not any(fnmatchcase(name, glob) for name in names):
-                self._wrong(key, f"globs that match a {what}", repr(glob))
+                self._wrong(key, f"globs that match a {what}", _meant(glob, names))
         return tuple(globs)
 
     def _scope(self, key: str, form: ScopeForm, globs: list[str], variants: Mapping[str, Variant]) -> dict[str, Any]:

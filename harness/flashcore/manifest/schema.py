@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from flashcore.manifest.parts import LISTS, TABLES
+from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Regime, Stage
 
 MOST_LETTERS = 100  # of a name: names of files hold variant and shape together
@@ -320,7 +321,8 @@ def _keys(place: Iterable[str | int], form: Any) -> list[str]:
 def _expectation(error: Any, form: type[Form]) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
-        return f"{_EXPECTED[kind]} (is it misspelt? there are {', '.join(keys)})"
+        near = did_you_mean(str(error["loc"][-1]), keys) or f" (is it misspelt? there are {', '.join(keys)})"
+        return _EXPECTED[kind] + near
     if kind in _EXPECTED:
         return _EXPECTED[kind]
     if kind == "string_pattern_mismatch":
