@@ -24,7 +24,7 @@ endif
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ bench-build: $(READY) ## clean build of all variants, against torch.utils.cpp_ex
 
 bench-profile: $(READY) ## the profile stage, against a bare ncu on the same launches (needs a GPU)
 	$(PY) -m benchmarks.profile --suite $(SUITE) $(ARGS)
+
+bench-loop: $(READY) ## one kernel edited, to its answers; ARGS=--clean: all variants too (needs a GPU for its targets)
+	$(PY) -m benchmarks.loop --suite $(SUITE) $(ARGS)
 
 bench-gate: $(READY) ## the gate: nothing changed, one kernel changed, ten thousand cases
 	$(PY) -m benchmarks.gate --suite $(SUITE) $(ARGS)

@@ -26,6 +26,9 @@ FOUND: dict[str, tuple[dict[str, Any], str]] = {
     "frames": ({"machine": "m", "import": 1.0, "runs": [
         {"read": 0.5, "run": "r", "facts": 50_000, "made": {"facts_frame": {"clock": SECONDS, "cpu": SECONDS}}}]},
         "1.500 s per 50,000 facts"),
+    "loop": ({"machine": "m", "suite": "s", "variant": "v", "rows": [{"what": "x", "target": 2, "runs": [
+        {"seconds": s, "cpu": 1.0, "memory": 9.0, "code": 0, "stages": {"bench": 0.75}, "gpu": "H200"}
+        for s in SECONDS]}]}, "0.75 s   50 %"),
     "kills": ({"machine": "m", "kills": [{"scenario": "build", "after": 1.0, "of": 2.0, "wrong": []}],
                "ends": {"build": []}}, "1 kills; nothing torn"),
     "gpus": ({"machine": "m", "scale": [{"cases": 1000, "standins": 4, "uses": 4, "ideal_s": 10.0, "wall_s": 10.4,
