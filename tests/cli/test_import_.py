@@ -91,6 +91,24 @@ def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], caps
     assert "(did you mean spilly_96?)" in capsys.readouterr().err
 
 
+def test_there_are_no_times_of_an_import_to_publish(
+    profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["publish", profiles[1], "--profiles", str(profiles[0])]) == Exit.USAGE
+    assert "expected times to publish, found none" in capsys.readouterr().err
+    assert not (profiles[0] / "history.csv").exists()
+
+
+def test_where_nothing_can_be_written_nothing_is_said_to_be_kept(
+    sample_reports: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    given = ["import", str(sample_reports / "app_basic.ncu-rep"), "--profiles", str(tmp_path / "file")]
+    assert main(given) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "cannot write: Not a directory" in said and "--resume" not in said
+
+
 def test_each_launch_keeps_a_promise_by_itself(profiles: tuple[Path, str], tmp_path: Path) -> None:
     found = gate(profiles, tmp_path, '["saxpy"]')
     assert sum(v["budget"] == "sectors" for v in found["verdicts"]) == 5, "the launches of saxpy, with the graph's"

@@ -51,8 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.recorded:
         if arguments.shapes:
             raise UsageError("--shape: expected without RUN, which is judged on all its shapes; found both")
-        if arguments.ratchet and arguments.baseline is None:
-            raise UsageError("--ratchet: expected with RUN the --baseline FILE to tighten, found none")
         records = options.all_recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
@@ -69,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.ratchet and len(records) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
     held = not arguments.recorded or arguments.baseline is not None
+    if arguments.ratchet and not held:
+        raise UsageError("--ratchet: expected with RUN the --baseline FILE to tighten, found none")
     variants = chosen(arguments.variant, *records)
     if variants is not None and not variants:
         raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found peers alone")

@@ -34,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.published:
         record = store.read(lookup.find(profiles, name))
         own = history.lines(record)
+        if not own:
+            raise UsageError(f"run {record.id}: expected times to publish, found none\n  hint: flashcore bench")
         rows = [r for r in rows if r.run != record.id] + own
         write_atomically(table, history.written(rows).encode())
         print(f"{table}: {len(own)} cases of {record.id}\n  to publish it: git add -f {profiles / record.id} {table}")

@@ -21,7 +21,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kept = "; what was measured is kept: continue with --resume" if PARTIAL in str(path) else ""
+        begun = any(p.suffix == PARTIAL and p.is_dir() for p in (path, *path.parents))
+        kept = "; what was measured is kept: continue with --resume" if begun else ""
         raise WriteError(
             f"{path}: cannot write: {error.strerror or error}\n"
             f"  hint: free space, or name a folder that can be written{kept}"
