@@ -60,8 +60,17 @@ def step(name: str, folder: Path, inputs: dict[str, str], **env: str) -> subproc
 @pytest.fixture(scope="module")
 def built(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The build folder of a former job, as the action's cache brings it back."""
-    suite, folder = load(ROOT / "examples" / "row_softmax"), tmp_path_factory.mktemp("former") / "build"
-    build.build(suite, folder, build.Options(), variants=[suite.variants["warp"]])
+    place = tmp_path_factory.mktemp("former")
+    suite = load(example(place / "suite"))
+    build.build(suite, place / "build", build.Options(), variants=[suite.variants["warp"]])
+    return place / "build"
+
+
+def example(folder: Path) -> Path:
+    """A copy of the example suite, for one arch."""
+    shutil.copytree(ROOT / "examples" / "row_softmax", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    manifest = folder / "suite.toml"
+    manifest.write_text(re.sub(r"(?m)^archs = .*$", 'archs = ["sm_80"]', manifest.read_text()))
     return folder
 
 
@@ -70,7 +79,7 @@ def repository(tmp_path: Path, built: Path) -> Path:
     """A repository of somebody else's, with the example suite and nothing more."""
     shutil.copytree(built, tmp_path / "flashcore-build")
     root = tmp_path / "theirs"
-    shutil.copytree(ROOT / "examples" / "row_softmax", root / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    example(root / "kernels")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     return root
 

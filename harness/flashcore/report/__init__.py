@@ -7,6 +7,7 @@ are off; with them tables sort and filter and the charts are drawn.
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import hashlib
 import json
@@ -175,6 +176,7 @@ def _body(part: _Part, page: Page) -> dict[str, Any]:
     return {"anchor": anchor, "title": page.title, "html": html, "packed": ""}
 
 
+@functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
 def environment(single_file: bool, prefix: str = "") -> Environment:
     """The templates, with what they call. In a single file the pages' anchors begin with ``prefix``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
