@@ -29,6 +29,7 @@ SASS = "variant.sass"
 PLAN = "plan.so"
 RECORDER = "recorder.o"  # replaces the launch functions, where a variant's plan is recorded
 OPERATOR = "operator.so"
+TORCH = "libtorch_cpu.so"  # the library that has what an operator needs of torch, by the name that torch loads it by
 OBJECT = "variant.o"
 RULE = "variant.d"  # what the compiler read, as make would have it
 
@@ -103,6 +104,14 @@ def graph(
             f"  command = $nvcc -std=c++17 -O1 -Xcompiler -fPIC -I{q(str(HARNESS_INCLUDE))} -c $in -o $out",
             f"build {_path(recorder)}: recorder {_path(HARNESS_INCLUDE / 'flashcore' / 'recorder.cpp')}",
         ]
+    stub = units[0].folder.parent.resolve() / TORCH
+    if torch_root is not None and any(u.is_host for u in units):
+        # An empty library of that name: in torch's own the linker would read every symbol, for each operator again.
+        lines += [
+            "rule stub",
+            f"  command = $cxx -shared -nostdlib -Wl,-soname,{TORCH} -o $out -x c++ /dev/null",
+            f"build {_path(stub)}: stub",
+        ]
     defaults: list[str] = []
     for name, folder in bindings.items():
         if torch_root is None or has_content(folder / "binding.o"):
@@ -158,11 +167,11 @@ def graph(
         ]
         defaults.append(_path(folder / "plan.so"))
         if torch_root is not None:
-            library = q(str(torch_root / "lib"))
+            needed = f"-Wl,--push-state,--no-as-needed {q(str(stub))} -Wl,--pop-state"
             lines += [
                 f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "
-                f"{_path(bindings[unit.variant.problem] / 'binding.o')}",
-                f"  libraries = {_escape(f'-L{library} -ltorch -ltorch_cpu {runtime}')}",
+                f"{_path(bindings[unit.variant.problem] / 'binding.o')} | {_path(stub)}",
+                f"  libraries = {_escape(f'{needed} {runtime}')}",
                 f"  what = {unit.variant.name} operator",
             ]
             defaults.append(_path(folder / "operator.so"))
