@@ -1,4 +1,5 @@
-"""What ncu wraps where Python functions are captured: imports what the caller had, and calls each in its range."""
+"""What ncu wraps where Python functions are captured: imports the caller's modules, and calls each function in its
+range."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ from flashcore.worker.journal import HANG, Task
 from flashcore.worker.limits import Limits
 
 STARTER = python_process.child("flashcore.captures.start")
-ATTEMPTS = 3  # runs of the command for what it did not launch where it was seen before
+ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
 OUTPUT = "output.txt"
-#: Why a command came to no end that was not to come to one.
+#: The reason of a command that was ended on purpose.
 STOPPED = "ended once the chosen launches were measured"
 
 
@@ -40,11 +40,11 @@ class Settings(Limits):
         top: how many cases are measured: kernels at a launch configuration, by the time that all their launches take.
         kernel: regular expression of demangled names; other kernels are left alone.
         nvtx: NVTX range, as ncu's ``--nvtx-include`` takes it; launches elsewhere are left alone.
-        skip, count: launches that are passed over first, and how many are looked at from there.
+        skip, count: launches that are skipped first, and how many are considered from there.
         source: source counters and the sources themselves as well.
         sections: ncu's set of sections to collect as well (``full``).
-        settle: run the command once without ncu before, so that what it tunes and compiles is settled.
-        keep_dropped: measure what an autotuner tried and dropped as well.
+        settle: run the command once without ncu before, so that its autotuning and compilation are done.
+        keep_dropped: also measure what an autotuner tried and dropped.
         stop_early: end the command once what was wanted is measured.
         most: launches that the first pass looks at.
         options: for ncu, as they are.
@@ -72,8 +72,8 @@ class Settings(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run of the command. ``code`` is its exit code (below 0: a signal's), ``None`` if it came to no end, as
-    ``reason`` says. ``report`` is ncu's, if it wrote one."""
+    """One run of the command. ``code`` is its exit code (below 0: a signal's), ``None`` if it did not end by itself,
+    for ``reason``. ``report`` is ncu's, if it wrote one."""
 
     name: str
     code: int | None
@@ -85,8 +85,8 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What came of it: how the command ran each time, what the first pass saw, the cases that were to be measured,
-    those of them that no run launched again, and metrics that ncu refused with its words."""
+    """The result: how the command ran each time, what the first pass saw, the cases to measure, those of them that no
+    run launched again, and metrics that ncu refused, with its reasons."""
 
     runs: tuple[Ran, ...]
     survey: surveys.Survey
@@ -137,7 +137,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
 
 
 class _Passes:
-    """The runs of the command so far, and what was learned for the next."""
+    """The runs of the command so far, and what the next ones need to know."""
 
     def __init__(self, command: tuple[str, ...], folder: Path, chosen: Settings) -> None:
         self.command, self.folder, self.chosen = command, folder, chosen
@@ -200,7 +200,7 @@ class _Passes:
                 )
             return ran
         table = ncu_csv.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
-        if name != "survey":  # where NVIDIA's reader is not installed, the record is made of it
+        if name != "survey":  # where NVIDIA's reader is not installed, the record is made from it
             write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
         for note in table.notes:
             chosen.progress(f"{name}: {note}")
@@ -209,12 +209,12 @@ class _Passes:
         return self.runs[-1]
 
     def run(self, name: str, command: Callable[[Path, Path], list[str]]) -> Ran:
-        """Runs the command once, by whatever starts its starter."""
+        """Runs the command once; ``start.py`` is started by the given command line."""
         folder = self.folder / name
         self.chosen.progress(f"{name}: {' '.join(self.command)}")
         # The starter is found by PYTHONPATH, which the command gets back as it was.
         given = {k: os.environ[k] for k in ("PYTHONPATH",) if k in os.environ}
-        # What Triton's autotuner takes without ncu is kept on disk, so that later runs take the same.
+        # Triton's autotuner caches its choice without ncu on disk, so that later runs choose the same.
         tuned = {"TRITON_CACHE_AUTOTUNING": "1"} if self.chosen.settle else {}
         payload = {
             "argv": list(self.command),
@@ -231,5 +231,5 @@ class _Passes:
         return self.runs[-1]
 
     def _said(self, name: str) -> str:
-        """What ncu said; the command's own words stand in its output alone."""
+        """ncu's messages; the command's own output is only in its file."""
         return "\n".join(p.read_text(errors="replace") for p in sorted((self.folder / name).glob("child-*.log")))

@@ -1,8 +1,8 @@
 """Python functions under ncu: each call in a range of its own, in a process that ncu starts.
 
-ncu cannot look into a process that runs already, so a function is called in another one, which imports it as
-:mod:`multiprocessing`'s spawned processes do: by its module, or by the script that it stands in (run anew without
-being ``__main__``). What is in neither, as in a notebook, is sent whole by cloudpickle. Arguments are pickled.
+ncu cannot attach to a running process in this way, so a function is called in another one, which imports it as
+:mod:`multiprocessing`'s spawned processes do: by its module, or by the script that defines it (run again without being
+``__main__``). A function that is in neither, as in a notebook, is sent by cloudpickle. Arguments are pickled.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def profiled(
 
     Args:
         calls: arguments and keyword arguments by what names them in the facts.
-        folder: for what ncu and the process say.
+        folder: for the output of ncu and of the process.
         warm_up: calls before the one that is measured.
         time_limit: seconds that one call may take, all of ncu's passes together.
 
@@ -94,7 +94,8 @@ def is_inside() -> bool:
 
 
 def _main() -> dict[str, Any]:
-    """What a spawned process is told, to import what this one has; without a script (a notebook), nothing of it."""
+    """What a spawned process needs to import the same modules as this one; nothing about a script if there is none (a
+    notebook)."""
     from multiprocessing import spawn
 
     told = spawn.get_preparation_data("flashcore")
@@ -108,7 +109,7 @@ def _sent(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], main
     """The call as text.
 
     Raises:
-        UsageError: something in it cannot be pickled; says what would help.
+        UsageError: something in it cannot be pickled; says how to fix that.
     """
     function = call[0]
     scripted = any(name.startswith("init_main") for name in main)

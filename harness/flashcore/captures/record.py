@@ -1,4 +1,4 @@
-"""From a capture to an ordinary run record: what was wanted of ncu's reports, and how the command ran."""
+"""Makes an ordinary run record from a capture: the chosen cases of ncu's reports, and how the command ran."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flashcore.model.record import Record, StageNote
 
 
 def record(run_id: str, name: str, command: str, found: Captured, ncu: str | None) -> tuple[Record, list[Report]]:
-    """The record of the cases that were wanted, and the reports that it is made of.
+    """The record of the chosen cases, and the reports that it is made from.
 
     Args:
         name: of its suite; records of one name are compared with each other.
@@ -26,7 +26,7 @@ def record(run_id: str, name: str, command: str, found: Captured, ncu: str | Non
         ncu: its version.
 
     Raises:
-        FlashcoreError: nothing of what was wanted was measured, as it says.
+        FlashcoreError: none of the chosen cases was measured; says why.
     """
     wanted = {case.key for case in found.cases}
     reports = []
@@ -58,7 +58,7 @@ def _read(report: Path) -> Report:
 
 
 def ended(run: Ran) -> str:
-    """How the command ended, in words; empty where all is well."""
+    """How the command ended, in words; empty if it succeeded."""
     if run.code is None:
         return run.reason
     if run.code < 0:
@@ -71,7 +71,7 @@ COLUMNS = ("kernel", "launches", "us", "% of all", "median us", "")
 
 
 def rows(found: Captured) -> list[tuple[str, ...]]:
-    """What the survey saw of each case that was wanted, or that an autotuner dropped; see :data:`COLUMNS`."""
+    """What the survey saw of each chosen case, and of those that an autotuner dropped; see :data:`COLUMNS`."""
     wanted, missed = {case.key for case in found.cases}, {case.key for case in found.missed}
     whole = found.survey.total_us
     return [

@@ -1,7 +1,7 @@
 """What ncu wraps where a command is captured: starts it, and answers with its exit code.
 
-It stands between so that the command can be ended before ncu, which then still writes what it measured; and so that
-its exit code and its output are known apart from ncu's.
+It runs between ncu and the command, so that the command can be ended before ncu, which then still writes what it
+measured; and so that its exit code and output are separate from ncu's.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _GRACE = 1.0  # seconds between SIGTERM and SIGKILL; the supervisor waits two fo
 
 
 def perform(task: Task, journal: Journal) -> Mapping[str, Any]:
-    """Runs the command of a task: ``argv``, its ``environment``'s variables that ours has otherwise, and the file for
-    its ``output``. Its exit code is below 0 where a signal ended it."""
+    """Runs the command of a task: ``argv``, the variables of its ``environment`` that differ from this process's, and
+    the file for its ``output``. Its exit code is below 0 where a signal ended it."""
     environment = {**os.environ, **task.payload["environment"]}
     for name in (*task.payload["unset"], SUPERVISOR):
         environment.pop(name, None)

@@ -1,9 +1,9 @@
-"""From the launches that a cheap first pass saw to those that are worth all the metrics. Pure.
+"""Chooses, from the launches that a cheap first pass saw, those to measure with all metrics. Pure.
 
 What is measured is a *case*: a kernel at a launch configuration. Launches that are not steady are left out: each
-case's first, those after it that took another time (warm-up), and what an autotuner tried and dropped. ncu is told
-which launches to measure by skipping some of those with the wanted names, so the cases to measure in one run of the
-command are those that one short window of its launches holds.
+case's first, those after it that took another time (warm-up), and what an autotuner tried and dropped. ncu chooses
+launches by a name pattern, a number to skip and a number to measure, so one run of the command measures the cases
+within one short window of its launches.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from flashcore.stages.profile.ncu_csv import KernelRow, convert
 from flashcore.static.kernel_names import canonical
 
 TIME = "gpu__time_duration.sum"
-#: Launches that one run of the command may measure; cases further apart take another run.
+#: Launches that one run of the command may measure; cases further apart need another run.
 MOST_IN_A_WINDOW = 48
-#: What ncu writes of a launch, without being asked, that tells one compiled code from another.
+#: Values that ncu always writes for a launch and that distinguish compiled codes.
 _CODE = (
     "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic",
 )  # fmt: skip
@@ -101,7 +101,7 @@ class Window:
 
 
 def survey(rows: Iterable[KernelRow]) -> Survey:
-    """Groups the launches, and says which of them are not steady."""
+    """Groups the launches, and finds those that are not steady."""
     launches: dict[str, list[str]] = {}
     found: dict[tuple[Key, str], list[tuple[int, float]]] = {}
     orders: dict[tuple[str, str], list[Key]] = {}  # of a function in a process
@@ -129,7 +129,7 @@ def _code(key: Key) -> tuple[object, ...]:
 
 
 def _warm_up(times: Sequence[float]) -> int:
-    """How many of the first launches are not like the later half, by more than 10 %: one at least, half at most."""
+    """How many of the first launches differ from the later half by more than 10 %: at least one, at most half."""
     if len(times) == 1:
         return 0
     half = len(times) // 2
@@ -141,12 +141,12 @@ def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
     """The codes of a function that an autotuner tried and did not take.
 
     It runs each of several codes a few times in a row, and then the best again: a code that ran in one row, and never
-    again once one that had been tried before came back, was dropped. A loop over sizes comes back to none.
+    again once one that had been tried before came back, was dropped. A loop over sizes returns to none.
     """
     rows = [(code, len(list(own))) for code, own in itertools.groupby(map(_code, order))]
     seen: dict[tuple[object, ...], int] = {}
     for code, length in rows:
-        if code in seen:  # it came back: what was tried until now is over
+        if code in seen:  # it came back: the trials up to now have ended
             rest = {later for later, _ in rows[len(seen) :]}
             tried = [c for c, n in seen.items() if n >= _TRIES]
             return {c for c in tried if c not in rest} if len(tried) >= _TUNED else set()
@@ -186,8 +186,8 @@ def _split(launches: Sequence[str], cases: Sequence[Case]) -> list[Window]:
 
 
 def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
-    """The shortest window that holds a steady launch of each case; of several the middle one, from which the command
-    may stray a little either way."""
+    """The shortest window that holds a steady launch of each case; of several the middle one, since the command may
+    launch slightly earlier or later."""
     names = {case.key.kernel for case in cases}
     passing = re.compile(pattern(sorted(names)))
     passes = {name for name in dict.fromkeys(launches) if passing.search(name)}
@@ -208,8 +208,8 @@ def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
 
 
 def missed(found: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
-    """A wider window for each case that was not launched where it was seen: the command does not launch the same in
-    each run. Of that kernel alone: first around the middle of its steady launches, then from its first launch on."""
+    """A wider window for each case that was not launched where it was seen: the command may launch differently in each
+    run. Of that kernel alone: first around the middle of its steady launches, then from its first launch on."""
     again = []
     for case in cases:
         window = _window(found.launches[case.process], [case])
@@ -221,6 +221,6 @@ def missed(found: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
 
 def pattern(kernels: Iterable[str]) -> str:
     """A regular expression of ncu's for the kernels' names. Of demangled ones template arguments and parameters are
-    left out, which ncu spells in several ways. What means something in an expression stands for any letter."""
+    left out, which ncu spells in several ways. Characters with a meaning in an expression are replaced by a dot."""
     heads = dict.fromkeys(_HEAD.match(name)[0] for name in kernels)  # type: ignore[index] # it matches the empty text
     return "^(" + "|".join(re.sub(r"[\\^$.|?*+()\[\]{}]", ".", head) for head in heads) + r")([<(]|$)"

@@ -1,4 +1,4 @@
-"""``flashcore baseline save``: writes what the gate holds the static facts to from now on."""
+"""``flashcore baseline save``: writes the baseline that the gate compares static facts with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELP = "write the present static facts as the committed baseline of the gate"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("save",), metavar="save")
     options.add_cases(parser)
-    parser.add_argument("--ratchet", action="store_true", help="only tighten what is there already")
+    parser.add_argument("--ratchet", action="store_true", help="only tighten existing facts")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,8 +39,8 @@ def baseline_path(record: Record, named: str | None = None, *, new: bool = False
     """Where the baseline of the record's suite lies: what the user names, else what the manifest does.
 
     Raises:
-        UsageError: the manifest's, or a link in its place, leads out of the suite's folder; or one is named and not
-            there: only the default may be missing, and that is said.
+        UsageError: the manifest's path, or a link in its place, leads out of the suite's folder; or a named file does
+            not exist: only the default file may be missing, which is reported.
     """
     from flashcore.gate.baseline import DEFAULT
 
@@ -58,8 +58,8 @@ def baseline_path(record: Record, named: str | None = None, *, new: bool = False
 
 
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
-    """Writes the present facts as the baseline. What is worse than the old one, or does not build, stays as it was,
-    and exits 1."""
+    """Writes the present facts as the baseline. Facts that are worse than the old ones, and those of variants that do
+    not build, keep their lines, and the command exits 1."""
     from flashcore.gate import baseline
     from flashcore.model.files import write_atomically
 

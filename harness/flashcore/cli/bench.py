@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, metavar="N", help="with --against: processes that time each case "
                         f"(default: {decide.PROCESSES})")  # fmt: skip
     parser.add_argument("--alpha", type=float, metavar="P",
-                        help="with --against: rate of runs that call anything slower that is not, "
-                        f"over all its cases (default: {decide.ALPHA:g})")  # fmt: skip
+                        help="with --against: rate of runs with a false alarm, "
+                        f"over all cases (default: {decide.ALPHA:g})")  # fmt: skip
     parser.add_argument("--effect", type=float, metavar="PCT",
-                        help="with --against: percent that a case may get slower by "
+                        help="with --against: percent by which a case may get slower "
                         f"(default: {100 * decide.EFFECT:g})")  # fmt: skip
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
                         help="with --against: table or json, on standard output or into FILE; repeatable")  # fmt: skip

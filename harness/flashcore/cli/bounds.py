@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof], str]:
-    """What limits the device that the user names, else this GPU, else that of the newest run; and its name."""
+    """The roofs of the device that the user names, else of this GPU, else of the newest run's; and its name."""
     from flashcore.analysis import roofline
     from flashcore.hardware import devices
     from flashcore.machine.gpu import Gpu
@@ -79,7 +79,7 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
 
 def as_json(found: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> str:
     """``device`` and ``bounds``: for each shape and compute dtype of a variant the least ``us`` that each resource
-    allows for the ``amount`` in ``unit``, the ``roof`` that says so (``value``, ``unit``, ``origin``), and if it is
+    allows for the ``amount`` in ``unit``, the ``roof`` that gives it (``value``, ``unit``, ``origin``), and if it is
     the ``floor``. Where the amount or the roof is unknown they are ``null``, and ``reason`` says which."""
     from flashcore.analysis import roofline
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flashcore.captures.capture import Captured, Settings
 
 HELP = "run any command under ncu and record the kernels that cost its time"
-#: The exit code of a command that came to no end, as of timeout(1).
+#: The exit code of a command that did not end in time, as of timeout(1).
 NO_END = 124
 
 
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "by the time of all their launches (default: %(default)s)")  # fmt: skip
     add("--kernel", metavar="REGEX", help="only kernels whose demangled names match")
     add("--nvtx", metavar="RANGE", help="only launches in that NVTX range, as ncu's --nvtx-include takes it")
-    add("--launch-skip", dest="skip", type=int, default=0, metavar="N", help="pass over the first N launches")
+    add("--launch-skip", dest="skip", type=int, default=0, metavar="N", help="skip the first N launches")
     add("--launch-count", dest="count", type=int, metavar="N", help="look at N launches (default: all)")
-    add("--source", action="store_true", help="source counters and the sources as well")
-    add("--set", dest="sections", metavar="NAME", help="ncu's set of sections as well, for its own UI (full)")
-    add("--settle", action="store_true", help="run it once without ncu before: autotuners choose undisturbed")
-    add("--keep-dropped", action="store_true", help="measure what an autotuner tried and dropped as well")
+    add("--source", action="store_true", help="also collect source counters and the sources")
+    add("--set", dest="sections", metavar="NAME", help="also collect this set of ncu's sections, for its own UI (full)")
+    add("--settle", action="store_true", help="run it once without ncu before, so that autotuners choose freely")
+    add("--keep-dropped", action="store_true", help="also measure what an autotuner tried and dropped")
     add("--stop-early", action="store_true", help="end the command once the chosen launches are measured")
     add("--time-limit", type=float, default=600.0, metavar="S",
         help="seconds for each run of the command (default: %(default)g)")  # fmt: skip
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of ncu; all flushes the caches before each pass (default: %(default)s)")  # fmt: skip
     add("--ncu", metavar="PATH", help="Nsight Compute's command line (default: the one on PATH)")
     add("--ncu-option", dest="options", action="append", default=[], metavar="OPTION",
-        help="for ncu, as it is; repeatable")  # fmt: skip
+        help="passed to ncu unchanged; repeatable")  # fmt: skip
     add("--name", metavar="NAME", help="of the record's suite (default: the program's)")
     add("--propagate", action="store_true", help="exit with the command's own exit code")
     add("--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)")
@@ -97,7 +97,7 @@ def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settin
 
 
 def _name(command: list[str]) -> str:
-    """What a person would call the command: its script, else its program."""
+    """A short name for the command: its script, else its program."""
     from flashcore.imports.names import slug
 
     script = next((word for word in command[1:] if not word.startswith("-") and os.path.isfile(word)), command[0])
@@ -135,7 +135,7 @@ class _Echo:
 
 
 def _exit(found: Captured, *, propagate: bool) -> int:
-    """0 if all that was wanted is measured; else unmeasured. Or what the command itself said when it first ran."""
+    """0 if all chosen kernels were measured, else 3. Or the command's own exit code of its first run."""
     from flashcore.captures.capture import STOPPED
 
     code = found.runs[0].code

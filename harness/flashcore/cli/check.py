@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
-    """Runs of what makes no sense without a GPU, one for each kind of GPU."""
+    """The records of a command that needs a GPU, one for each kind of GPU."""
     from flashcore.cli import progress
     from flashcore.pipeline import run
 
@@ -49,7 +49,7 @@ def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
 
 
 def failed(record: Record) -> Exit:
-    """How a command ends that measured: whether anything failed in this very run."""
+    """The exit code of a command that measured: whether anything failed in this run."""
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
     bad = bad or any(p.crashed for p in record.plans)
     return Exit.FAILED if bad or any(a.status == "failed" for a in record.artifacts) else Exit.OK

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
-    """The records of both; one side may lack the variants that are named, and is then built whole: it has none."""
+    """The records of both; a side that lacks the named variants is built as a whole, and then has none of them."""
     from flashcore.manifest.load import NothingMatches
 
     found: list[Record | NothingMatches] = []

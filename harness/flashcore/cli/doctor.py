@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Part(NamedTuple):
-    """Something that stages need: what it is here, or why it is not and how to fix that."""
+    """Something that stages need: what was found, or why nothing was and how to fix it."""
 
     name: str
     found: bool
@@ -113,7 +113,7 @@ def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
 
 
 def abilities(found: Collection[str]) -> list[str]:
-    """What a machine with these parts can do; a build is what all but the report begins with."""
+    """What a machine with these parts can do; all but the report begins with a build."""
 
     def has(*names: str) -> bool:
         return all(name in found for name in names)

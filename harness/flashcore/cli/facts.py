@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_csv(record: Record) -> str:
-    """A header, then a line per fact. Nothing stands for ``None``; ``type`` tells ``1`` from ``1.0`` and from text."""
+    """A header, then a line per fact. An empty field stands for ``None``; ``type`` distinguishes ``1`` from ``1.0`` and
+    from text."""
     import csv
     from types import SimpleNamespace
 

@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="table, json, junit, sarif, markdown or github, on standard output or into FILE; "
                         "repeatable (default: table)")  # fmt: skip
     parser.add_argument("--budgets", metavar="FILE", help="[[budget]] tables to judge by besides the suite's; "
-                        "what they name and is unmeasured exits 3")  # fmt: skip
-    parser.add_argument("--baseline", metavar="FILE", help="the baseline to hold it to (default: the suite's own)")
+                        "their unmeasured facts exit 3")  # fmt: skip
+    parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's own)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
-    parser.add_argument("--what-if", action="store_true", help="what would fit one block more, for each kernel")
+    parser.add_argument("--what-if", action="store_true", help="for each kernel, what one more block per SM would need")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import progress
     from flashcore.pipeline import run
 
-    gc.set_threshold(100_000)  # facts and verdicts by the hundred thousand, none of them garbage
+    gc.set_threshold(100_000)  # hundreds of thousands of facts and verdicts, none of them garbage
     _parsed(arguments.format)
     if arguments.recorded:
         if arguments.shapes:
@@ -87,13 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _budgets(file: str | None) -> Sequence[Budget]:
     if file is None:
         return ()
-    from flashcore.manifest import budgets  # brings pydantic, which takes as long as a gate with nothing to build
+    from flashcore.manifest import budgets  # imports pydantic, which takes as long as a gate with nothing to build
 
     return budgets.read(Path(file))
 
 
 def today() -> datetime.date:
-    """The day that waivers' dates are held against."""
+    """The day that waivers' dates are compared with."""
     import datetime
 
     return datetime.datetime.now(datetime.UTC).date()
@@ -122,12 +122,12 @@ def judged(
     what_if: bool = False,
     insisted: Collection[str] = (),
 ) -> Exit:
-    """Judges, writes the outputs and, with ``ratchet``, tightens the baseline that is kept with room to spare.
+    """Judges, writes the outputs and, with ``ratchet``, tightens the baseline where there is slack.
 
     Args:
         records: one run, or one of each chip: these are judged together, and the worst exit code counts.
         insisted: budgets, by name, whose facts are required whatever their tier.
-        held_to: the baseline's file, if the record is to be held to one. It need not exist.
+        held_to: the baseline's file, if the record is to be compared with one. It need not exist.
         day: when it is judged, if not today.
 
     Raises:
@@ -154,7 +154,7 @@ def judged(
         ],
     )
     if held_to is not None and old is None:
-        missing = f"no baseline: there is no {held_to} to hold the static facts to (flashcore baseline save writes it)"
+        missing = f"no baseline: there is no {held_to} to compare with (flashcore baseline save writes it)"
         judgement = dataclasses.replace(judgement, notes=(*judgement.notes, missing))
     places = Places(record, _repository(Path(record.suite.root)))
     for form, file in _parsed(formats):

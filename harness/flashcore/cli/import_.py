@@ -16,7 +16,7 @@ HELP = "read reports of Nsight Compute (.ncu-rep, or CSV pages of one) into a ru
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="reports of one kind of GPU; together they are a run")
     parser.add_argument("--name", default="imported", metavar="NAME",
-                        help="of its suite: records of one name are compared (default: %(default)s)")  # fmt: skip
+                        help="name of its suite: records of one name are compared (default: %(default)s)")  # fmt: skip
     parser.add_argument("--no-sources", action="store_true", help="leave out source texts and machine code")
     parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
                         help="recorded runs (default: %(default)s)")  # fmt: skip

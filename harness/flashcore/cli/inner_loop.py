@@ -19,7 +19,7 @@ def answers(record: Record, previous: Record | None, variant: str, today: date |
 
     Args:
         previous: an earlier record; one of another GPU or suite is not compared with, and it says so.
-        today: the day that waivers' dates are held against.
+        today: the day that waivers' dates are compared with.
     """
     reason = "" if previous is None else diff.comparable(previous, record)
     before = None if reason else previous

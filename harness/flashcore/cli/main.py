@@ -1,8 +1,8 @@
-"""The command line: finds the command, runs it, and maps what goes wrong to an exit code.
+"""The command line: finds the command, runs it, and maps errors to exit codes.
 
 A command is a module of this package with its name: ``HELP``, ``add_arguments(parser)`` and
-``run(arguments)``, which gives the exit code. Only the command that is asked for is imported, and each imports what
-is heavy where it uses it, so that ``flashcore --help`` answers at once.
+``run(arguments)``, which returns the exit code. Only the requested command is imported, and heavy modules are imported
+where they are used, so that ``flashcore --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COMMANDS = (
     "metrics", "diff", "bounds", "roofs", "import", "capture", "init", "publish", "pack", "prune",
 )  # fmt: skip
 MODULES = {"import": "import_"}  # where a command's name is a word of Python's own
-#: What running kernels and drawing reports need beyond a gate.
+#: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
 
-#: What is the matter with a file or a disk, not with flashcore.
+#: Errors of a file or a disk, not of flashcore.
 _OF_FILES = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP,
              errno.EISDIR, errno.ENOTDIR, errno.EFBIG)  # fmt: skip
 
@@ -42,7 +42,7 @@ _EXITS = """exit codes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code, whatever becomes of what it prints."""
+    """Runs one command and returns its exit code, even if its output cannot be written."""
     terminal.harden()
     words = sys.argv[1:] if argv is None else argv
     try:
@@ -100,7 +100,7 @@ def _interrupted(resumes: bool = False) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what a misspelt command, option or choice may have been meant to be."""
+    """Suggests the known command, option or choice that a misspelt one may have meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = super().parse_known_args(args, namespace)
@@ -119,7 +119,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The command line as far as ``words`` need it: the whole, or the one command that they name."""
+    """The parser that ``words`` need: the whole, or only the command that they name."""
 
     def made(make: Callable[..., _Parser], text: str, **more: Any) -> _Parser:
         return make(description=text, epilog=_EXITS, formatter_class=argparse.RawDescriptionHelpFormatter, **more)

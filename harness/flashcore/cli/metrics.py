@@ -1,4 +1,4 @@
-"""``flashcore metrics``: what a chip can count."""
+"""``flashcore metrics``: which metrics a chip has."""
 
 from __future__ import annotations
 

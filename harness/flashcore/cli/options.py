@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def default(name: str) -> Any:
-    """What a setting is where the user does not choose."""
+    """The default of a setting."""
     from dataclasses import fields
 
     from flashcore.pipeline.state import Settings
@@ -29,7 +29,7 @@ def default(name: str) -> Any:
 
 
 def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
-    """What the user chose for a run; ``own`` is what the command itself decides."""
+    """The user's settings for a run; ``own`` are those that the command itself decides."""
     from dataclasses import fields
 
     from flashcore.manifest.find import suite_folder
@@ -57,7 +57,7 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
-    """Where runs and builds lie."""
+    """The folders of runs and builds."""
     parser.add_argument("--profiles", default=default("profiles"), metavar="DIR",
                         help="recorded runs (default: %(default)s)")  # fmt: skip
     parser.add_argument("--build-dir", dest="build", default=default("build"), metavar="DIR",
@@ -112,7 +112,7 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 def add_records(parser: argparse.ArgumentParser) -> None:
     """What was recorded elsewhere."""
     parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE",
-                        help="runs recorded elsewhere, as if they lay among the recorded ones: a folder of runs, or a "
+                        help="runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a "
                         "file of `flashcore pack`; repeatable")  # fmt: skip
 
 
@@ -144,13 +144,13 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Where the pages go."""
+    """Where the pages are written."""
     parser.add_argument("-o", "--output", metavar="DIR", help="folder of the report (default: reports/<run>)")
     parser.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
 
 
 def add_gating(parser: argparse.ArgumentParser) -> None:
-    """What the gate insists on."""
+    """What the gate requires."""
     from flashcore.model.suite import TIERS
 
     parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER",

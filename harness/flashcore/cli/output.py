@@ -1,5 +1,5 @@
-"""Where a command's words go (``--format FORMAT[=FILE]``), and what its JSON is: one object, with the ``version`` of
-its form and the ``tool`` that wrote it.
+"""Where a command's output goes (``--format FORMAT[=FILE]``), and the form of its JSON: one object, with the
+``version`` of its form and the ``tool`` that wrote it.
 
 A form may get new keys within a version; one that changes or loses a key gets a new version. What is not measured is
 ``null``, with a reason beside it.
@@ -40,7 +40,7 @@ def parse(wanted: Sequence[str], known: Collection[str]) -> list[tuple[str, str 
 
 
 def write(text: str, file: str | None, *, append: bool = False) -> None:
-    """Writes to standard output, or into a file: whole or not at all, unless it is appended.
+    """Writes to standard output, or into a file: completely or not at all, unless it is appended.
 
     Raises:
         FlashcoreError: the file cannot be written.

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="ncu's clock control (default: %(default)s; none leaves the clocks alone)")  # fmt: skip
     parser.add_argument("--no-roofs", dest="roofs", action="store_const", const=None, default=options.default("roofs"),
                         help="do not measure this machine's roofs")  # fmt: skip
-    parser.add_argument("--sanitize", action="store_true", help="besides, run it under compute-sanitizer")
+    parser.add_argument("--sanitize", action="store_true", help="also run every variant under compute-sanitizer")
     parser.add_argument("--keep-report", action="store_true", help="keep ncu's own report (.ncu-rep) in the run")
     options.add_reporting(parser)
     options.add_gating(parser)

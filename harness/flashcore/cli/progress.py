@@ -1,4 +1,4 @@
-"""What a command says while it works, on standard error: lines in a log, a bar below them on a terminal."""
+"""A command's progress messages, on standard error: lines in a log, a bar below them on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Say = Callable[[str], None]
 
 @contextmanager
 def shown(quiet: bool = False) -> Iterator[Say]:
-    """Gives what takes the lines; ``quiet`` drops all but failures. It is over before the results are printed."""
+    """Yields the function that takes the lines; ``quiet`` drops all but failures. Progress ends before the results are
+    printed."""
     if quiet:
         write = plain()
         yield lambda text: write(text) if isinstance(text, Failure) else None
@@ -41,9 +42,9 @@ def _bar() -> Iterator[Say]:
 
     console = Console(stderr=True)
     columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    # It is drawn when there is something to say, not ten times a second: nothing runs beside a measurement.
+    # It is drawn when there is a new line, not periodically: nothing may run beside a measurement.
     with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
-        # Whole lines, which the terminal breaks: what a compiler says is to be copied, and keeps its own colours.
+        # Whole lines, which the terminal wraps: a compiler's output can then be copied, and keeps its own colours.
         write = plain(lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True))
         task = progress.add_task("", total=None)
 

@@ -1,7 +1,7 @@
 """``flashcore prune``: removes the runs and builds that nothing needs any more.
 
-Of the runs stay: those that git tracks, the newest ones, those that the gate and a new run would join facts from, and
-those that a process is at. Of the builds stay those of the suite's present sources.
+Runs that are kept: those that git tracks, the newest ones, those that the gate and a new run would join facts from, and
+those that a process holds. Builds that are kept: those of the suite's present sources.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument("--runs", action="store_true", help="runs alone")
     only.add_argument("--builds", action="store_true", help="builds alone")
     parser.add_argument("--keep", type=int, default=10, metavar="N",
-                        help="the newest runs stay, so many of them (default: %(default)s)")  # fmt: skip
+                        help="number of newest runs that are kept (default: %(default)s)")  # fmt: skip
     parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS",
-                        help="what is younger stays (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--yes", action="store_true", help="remove it; what is lost of a run cannot be had again")
+                        help="younger ones are kept (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="remove them; a removed run cannot be recovered")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,8 +58,8 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
     """The runs to remove, ended or not, oldest last.
 
     Args:
-        keep: so many of the newest stay.
-        before: seconds since 1970; runs that began later stay.
+        keep: so many of the newest are kept.
+        before: seconds since 1970; runs that began later are kept.
 
     Raises:
         CapabilityError, FlashcoreError: git cannot say what it tracks.
@@ -82,7 +82,7 @@ def _began(run_id: str) -> float:
 
 
 def _tracked(folder: Path) -> set[str]:
-    """The names below the folder that git tracks anything of."""
+    """The names below the folder under which git tracks any file."""
     whole = folder.resolve()
     if not any((p / ".git").exists() for p in (whole, *whole.parents)):
         return set()
@@ -113,7 +113,7 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
     none of it since ``before`` (seconds since 1970).
 
     Raises:
-        CapabilityError: there is no compiler, which builds are also named by.
+        CapabilityError: there is no compiler, whose version is part of a build's name.
     """
     from flashcore.build import build
     from flashcore.manifest.find import suite_folder
@@ -134,7 +134,7 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
 
 
 def _remove(path: Path) -> bool:
-    """Removes the folder, unless a process has come to be at it."""
+    """Removes the folder, unless a process now holds it."""
     import shutil
     import sys
 
@@ -143,7 +143,7 @@ def _remove(path: Path) -> bool:
 
     try:
         with store.claimed(path), writing(path):
-            (path / store.HEADER).unlink(missing_ok=True)  # first: half a run is none
+            (path / store.HEADER).unlink(missing_ok=True)  # first, since an incomplete run is no run
             shutil.rmtree(path)
     except UsageError as error:
         print(f"flashcore: left as it is: {error}", file=sys.stderr)

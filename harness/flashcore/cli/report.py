@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_reporting(parser)
     options.add_gating(parser)
     parser.add_argument("--against", metavar="OTHER",
-                        help="another run, by id or folder, that the page Compare holds this one against")  # fmt: skip
+                        help="another run, by id or folder, that the page Compare shows beside this one")  # fmt: skip
     parser.add_argument("--format", choices=("html", "md"), default="html",
                         help="md: a summary for a pull request, on standard output or into the file of -o")  # fmt: skip
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 def pages(
     arguments: argparse.Namespace, *records: Record, held_to: Path | None = None, against: Record | None = None
 ) -> list[Path]:
-    """Writes the pages of a run, or of runs on several chips; the first is where to begin."""
+    """Writes the pages of a run, or of runs on several chips; the first page is the entry."""
     from flashcore import report
     from flashcore.cli import gate
     from flashcore.gate import baseline

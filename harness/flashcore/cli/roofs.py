@@ -6,7 +6,7 @@ import argparse
 
 from flashcore.cli import options
 
-HELP = "measure what this machine can really do"
+HELP = "measure the roofs of this machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,5 @@
 """What the terminal shows of a study: the funnel, the best so far against evaluations, the fastest, and which soft
-budget each of them broke, the Pareto front and what each axis matters."""
+budget each of them broke, the Pareto front and how much each axis matters."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _fastest(timed: Sequence[Timed], grid: Grid) -> str:
 
 
 def _broken(results: Sequence[Result], grid: Grid) -> str:
-    """Where nothing was timed: which may be launched and spill, or break a soft budget; the worst first."""
+    """Where nothing was timed: candidates that can be launched but spill, or break a soft budget; the worst first."""
     launched = [r for r in results if not r.fell]
     odd = [r for r in launched if r.broken or r.facts.get("spill_store_bytes")]
     odd.sort(key=lambda r: (-r.facts.get("spill_store_bytes", 0.0), -max(r.broken.values(), default=0.0), r.index))
@@ -91,7 +91,7 @@ def _static(r: Result, grid: Grid) -> list[str]:
 
 
 def _axes(timed: Sequence[Timed], grid: Grid) -> str:
-    """The fastest with each value of an axis: what is lost by giving up the best one."""
+    """The fastest time with each value of an axis: the cost of giving up the best value."""
     rows = []
     for axis, of in summary.fastest_with(grid, timed).items():
         best = [us for us, _ in of.values()]

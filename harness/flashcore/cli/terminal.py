@@ -1,4 +1,5 @@
-"""Standard output and error as they are here: a terminal with colours, a pipe whose reader leaves, an odd encoding."""
+"""Standard output and error in their varieties: a terminal with colours, a pipe whose reader closes it, an odd
+encoding."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import re
 import sys
 from typing import Any, TextIO
 
-#: Words that say how something went, where they begin a line or fill a cell of a table; and their colours.
+#: Words for an outcome, where they begin a line or fill a cell of a table, and their colours.
 _WORDS = {
     "31": "fail|failed|FAILED|missing|worse|slower|wrong",
     "33": "unmeasured|stale|waived|skipped|undecided",
@@ -33,7 +34,7 @@ def painted(text: str) -> str:
 
 
 class _Sturdy(io.FileIO):
-    """A file descriptor that, once it cannot be written, swallows the rest and remembers why."""
+    """A file descriptor that, once a write has failed, drops the rest and keeps the error."""
 
     why: OSError | None = None
 
@@ -46,30 +47,30 @@ class _Sturdy(io.FileIO):
 
 
 class _Plain(io.TextIOWrapper):
-    """Where a code host reads along, no line of what a compiler says is a command to it."""
+    """In a log that a code host interprets, no line of a compiler's output may act as a command."""
 
     def write(self, text: str) -> int:
         return super().write(uncommanded(text) if os.environ.get("GITHUB_ACTIONS") else text)
 
 
 def uncommanded(text: str) -> str:
-    """The text without what code hosts obey: ``::error`` at the beginning of a line, ``##[group]`` anywhere."""
+    """The text without commands to code hosts: ``::error`` at the beginning of a line, ``##[group]`` anywhere."""
     return _COMMAND.sub(lambda m: m[0].replace("::", ": :").replace("##", "# #"), text)
 
 
 def command(text: str) -> None:
-    """Prints what a code host is to obey."""
+    """Prints commands to a code host."""
     write = io.TextIOWrapper.write if isinstance(sys.stdout, _Plain) else type(sys.stdout).write
     write(sys.stdout, text)  # type: ignore[arg-type]
 
 
 def harden() -> None:
-    """From now on no write to standard output or error raises: what a command found out decides how it ends, not
-    whether somebody read it to the end (``flashcore gate | head``) or whose encoding has an arrow."""
+    """From now on no write to standard output or error raises: the exit code depends on the command's result, not on a
+    reader that closes the pipe (``flashcore gate | head``) or on an encoding without an arrow."""
     for name in ("stdout", "stderr"):
-        if (old := getattr(sys, name)) is None:  # closed by whoever started us
+        if (old := getattr(sys, name)) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        elif old is getattr(sys, f"__{name}__"):  # else somebody else already took it over
+        elif old is getattr(sys, f"__{name}__"):  # else it was already replaced
             old.flush()
             raw = _Sturdy(old.fileno(), "w", closefd=False)
             buffered = io.BufferedWriter(raw)
@@ -79,7 +80,7 @@ def harden() -> None:
 
 
 def lost() -> str:
-    """Why standard output did not take all that was written; empty if it did, or if its reader went away."""
+    """Why standard output did not take all that was written; empty if it did, or if its reader closed the pipe."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     why = raw.why if isinstance(raw, _Sturdy) else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flashcore.gate.judge import Judgement, Verdict, WaiverUse
     from flashcore.revisions.comparison import Comparison, Row
 
-_SHOWN = 48  # groups of verdicts that are listed before the rest is counted
+_SHOWN = 48  # groups of verdicts that are listed; the rest are counted
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -119,7 +119,7 @@ def bounds(given: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
 
 
 def roofs(found: Sequence[Measured]) -> str:
-    """Every ceiling measured: value, what that is in a clock, the clock, the spread, the datasheet."""
+    """Every measured ceiling: value, value per clock cycle, the clock, the spread, the datasheet."""
     rows = [
         [
             one.subject.case,
@@ -240,7 +240,7 @@ def difference(a: Record, b: Record, *, whole: bool = False) -> str:
 
 
 def comparison(found: Comparison) -> str:
-    """The cases that were timed against a revision, then why others were not, and the sum."""
+    """The cases that were timed against a revision, then why others were not, and the summary."""
     lines = [f"{found.suite}: the present tree against {found.revision} ({found.commit[:12]}), {found.gpu or 'no GPU'}"]
     timed = [_timed(row) for row in found.rows if row.change is not None]
     if timed:
@@ -255,7 +255,7 @@ def comparison(found: Comparison) -> str:
     if same:
         lines += ["", f"same code, so not timed: {_named(same)}"]
     if found.aa_changes:
-        # How many times nothing was compared with nothing, and what was seen there at most.
+        # The number of A/A comparisons, and the largest difference among them.
         most, case = max((max(map(abs, values)), case) for case, values in found.aa_changes.items())
         count = sum(map(len, found.aa_changes.values()))
         largest, effect = f"{100 * most:.2f} %", f"{100 * found.effect:g} %"
@@ -294,12 +294,12 @@ def _first_line(text: str) -> str:
 
 
 def of_chip(text: str, record: Record, records: Sequence[Record]) -> str:
-    """What is said of a run; below its chip's name where it is one of several."""
+    """The text about a run; below its chip's name where it is one of several."""
     return f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text
 
 
 def judgement(found: Judgement) -> str:
-    """A judgement: what failed first, the sum last."""
+    """A judgement: failures first, the summary last."""
     from flashcore.gate.wording import summary
 
     gaps, tiers = found.own_gaps, TIERS[: TIERS.index(found.require) + 1]
@@ -321,7 +321,7 @@ def judgement(found: Judgement) -> str:
 
 
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    """What is the same on several shapes, or does not build for several archs, is one row, so that it does not bury
+    """Equal verdicts on several shapes, or failed builds for several archs, are one row, so that they do not bury
     another failure; the title counts them all."""
     from flashcore.gate.wording import value_of
 
@@ -363,7 +363,7 @@ def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
 
 
 def _loosened(found: Judgement) -> list[str]:
-    """All that the manifest loosens, with its reason."""
+    """All that the manifest loosens, with the reasons."""
     rows = []
     for use in found.loosened:
         w = use.waiver
@@ -381,7 +381,7 @@ def _goals(verdicts: Sequence[Verdict]) -> list[str]:
     rows = []
     for name, own in by_name.items():
         if name.startswith(PREFIX) and all(v.status == "pass" for v in own):
-            continue  # what is only shown is of interest when it moves
+            continue  # facts that are only shown matter when they change
         known = [v for v in own if v.progress is not None]
         reached = sum(v.status == "pass" for v in known)
         text = f"reached by {reached} of {len(own)}"

@@ -1,4 +1,4 @@
-"""``flashcore tune``: searches a space of configs for the fastest that is right and keeps its promises."""
+"""``flashcore tune``: searches a space of configs for the fastest correct one that keeps its budgets."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--evaluations",
         type=int,
         metavar="N",
-        help="candidates that come to the GPU (default: a tenth of the points, at least 32)",
+        help="end after N candidates were measured (default: a tenth of the points, at least 32)",
     )
-    add("--seconds", type=float, metavar="S", help="end after so long")
-    add("--until", type=float, metavar="PCT", help="end within so many percent of the first shape's floor")
+    add("--seconds", type=float, metavar="S", help="end after S seconds")
+    add("--until", type=float, metavar="PCT", help="end when the best is within PCT percent of the first shape's floor")
     add("--batch", type=int, metavar="N", help="candidates built at a time (default: by the budget)")
-    add("--seed", type=int, default=0, metavar="N", help="of the sampler (default: %(default)s)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the sampler (default: %(default)s)")
     add("--finalists", type=int, default=3, metavar="N",
-        help="fastest candidates that are timed against the best by name (default: %(default)s)")  # fmt: skip
-    add("--processes", type=int, default=9, metavar="N", help="that time the finalists (default: %(default)s)")
-    add("--static", action="store_true", help="build and gate alone: needs no GPU")
+        help="fastest candidates to time against the manifest's fastest variant (default: %(default)s)")  # fmt: skip
+    add(
+        "--processes", type=int, default=9, metavar="N", help="processes that time the finalists (default: %(default)s)"
+    )
+    add("--static", action="store_true", help="only build and gate; needs no GPU")
     add("--replay", metavar="STUDY", help="take the outcome of each candidate from a study, instead of a GPU")
     add("--resume", action="store_true", help="continue with the newest study of this space")
     add("--write", action="store_true", help="add the winner to the manifest")
     add("--show", metavar="STUDY", help="print a study: a folder's name, or its results.jsonl")
-    add("--report", metavar="FILE", help="besides, write the study's page (HTML)")
+    add("--report", metavar="FILE", help="also write the study's page (HTML)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _shown(
     arguments: argparse.Namespace, header: Header, results: Mapping[int, Result], finals: Sequence[Final]
 ) -> None:
-    """Prints a study and, where it is wanted, writes its page."""
+    """Prints a study and, if asked, writes its page."""
     from flashcore.cli import study_tables
 
     print(study_tables.whole(header, results))

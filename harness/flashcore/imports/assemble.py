@@ -1,9 +1,9 @@
-"""From what reports hold to an ordinary run record. Pure.
+"""Makes an ordinary run record from the content of reports. Pure.
 
 A function is a variant, a launch configuration a shape; so a case is one kernel launched in one way, and each launch of
-it in the reports is one more observation. Facts of a launch stand by its number, the report's own ID, on which
-nothing is added up. The case as a whole has the facts of one launch, the one of median duration: a real launch, whose
-values belong together, where a mean of each would not.
+it in the reports is one more observation. Facts of a launch are recorded under its number, the report's own ID, and are
+not added up. The case as a whole has the facts of one launch, the one of median duration: the values of one real launch
+belong together, unlike the means of each value.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def record_of(
     """
     results = [r for report in _numbered(reports) for r in report.results]
     gpu = _environment(results, reports)
-    chip = chip_of(results[0].cc) or "unknown"  # then a metric is known by the name that most chips give it
+    chip = chip_of(results[0].cc) or "unknown"  # then a metric is found by the name that most chips give it
     arch = gpu.gpu_arch or "unknown"
     slugs = names.variants(r.kernel for r in results)
     cases, shapes = _cases(results, slugs)
@@ -144,7 +144,7 @@ def _median(results: Sequence[Result]) -> Result:
 
 
 def _own(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
-    """What the catalogue has no name for, under ncu's own; and what ncu's rules found."""
+    """Metrics that the catalogue does not name, under ncu's own names; and the findings of ncu's rules."""
     mapped = {spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes}
     for name, metric in result.metrics.items():
         value = metric.value
@@ -185,7 +185,7 @@ def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterab
 
 
 def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
-    """Mangled name → what the cubin in the reports says of the kernel; without names that several kernels have."""
+    """Mangled name → the cubin's facts about the kernel, from the reports; without names that several kernels have."""
     found: dict[str, set[cubin.Kernel]] = {}
     for report in reports:
         for data in report.container.cubins if report.container else ():
@@ -199,7 +199,7 @@ def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
 
 
 def _static(variant: str, result: Result, known: Mapping[str, cubin.Kernel], arch: str) -> Iterator[Fact]:
-    """What the cubin says of a variant's kernel."""
+    """The cubin's facts about a variant's kernel."""
     if kernel := known.get(result.mangled):
         subject = Subject(variant, arch=arch, kernel=result.kernel)
         for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
@@ -239,7 +239,7 @@ def _roof(launches: Sequence[ncu_facts.Values]) -> str:
     for values in launches:
         for roof, parts in _ROOFS.items():
             counted[roof] += sum(factor * (values[name].value or 0.0) for name, factor in parts.items())
-    # HFMA2 also moves constants: by itself it makes no kernel one of halves.
+    # HFMA2 also moves constants: by itself it does not show that a kernel computes in fp16.
     if any(counted[roof] for roof in counted if roof != "fp16"):
         counted["fp16"] = sum(v[n].value or 0.0 for v in launches for n in ("op_hadd", "op_hmul")) and counted["fp16"]
     best = max(counted, key=lambda roof: counted[roof])

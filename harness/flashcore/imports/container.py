@@ -1,9 +1,9 @@
-"""The blocks that an ``.ncu-rep`` is made of, as far as they tell whether it is whole.
+"""The blocks that an ``.ncu-rep`` is made of, as far as is needed to tell whether it is complete.
 
-NVIDIA's reader passes over what is damaged, so a cut file reads as a shorter one. The file itself says more: after its
-header comes block upon block, each with a header that names the bytes and the results that follow (Protocol
-Buffers, little-endian sizes; form 7, read off files of ncu 2025.3). Blocks without a payload describe the session:
-the versions, and the command line. A block of code holds the cubin as it was loaded.
+NVIDIA's reader skips damaged parts, so a cut file reads as a shorter one. The file itself says more: after its header
+come blocks, each with a header that names the bytes and the results that follow (Protocol Buffers, little-endian sizes;
+form 7, derived from files of ncu 2025.3). Blocks without a payload describe the session: the versions, and the command
+line. A block of code holds the cubin as it was loaded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _COMMAND = 11
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What the blocks say. ``results`` is ``None`` for a form of file that is not known here; ``command`` is that of
-    ncu, with its options. Empty is what was not found."""
+    """The content of the blocks. ``results`` is ``None`` for an unknown form of file; ``command`` is that of ncu, with
+    its options. Empty: not found."""
 
     results: int | None
     ncu: str = ""

@@ -1,8 +1,8 @@
 """Pages of a report as ncu prints them with ``--csv``: raw, details (also the long form that ``--metrics`` prints by
 itself), summary and source.
 
-Units are those of the page, base or automatic. A page that is torn, mixes two conventions of writing numbers, or is in
-a form that is not known here is refused, with the command that exports it right.
+Units are those of the page, base or automatic. A page that is cut short, mixes two conventions of writing numbers, or
+is in a form that is not known here is refused, with the command that exports it right.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LABELS = {
     "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
 _INSTANCES = re.compile(r"([^\s(]*)\s*\((.*)\)", re.DOTALL)
-#: Columns of the source page → what a listing calls them; of what is not here, nothing.
+#: Columns of the source page → their names in a listing; other columns are ignored.
 _SHORT = {"dispatch": "dispatch_stall", "imc": "imc_miss", "lg": "lg_throttle", "long_sb": "long_scoreboard",
           "math": "math_pipe_throttle", "mio": "mio_throttle", "no_inst": "no_instruction", "sleep": "sleeping",
           "short_sb": "short_scoreboard", "tex": "tex_throttle"}  # fmt: skip
@@ -63,7 +63,7 @@ def read(path: Path, text: str) -> Report:
     """Reads a page.
 
     Raises:
-        RecordError: it is none that can be read without guessing; names the command that exports it right.
+        RecordError: it cannot be read without guessing; names the command that exports it correctly.
     """
     lines = [line for line in io.StringIO(text.removeprefix("\ufeff")) if not line.startswith("==")]
     page = _Page(path)
@@ -209,7 +209,8 @@ class _Page:
     # --- source -----------------------------------------------------------------------------------
 
     def source(self, rows: Sequence[Sequence[str]]) -> Report:
-        """A result for each function that was launched, in order: the page does not say how, nor on what GPU."""
+        """A result for each function that was launched, in order: the page states neither the launch configuration nor
+        the GPU."""
         view = replace(self, exported="--page source --print-source cuda,sass")
         blocks: list[_Block] = []
         file = function = ""
@@ -292,7 +293,7 @@ class _Block:
 
 
 def _launches(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
-    """The blocks of each launch: of one function there are as many as its code has files."""
+    """The blocks of each launch: one function has as many as its code has files."""
     own: list[_Block] = []
     for block in blocks:
         if own and (block.function != own[0].function or block.file in {b.file for b in own}):

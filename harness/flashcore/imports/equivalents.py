@@ -1,5 +1,5 @@
 """Where a report lacks a metric of the catalogue but holds the same count in another form: NVIDIA's sets of sections
-ask for some counts only by the cycle. Nothing here is an estimate: what does not come out whole is not there.
+ask for some counts only by the cycle. Nothing here is an estimate: a result that is no whole number is discarded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _TIMES = {
     "l1tex__t_bytes.sum": ("l1tex__t_sectors.sum", 32, "byte"),
 }
 _PER_CYCLE = ".per_cycle_elapsed"
-_WHOLE = 1e-9  # what arithmetic in 64 bits leaves of a whole number's size
+_WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on a whole number
 
 
 def reading(metric: str, number: Callable[[str], float | None]) -> Reading | None:
-    """The same count made of others, with a note of which; ``None`` where they do not give it.
+    """The same count computed from others, with a note of which; ``None`` where they do not give it.
 
     Args:
         number: the value of a metric that the report has.

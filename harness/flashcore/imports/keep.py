@@ -17,7 +17,7 @@ SOURCES = "sources"
 def keep(
     reports: Sequence[Report], profiles: Path, *, name: str = PROBLEM, command: str = "", sources: bool = True
 ) -> Path:
-    """Writes the run, whole or not at all, and returns its folder.
+    """Writes the run, completely or not at all, and returns its folder.
 
     Args:
         name: of its suite; see :func:`flashcore.imports.assemble.record_of`.

@@ -1,4 +1,4 @@
-"""Names for what a report calls by long ones: a variant's of a function, a shape's of a launch configuration."""
+"""Short names for the long ones of a report: a variant's name for a function, a shape's for a launch configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 60  # they name files; runs allow 100
 
 
 def slug(text: str) -> str:
-    """A name as records have them, ``[a-z][a-z0-9_]*``: of one that is too long the beginning, and its hash."""
+    """A name as records have them, ``[a-z][a-z0-9_]*``: a name that is too long is cut and gets its hash."""
     plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     plain = plain if plain[:1].isalpha() else f"k_{plain}".rstrip("_")
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 7].rstrip('_')}_{_hash(text)}"

@@ -1,4 +1,4 @@
-"""``.ncu-rep`` files, by NVIDIA's own reader in a child process. What is damaged is refused, never read in part."""
+"""``.ncu-rep`` files, by NVIDIA's own reader in a child process. A damaged file is refused, never read in part."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(path: Path, data: bytes) -> Report:
     )
 
 
-#: How a file is exported where ncu is installed, so that it can be read here without guessing.
+#: The command that exports a file where ncu is installed, so that it can be read here without guessing.
 EXPORT = "LC_ALL=C ncu --import {} --csv --page raw --print-units base --print-metric-instances details > report.csv"
 
 
@@ -108,7 +108,7 @@ def _result(found: dict[str, Any], path: Path, command: str) -> Result:
 
     def dims(what: str) -> Dim3:
         if found["workload"] != "kernel":
-            return (0, 0, 0)  # of several launches there is no one size
+            return (0, 0, 0)  # several launches have no single size
         return tuple(number(f"launch__{what}_dim_{axis}") for axis in "xyz")  # type: ignore[return-value]
 
     kind = "device__attribute_compute_capability_"

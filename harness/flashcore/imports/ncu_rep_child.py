@@ -1,7 +1,7 @@
 """Reads one ``.ncu-rep`` with NVIDIA's ``ncu_report``, in a process of its own: a damaged file may crash it.
 
 ``python -m flashcore.imports.ncu_rep_child REPORT OUT`` writes what it found as JSON: ``error``, or ``results``,
-``sources``, ``code`` and ``reader``. It judges nothing but whether the reader's answers are whole.
+``sources``, ``code`` and ``reader``. It only checks whether the reader's answers are complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _result(action: Any, number: int, code: dict[str, list[Any]]) -> dict[str, A
     metrics = {name: action.metric_by_name(name) for name in action.metric_names() if not name.startswith(_LISTS)}
     kernel, mangled = action.name(action.NameBase_DEMANGLED), action.name(action.NameBase_MANGLED)
     start = _start(metrics)
-    # The same function may have been loaded twice with other code: its length tells.
+    # The same function may have been loaded twice with different code: its length distinguishes them.
     listed = f"{mangled} {_length(metrics)}" if start is not None else ""
     if start is not None and listed not in code:
         code[listed] = _instructions(action, metrics["inst_executed"], start)
@@ -91,12 +91,12 @@ def _instructions(action: Any, executed: Any, start: int) -> list[Any]:
 
 def _metric(metric: Any, start: int | None) -> list[Any]:
     """``[value, unit, instances]``. Instances are kept by opcode, and by instruction: its offset in the function; of
-    the latter those that are not 0. What a time or a curve is made of is left out."""
+    the latter those that are not 0. Instances of times and curves are left out."""
     return [_value(metric), metric.unit() or "", _instances(metric, start)]
 
 
 def _value(metric: Any, *index: int) -> Any:
-    """As the reader's own ``value()``, in half its time."""
+    """Like the reader's own ``value()``, in half the time."""
     kind = metric.kind(*index)
     if kind in (metric.ValueKind_DOUBLE, metric.ValueKind_FLOAT):
         return metric.as_double(*index)

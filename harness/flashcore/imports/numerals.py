@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 class Undecided(ValueError):
-    """The file does not tell which convention it has; says why."""
+    """The file does not show which convention it has; says why."""
 
 
 def decimal_mark(cells: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a report of Nsight Compute holds, whichever way it was read: its results, each with ncu's metrics as ncu
+"""What a report of Nsight Compute holds, independent of how it was read: its results, each with ncu's metrics as ncu
 gives them."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one of NVIDIA's rules says of a result. ``speedup`` is its estimate in per cent, of the whole kernel
+    """The finding of one of NVIDIA's rules about a result. ``speedup`` is its estimate in per cent, of the whole kernel
     (``global``) or of the part that the rule is about (``local``)."""
 
     rule: str
@@ -50,7 +50,7 @@ class Result:
         ranges: the NVTX ranges it ran in, ``domain:name``, the outermost first.
         code: names its entry in :attr:`Report.code`; empty where the report has no code of it.
         averaged: of how many launches its values are averages; 0 of one launch's own.
-        caches: what is said of its duration where ncu did not flush the caches before, or that is not known.
+        caches: a note on its duration where ncu did not flush the caches before, or where that is not known.
     """
 
     id: int
@@ -108,9 +108,9 @@ class Report:
     sources: Mapping[str, str] = field(default_factory=dict)
     code: Mapping[str, tuple[Instruction, ...]] = field(default_factory=dict)
     reader: str = ""  # what read it, with its version
-    container: Container | None = None  # what the file says of itself, if it is a report
+    container: Container | None = None  # what the file says about itself, if it is a report
 
 
 def plain(value: float | int) -> float | int:
-    """A float where that is the same number: a count above 2^53 stays whole."""
+    """A float where that is the same number: a count above 2^53 stays an integer."""
     return float(value) if isinstance(value, int) and float(value) == value else value

@@ -1,7 +1,7 @@
 """Renders a record as HTML: offline, browsable, the same bytes every time.
 
 A pure function of the record and the day it is judged on. Pages read as plain tables where scripts
-are off; with them tables sort and filter and the charts are drawn.
+are off; with scripts, tables sort and filter and the charts are drawn.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def render(
 ) -> list[Path]:
     """Writes the report of ``record`` and returns its pages, the overview first.
 
-    It is written beside ``folder`` and moved into place whole, so that a reader never meets half of it.
+    It is written beside ``folder`` and then moved into place, so that a reader never sees half of it.
 
     Args:
         folder: made if it does not exist; an earlier report in it is replaced.
         single_file: one ``index.html`` that holds everything, for mailing.
         require, today, baseline: as in :func:`flashcore.gate.judge.judge`.
-        against: another record that the page *Compare* holds this one against.
+        against: another record that the page *Compare* shows beside this one.
         others: runs of the same suite on other chips. With them the first page has a column for each chip; the report
             of each run lies below it, in a folder with its chip's name.
         runs: whether the page of all runs lies beside ``folder``, to be linked.
@@ -104,7 +104,7 @@ def render(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The pages of a record with what is around them, or the page over several records. Of several, ``folder`` is
+    """The pages of a record with their frame, or the page over several records. Of several, ``folder`` is
     where a record's pages lie, and ``chip`` what it is of."""
 
     book: Book
@@ -127,7 +127,7 @@ class _Part:
         return self.suite.variants if self.navigation is _NAVIGATION else {}
 
     def root(self, page: Page) -> str:
-        """The way from a page to the report's folder."""
+        """The relative path from a page to the report's folder."""
         return "../" * (self.folder + page.name).count("/")
 
 
@@ -171,14 +171,14 @@ def _body(part: _Part, page: Page) -> dict[str, Any]:
     given = {"record": part.book.record, "here": page.name, "anchor": anchor, "single": part.single,
              "up": part.root(page) + part.folder}  # fmt: skip
     html = Markup(part.templates.get_template(page.body).render(**page.context, **given))
-    if part.chip and part.single:  # what stands above all pages leads to the chips alone
+    if part.chip and part.single:  # the menu above all pages leads only to the chips
         html = Markup(part.templates.get_template("chip.html.j2").render(shell=part, **given)) + html
     return {"anchor": anchor, "title": page.title, "html": html, "packed": ""}
 
 
 @functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
 def environment(single_file: bool, prefix: str = "") -> Environment:
-    """The templates, with what they call. In a single file the pages' anchors begin with ``prefix``."""
+    """The templates, with the functions that they call. In a single file the pages' anchors begin with ``prefix``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -212,7 +212,7 @@ def _breaks(name: str) -> Markup:
 
 
 def _bars_json(head: list[list[Any]], rows: Sequence[dict[str, Any]]) -> Markup:
-    """What bars were drawn from, unrounded where the record has it."""
+    """The values that bars were drawn from, unrounded where the record has them."""
     return _json(head + [[r["name"], r["cell"].sort, r["parent"]] for r in rows])
 
 
@@ -223,12 +223,12 @@ def _json(given: Any) -> Markup:
 
 
 def static(name: str) -> str:
-    """A file that pages take along: style or script."""
+    """A file that pages include: style or script."""
     return (HERE / "static" / name).read_text(encoding="utf-8")
 
 
 def _scripts(bodies: Sequence[dict[str, Any]]) -> list[str]:
-    """What these pages need, in the order of loading: the chart library only where there is a chart."""
+    """The scripts that these pages need, in the order of loading: the chart library only where there is a chart."""
     html = "".join(body["html"] for body in bodies)
     needed = (
         ('class="plot', "plotly-basic.min.js"),
@@ -270,7 +270,7 @@ def _inline(script: str) -> Markup:
 
 
 def _replaceable(folder: Path) -> None:
-    """Refuses to replace what a render did not write."""
+    """Refuses to replace files that a render did not write."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -1,4 +1,5 @@
-"""One case on its variant's page: the answer, what holds it and since when, where its warps and its bytes are."""
+"""One case on its variant's page: the answer, its limiters and where on the ladder they changed, where its warps and
+its bytes are."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ MODES = (*REGIMES, "eager")
 MOST_LINES = 20
 MOST_INSTRUCTIONS = 12
 MOST_LIMITERS = 6
-#: A counter that moved by less than this is the same.
+#: A counter that changed by less than this counts as the same.
 MOVED = 0.05
 
 
@@ -51,7 +52,7 @@ def case_view(book: Book, variant: Variant, shape: Shape) -> dict[str, Any]:
 
 
 def _answer(book: Book, subject: Subject, shape: Shape, step: Step | None) -> list[str]:
-    """Its time, and how that stands to parent, peer and floor, in parts of a sentence."""
+    """Its time, compared with parent, peer and floor, in parts of a sentence."""
     facts = book.record.facts
     time = facts.number(shape.time, subject)
     if not time:
@@ -85,7 +86,7 @@ def _limiter(book: Book, variant: Variant, shape: Shape, x: Limiter) -> dict[str
 
 
 def _moved(book: Book, step: Step, shape: Shape) -> list[list[Cell]]:
-    """The counters that moved against the parent: its value, this one's, and how many times that is."""
+    """The counters that changed against the parent: its value, this one's, and their ratio."""
     return [row for m in step.moved if (row := _moved_row(book, step, m, shape)) is not None]
 
 
@@ -180,7 +181,7 @@ def _kernel(listing: Listing, before: Sequence[Listing]) -> dict[str, Any]:
 
 
 def _count(value: float | None) -> Cell:
-    """What should be none: marked where it is not."""
+    """A count that should be 0: marked where it is not."""
     if value is None:
         return missing("ncu did not count passes by instruction")
     return Cell(f"{value:,.0f}", sort=value, kind="number", mark="waived" if value else "")

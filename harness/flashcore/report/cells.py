@@ -1,6 +1,6 @@
 """The cells of a page's tables: values rounded for reading, to six digits on hover, never blank.
 
-What was not measured is the word ``unmeasured`` with its reason, and sorts last.
+An unmeasured value is the word ``unmeasured`` with its reason, and sorts last.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Cell:
 
     Args:
         text: what is read; ``unit`` follows it in small type.
-        title: what hovering tells: more digits, source, subject, note.
+        title: what hovering shows: more digits, source, subject, note.
         sort: the value a column sorts by; ``None`` sorts last, whatever the direction.
         kind: ``missing`` is unmeasured, ``none`` does not apply here.
         mark: a status word that the style sheet knows (``pass``, ``fail``, …).
-        href: where it leads.
+        href: the target of its link.
         detail: a second, smaller line or suffix.
     """
 
@@ -51,19 +51,19 @@ def origin(fact: Fact) -> str:
 
 
 def missing(reason: str, name: str = "") -> Cell:
-    """The cell of what was not measured."""
+    """The cell of an unmeasured value."""
     why = reason or "no reason was recorded"
     return Cell(UNMEASURED, title=f"{name} is unmeasured: {why}" if name else why, kind="missing")
 
 
 def not_applicable(reason: str) -> Cell:
-    """The cell of what makes no sense here."""
+    """The cell of a value that does not apply here."""
     return Cell(NOT_APPLICABLE, title=reason, kind="none")
 
 
 def fact_cell(fact: Fact, *, with_unit: bool = True, brief: bool = False) -> Cell:
-    """The cell of one fact. Without ``with_unit`` the column's heading must carry it; a ``brief`` one tells
-    nothing more."""
+    """The cell of one fact. Without ``with_unit`` the column's heading must carry it; a ``brief`` one has no hover
+    text."""
     if fact.value is None:
         return missing(fact.note or f"{fact.source} gave no value", f"{fact.name} of {fact.subject}")
     text, unit = quantity(fact.value, fact.unit)
@@ -75,6 +75,6 @@ def fact_cell(fact: Fact, *, with_unit: bool = True, brief: bool = False) -> Cel
 
 
 def faster(ratio: float, than: str) -> str:
-    """A speed-up in words, whichever way it goes: ratios of times are never told the other way round."""
+    """A speed-up in words, whichever way it goes: ratios of times are never shown inverted."""
     shown = significant(ratio, 3)
     return f"{shown}\u00a0×\u00a0faster than {than}" if ratio >= 1 else f"{shown}\u00a0× the speed of {than}"

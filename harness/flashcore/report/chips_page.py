@@ -1,6 +1,6 @@
 """The page over runs on several chips: a column for each, the rooflines side by side, and one gate.
 
-Every figure is taken from the pages of the run it belongs to, so nothing here is of two chips but the order.
+Every figure is taken from the pages of the run it belongs to, so only the order combines several chips.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def page(books: Sequence[Book], pages: Sequence[Sequence[Page]], own: Sequence[s
 
 
 def _others(names: Sequence[str], sections: Sequence[dict[str, Any]], shape: Shape) -> list[str]:
-    """Where a shape of this name is another one: a problem may fit it to its machine."""
+    """Chips on which a shape of this name has other sizes: a problem may fit it to its machine."""
     each = [(name, of[shape.name]["params"]) for name, of in zip(names, sections, strict=True) if shape.name in of]
     return [f"{name}: {params}" for name, params in each] if len({params for _, params in each}) > 1 else []
 
 
 def _rows(books: Sequence[Book], sections: Sequence[dict[str, Any]], own: Sequence[str], shape: Shape) -> list[Any]:
-    """A line for each variant, those first that the first chip runs fastest; each chip's cells behind its name."""
+    """A line for each variant, in the order of their times on the first chip; each chip's cells behind its name."""
     rows = [{row.cells[0].text: row.cells for row in of[shape.name]["rows"]} if shape.name in of else {}
             for of in sections]  # fmt: skip
     reasons = [chips.why_not(book.record) for book in books]

@@ -1,8 +1,8 @@
 """Two variants side by side, of this run or one of another: times in all regimes, counters, stalls, phases, source.
 
 The page carries the figures of every case, and of every pair the interval of its ratio; a script draws the pair that is
-chosen. The verdict on the first pair stands in the page itself. What has moved, what is the same as far as can be seen
-and what contradicts is decided in :mod:`flashcore.analysis`; the script is handed the same bounds.
+chosen. The verdict on the first pair is in the page itself. What counts as changed, as the same and as a contradiction
+is decided in :mod:`flashcore.analysis`; the script gets the same limits.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from flashcore.report.view import COMPARE, Book, Page, variant_page
 #: One launch under ncu: it has no samples, and so no interval.
 NCU = "under_ncu"
 TIMES = (*REGIMES, NCU)
-#: Intervals that a page holds. Beyond them a shape has those of its kin: parents, the baseline, peers, the winner.
+#: Intervals that a page holds. If there are more pairs, a shape has those of related variants only: parents, the
+#: baseline, peers, the winner.
 MOST_PAIRS = 50_000
-#: What the ends of intervals are counted in, as a share of the ratio.
+#: The unit of the ends of intervals, as a share of the ratio.
 STEP = 1e-4
 #: Lines of a variant's source that are compared.
 MOST_LINES = 1_500
-#: What is compared: what ncu counted, less the stalls per instruction, of which the shares say the same.
+#: What is compared: what ncu counted, without the stalls per instruction, since their shares say the same.
 COUNTERS = tuple(
     n
     for n, s in FACTS.items()
@@ -41,8 +42,8 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What can be chosen: a variant of the run, or of the one it is held against; ``fixed`` names the shape that it
-    stands at whatever is chosen, where the two have none in common."""
+    """What can be chosen: a variant of the run, or of the one beside it; ``fixed`` names the shape at which it is
+    always shown, where the two have none in common."""
 
     variant: Variant
     known: Readings
@@ -67,7 +68,7 @@ def page(book: Book, other: Record | None = None) -> Page:
     """The page ``compare``.
 
     Args:
-        other: a second record, whose variants can be chosen to hold the run's against.
+        other: a second record, whose variants can be chosen for comparison.
     """
     sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
     if other is not None:
@@ -134,7 +135,7 @@ def _data(book: Book, sides: Sequence[Side], reason: str) -> dict[str, Any]:
 
 
 def _partners(sides: Sequence[Side], i: int) -> tuple[int | None, int | None]:
-    """What a side is held against unless a reader chooses: itself in the other record, and its parent or the
+    """What a side is compared with unless a reader chooses: itself in the other record, and its parent or the
     baseline."""
     side = sides[i]
     suite = side.record.suite
@@ -147,8 +148,8 @@ def _partners(sides: Sequence[Side], i: int) -> tuple[int | None, int | None]:
 
 
 def _rival(sides: Sequence[Side], shape: Shape, cases: Mapping[str, Any]) -> int | None:
-    """Of the other record what a variant that it lacks is held against: its fastest in the regime that ranks, else the
-    first that has a time."""
+    """The variant of the other record to compare with, where it lacks the variant itself: its fastest in the regime
+    that ranks, else the first that has a time."""
     timed = [i for i in map(int, cases) if not sides[i].own and cases[str(i)]["t"]]
     ranked = [(t, i) for i in timed if not sides[i].variant.is_peer and (t := cases[str(i)]["t"].get(shape.rank_by))]
     return min(ranked)[1] if ranked else next(iter(timed), None)
@@ -164,7 +165,8 @@ def _first(
     book: Book, shape: Shape, cases: Mapping[str, Any], partners: Sequence[tuple[int | None, int | None]],
     rival: int | None,
 ) -> tuple[int, int] | None:  # fmt: skip
-    """The pair that is shown first: the winner, or what was measured at all, against the other record's, else kin."""
+    """The pair that is shown first: the winner, else any measured variant, against the other record's, else a related
+    one."""
     best = book.ladder(shape).best
     names = list(book.record.suite.variants)
     known = [int(i) for i, c in cases.items() if c["t"] and int(i) < len(names)]
@@ -205,7 +207,7 @@ def _names(subject: Subject) -> tuple[str, str]:
 
 
 def _short(value: float | None) -> float | int | None:
-    """Six digits, which is more than is shown."""
+    """Rounded to six digits, which is more than is shown."""
     if value is None:
         return None
     short = float(f"{value:.6g}")
@@ -313,7 +315,7 @@ def _verdict(data: Mapping[str, Any], shape: str, focus: int, against: int) -> d
 
 
 def _answer(mode: str, ratio: float | None, known: Ratio | None, across: bool, apart: str) -> tuple[str, str]:
-    """What stands between the two names, and behind them."""
+    """The words between the two names, and after them."""
     if apart:
         return "and", ": their times are not compared"
     if ratio is None:
@@ -339,7 +341,7 @@ def _row(
     mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, known: Ratio | None, judged: bool,
     apart: str,
 ) -> list[Cell]:  # fmt: skip
-    """A regime: the time against which, the focus's, how many times faster that is, the interval, what it says."""
+    """A regime: the other's time, the focus's, how many times faster that is, the interval, the conclusion."""
     cells = [Cell(words(mode))]
     for case in reversed(cases):
         time = case["t"].get(mode) if case else None

@@ -21,7 +21,7 @@ WIDTH = 360
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture, and the recorded values it was made of, headings first."""
+    """A picture, and the recorded values it was made from, headings first."""
 
     svg: Markup
     table: list[list[Any]]
@@ -59,7 +59,7 @@ def samples(case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Drawing
         parts.append(f'<text x="{_LEFT - 5}" y="{y(share) + 4}" class="end">{100 * share:.0f} %</text>')
     for value in (low + room, 0.0, high - room):
         if value and abs(x(value) - x(0.0)) < 50:
-            continue  # its words would lie over those of the median
+            continue  # its label would overlap that of the median
         parts.append(f'<text x="{x(value)}" y="{_BOTTOM + 14}" class="middle">{value:+.2g} %</text>')
     for i, (mode, middle, values) in enumerate(apart):
         n = len(values)
@@ -134,7 +134,7 @@ def _said(fact: str, value: float | None, word: str) -> str:
 
 
 def svg(label: str, height: int, parts: Sequence[str]) -> Markup:
-    """The picture; its words are for those who do not see it, too."""
+    """The picture; its label is also for screen readers."""
     shown = escape(label)
     return Markup(
         f'<svg class="drawing" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '

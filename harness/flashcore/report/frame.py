@@ -1,4 +1,4 @@
-"""What stands around every page: the gate as a chip above, where the figures come from below."""
+"""The frame of every page: the gate as a chip above, the origin of the figures below."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_chips(judgement: Judgement, records: Sequence[Record]) -> Frame:
 
 
 def gate(judgement: Judgement, href: str) -> Cell:
-    """How the gate went, in a chip that leads to ``href``."""
+    """The gate's outcome, in a chip that links to ``href``."""
     counts = judgement.counts()
     title = summary(judgement)
     if counts["fail"]:

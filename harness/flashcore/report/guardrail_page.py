@@ -1,7 +1,7 @@
 """The guardrail page: variant × fact at a glance, every verdict, what was waived and why, how far the goals are.
 
-The verdicts lie in the page as columns of data, of which a script shows the rows in view; those that hold the gate
-stand in the page itself.
+The verdicts lie in the page as columns of data, of which a script shows the rows in view; those that make the gate fail
+are in the page itself.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def value_cell(v: Verdict) -> Cell:
 
 
 def _row(book: Book, v: Verdict) -> list[Cell]:
-    """A verdict where no script draws it."""
+    """A verdict as it is shown without scripts."""
     s = v.subject
     left = headroom(book.budgets.get(v.budget), v.value)
     known = s.variant in book.record.suite.variants
@@ -117,7 +117,7 @@ def _row(book: Book, v: Verdict) -> list[Cell]:
 
 
 def headroom(budget: Budget | None, value: object) -> float | None:
-    """How far inside its limit a value is, as a share of the limit; below 0 it is beyond. ``None``: no telling, as of a
+    """How far inside its limit a value is, as a share of the limit; below 0 it is beyond. ``None``: undefined, as for a
     limit of 0 that is kept."""
     if budget is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -175,7 +175,7 @@ def _cell(book: Book, own: Sequence[Verdict]) -> Cell:
 
 
 def _data(book: Book) -> dict[str, Any]:
-    """Limits, then goals: a column each, packed; what a budget says of all its verdicts stands once."""
+    """Limits, then goals: a column each, packed; what all verdicts of a budget share is stored once."""
     every = sorted(book.judgement.verdicts, key=lambda v: (v.severity != "limit", _rank(v)))
     columns: dict[str, Iterable[Any]] = {
         "status": (v.status for v in every),

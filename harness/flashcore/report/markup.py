@@ -29,7 +29,7 @@ def badge(cell: Cell, up: str, href: Href) -> Markup:
 
 
 def row(cells: Sequence[Cell], up: str, href: Href, heading: bool = False, shown: int | None = None) -> Markup:
-    """The cells of a table row; with ``heading`` the first one names the row. Those behind ``shown`` are hidden."""
+    """The cells of a table row; with ``heading`` the first one names the row. Those after ``shown`` are hidden."""
     last = len(cells) if shown is None else shown
     return Markup("".join(_td(c, up, href, heading and i == 0, i >= last) for i, c in enumerate(cells)))
 

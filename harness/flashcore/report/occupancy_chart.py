@@ -23,7 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 30, 350, 18, 112  # of the drawing within the picture
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One resource: how it is named, where a step stands now and where the next one is."""
+    """One resource: its name, the present step and the next one."""
 
     title: str
     unit: str
@@ -31,7 +31,7 @@ class _Panel:
     tick: int
     now: int
     next: int
-    stairs: Sequence[tuple[int, int]]  # with the rest as it is
+    stairs: Sequence[tuple[int, int]]  # with the other resource as it is
     alone: Sequence[tuple[int, int]]  # were the other resource free
 
 
@@ -66,7 +66,7 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
         return round(BOTTOM - (BOTTOM - TOP) * count / top, 1)
 
     def path(stairs: Sequence[tuple[int, int]]) -> str:
-        """From the step that fits into the picture on; what is higher comes in from the top."""
+        """From the first step that fits into the picture; higher ones enter at the top."""
         words: list[str] = []
         before = 0
         for end, count in stairs:

@@ -28,6 +28,6 @@ def outcome_cell(outcome: Outcome, note: str = "") -> Cell:
 
 
 def predicted_share(step: Variant, phase: str, shape: Shape) -> Prediction | None:
-    """What was said of a phase's share; of several the first."""
+    """The prediction for a phase's share; of several the first."""
     own = (p for p in step.predictions if p.fact == PHASE_SHARE + phase and p.shape in (None, shape.name))
     return next(own, None)

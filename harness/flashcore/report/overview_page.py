@@ -1,4 +1,4 @@
-"""The overview: who won, how far it is from its floor, what holds it, and how the ladder got there."""
+"""The overview: the winner, how far it is from its floor, what limits it, and the ladder that led there."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Stair:
-    """One line of the picture. Places are percent of its width, from the floor to the slowest.
+    """One line of the picture. Positions are percent of its width, from the floor to the slowest.
 
     Args:
-        at, before: where its time stands, and its parent's; ``None`` where that is not drawn.
+        at, before: the positions of its time and of its parent's; ``None`` where that is not drawn.
         needs: a resource's share of its time and of its parent's, in the order of the page; ``None``: not known.
         usual: whether it is shown before a reader asks for all.
     """
@@ -80,7 +80,7 @@ class Stair:
 
     @property
     def left(self) -> bool:
-        """Whether its number stands left of it: where it hangs from the right, or no room is left there."""
+        """Whether its number is on its left: where the bar comes from the right, or has no room there."""
         return self.at > 15 and (self.at > 88 or (self.before is not None and not self.slower))
 
 
@@ -136,7 +136,7 @@ def _time(book: Book, variant: Variant, shape: Shape) -> float | None:
 
 
 def _answer(book: Book, shape: Shape, found: Ladder) -> dict[str, Any] | None:
-    """The winner in a sentence, what holds it, and its parent with what held that."""
+    """The winner in a sentence, its limiters, and its parent with those of the parent."""
     best = found.best
     if best is None or best.after.value is None:
         return None
@@ -179,7 +179,7 @@ def _floor_text(gap: Gap) -> str:
 def _stairs(
     book: Book, shape: Shape, found: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs
 ) -> tuple[list[Stair], list[tuple[float, str]], list[tuple[str, float, str]]]:
-    """The lines, each after what it was made from, peers last; then ticks and marks (floor, fastest peer)."""
+    """The lines, each after its parent, peers last; then ticks and marks (floor, fastest peer)."""
     if not timed:
         return [], [], []
     floor = found.floor.floor_us if found.floor else None
@@ -194,7 +194,7 @@ def _stairs(
     order = {s.variant.name: i for i, s in enumerate(found.steps)}
     for t, v in sorted(timed, key=lambda x: (order.get(x[1].name, len(order)), -x[0])):
         usual = v.name in way or v.is_peer
-        # What hangs from a line that is not shown hangs in the air.
+        # A bar cannot start at a parent whose line is not shown.
         parent = v.parent if v.parent in (way if usual else times) else None
         own, before = needs[v.name], needs.get(parent or "", {})
         bullets = tuple(
@@ -290,7 +290,7 @@ def _row(book: Book, variant: Variant, shape: Shape, step: Step | None) -> Row:
 
 
 def _right(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
-    """Whether a case is right, and what to say in plain sight if it, or a later stage, is not."""
+    """Whether a case is right, and the visible note if it, or a later stage, is not."""
     stale = book.record.stale.get(f"{variant.name}/{shape.name}")
     if stale is not None:
         return Cell("stale", title=stale, sort=2.0, mark="stale"), f"stale: {stale}"
@@ -371,7 +371,7 @@ def _builds(book: Book) -> list[dict[str, Any]]:
 
 
 def _gaps(book: Book) -> list[dict[str, Any]]:
-    """What is missing: cases by stage, state and reason, the most frequent reason first."""
+    """Missing results: cases by stage, state and reason, the most frequent reason first."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     record = book.record
     for case, reason in record.stale.items():

@@ -46,7 +46,7 @@ def page(book: Book) -> Page:
 
 
 def _faults(points: Iterable[Point]) -> list[dict[str, str]]:
-    """What cannot be right, said once for each case and cause."""
+    """Impossible points, reported once for each case and cause."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for p in points:
         for text in p.faults if not p.subject.kernel else ():
@@ -68,7 +68,7 @@ def _roof_row(roof: Roof) -> dict[str, str]:
 
 def _section(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[Roof]) -> dict[str, Any]:
     variants = book.cases(shape)
-    if not points:  # no counters: what the formulas and the bench say
+    if not points:  # no counters: points from the formulas and the bench
         subjects = (Subject(v.name, shape=shape.name) for v in variants)
         points = [p for subject in subjects for p in roofline.formula_points(book.record, subject)]
     # A kernel's own point says something new only where a case has several.
@@ -92,7 +92,8 @@ def _section(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[
 
 
 def _drawing(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[Roof]) -> dict[str, Any]:
-    """What the page's script draws: roofs, points, the ladder's way through them, and who is always named."""
+    """What the page's script draws: roofs, points, the ladder's path through them, and the variants that are always
+    labelled."""
     found = book.ladder(shape)
     best = found.best
     named = {"winner": best and best.variant.name, "parent": best and best.parent,
@@ -123,7 +124,7 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[
 
 
 def _short(value: float) -> float:
-    """What follows from the facts beside it."""
+    """The values derived from the facts beside them."""
     return float(f"{value:.6g}")
 
 

@@ -1,4 +1,5 @@
-"""The page above all reports: the runs that are recorded here, and how each case's time went from one to the next."""
+"""The page above all reports: the runs that are recorded here, and how each case's time changed from one to the
+next."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Run:
 
 
 def write(runs: Sequence[Run], rows: Sequence[Line], folder: Path) -> Path:
-    """Writes ``runs.html`` into ``folder``, whole in itself.
+    """Writes ``runs.html`` into ``folder``; the page needs no other file.
 
     Raises:
         WriteError: it cannot be written.

@@ -193,7 +193,7 @@ def _fact_row(book: Book, name: str, facts: Sequence[Fact | None], reason: str) 
 
 
 def _plans(book: Book, variant: Variant) -> dict[str, Any]:
-    """What one call launches: a row for each way that a kernel is launched, with the grids by shape."""
+    """What one call launches: a row for each distinct launch of a kernel, with the grids by shape."""
 
     def dims(d: tuple[int, int, int]) -> str:
         return " × ".join(f"{n:,}" for n in d)
@@ -216,7 +216,7 @@ def _plans(book: Book, variant: Variant) -> dict[str, Any]:
 
 
 def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str, Any]:
-    """What the launch plan makes of it: a row for each arch and kernel, shapes that are alike in one."""
+    """Facts by the launch plan: a row for each arch and kernel, with equal shapes in one."""
     rows: dict[tuple[object, ...], dict[str, Any]] = {}
     for arch in book.record.suite.archs:
         for shape in shapes:
@@ -236,7 +236,7 @@ def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[st
 
 
 def _next_steps(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
-    """What limits occupancy on the shown arch, and what the next block would cost, said once for like shapes."""
+    """What limits occupancy on the shown arch, and what the next block would need, once for equal shapes."""
     if book.arch is None:
         return []
     plans = {p.shape: p for p in book.record.plans if p.variant == variant.name}
@@ -301,13 +301,13 @@ _LINK = re.compile(r"@(?:section:[^:@]*:([^@]*)|url:([^@]*?):https?://[^@]*|sour
 
 
 def _plain(text: str) -> str:
-    """A rule's text with the words of its links alone."""
+    """A rule's text with only the words of its links."""
     return _LINK.sub(lambda found: next(filter(None, found.groups()), ""), text)
 
 
 def _findings(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[dict[str, Any]]:
-    """What NVIDIA's rules say of the launch that stands for each case of an imported kernel, the largest estimate
-    first."""
+    """The findings of NVIDIA's rules about the launch that represents each case of an imported kernel, the largest
+    estimate first."""
     facts, rows = book.record.facts, []
     said = [f for f in facts.of(variant.name) if f.name.startswith(RULE) and not f.name.endswith(".speedup")]
     for shape in shapes:
@@ -359,7 +359,7 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
         "groups": list(groups.items()),
         "gone": list(gone.items()),
         "more": len(columns) - len(shown),
-        "reason": "; ".join(list(reasons)[:4]) or "no shape of it is for profile",
+        "reason": "; ".join(list(reasons)[:4]) or "none of its shapes is profiled",
     }
 
 

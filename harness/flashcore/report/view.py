@@ -1,4 +1,4 @@
-"""What every page needs of one record: its judgement and bounds, look-ups, and where links lead."""
+"""What every page needs from one record: its judgement and bounds, look-ups, and link targets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, ROOFLINE, GUARDRAILS, COMPARE = "index", "roofline", "guardrails", "compare"
 
-#: Above these a page shows the first ones and says how many it leaves out; the record has them all.
+#: A page shows at most so many and says how many it leaves out; the record has them all.
 MAX_SHAPES = 40
 MAX_COLUMNS = 24
 
@@ -46,7 +46,7 @@ class Page:
 
 
 class Book:
-    """A record as the pages see it. Presentation only: what is said of it comes from analysis and the gate."""
+    """A record as the pages see it. Presentation only: the statements come from analysis and the gate."""
 
     def __init__(self, record: Record, require: Tier, today: date | None, baseline: Baseline | None = None) -> None:
         self.record = record
@@ -75,7 +75,7 @@ class Book:
 
     @cached_property
     def readings(self) -> Readings:
-        """The numbers that predictions are held against."""
+        """The numbers that predictions are compared with."""
         return Readings(self.record)
 
     @cached_property
@@ -95,13 +95,13 @@ class Book:
         return self._ladders[shape.name]
 
     def held(self, variant: str, shape: str) -> Held:
-        """What holds a case back."""
+        """The limiters of a case."""
         if (variant, shape) not in self._held:
             self._held[variant, shape] = limiter.held(self.readings, variant, shape)
         return self._held[variant, shape]
 
     def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
-        """What took a limiter away at a shape, by its kind."""
+        """The steps that took a limiter away at a shape, by its kind."""
         if shape.name not in self._remedies:
             held = {v.name: self.held(v.name, shape.name) for v in self.cases(shape)}
             self._remedies[shape.name] = limiter.remedies(self.readings, shape.name, held)
@@ -145,7 +145,7 @@ class Book:
         return self._outcomes.get((variant, shape, stage))
 
     def static(self, variant: str, name: str, arch: str | None, shape: str | None = None) -> list[Fact]:
-        """Static facts of one name: of every kernel, at ``shape`` where the launch plan enters."""
+        """Static facts of one name: of every kernel, at ``shape`` where they depend on the launch plan."""
         if arch is None:
             return []
         found = self._static.get((variant, arch, name), {}).values()
