@@ -128,6 +128,7 @@ def test_other_machines_are_not_compared_in_time() -> None:
     assert any("not comparable" in r for r in diff.remarks(a, b))
     bare = factory.bare_record(environment=factory.environment(gpu=None))
     assert diff.comparable(bare, b) == "one of the two was recorded without a GPU"
+    assert diff.comparable(bare, bare) == "both were recorded without a GPU"
     renamed = replace(b, suite=replace(b.suite, name="other"))
     assert "suite" in diff.comparable(renamed, b)
 

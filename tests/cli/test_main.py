@@ -114,6 +114,8 @@ def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:
         (("profile", "--suite", str(TOY), "--samples", "0"), "--samples 0: expected a number above 0"),
         (("check", "--suite", str(TOY), "--time-limit", "nan"), "--time-limit nan: expected a number above 0"),
         (("tune", "x", "--suite", str(TOY), "--finalists", "-1"), "--finalists -1: expected 0 or more"),
+        (("capture", "--launch-count", "0", "--", "true"), "expected --top and --launch-count of at least 1"),
+        (("capture", "--time-limit", "0", "--", "true"), "--time-limit 0: expected a number above 0"),
     ],
 )
 def test_wrong_usage_exits_2(

@@ -175,7 +175,7 @@ def comparable(a: Record, b: Record) -> str:
     if a.suite.name != b.suite.name:
         return f"of suite {a.suite.name}, not {b.suite.name}"
     if a.gpu is None or b.gpu is None:
-        return "one of the two was recorded without a GPU"
+        return f"{'both were' if a.gpu == b.gpu else 'one of the two was'} recorded without a GPU"
     return "" if a.gpu == b.gpu else f"measured on {a.gpu}, not {b.gpu}"
 
 

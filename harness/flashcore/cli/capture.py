@@ -89,8 +89,10 @@ def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settin
     from flashcore.captures.capture import Settings
     from flashcore.machine.ncu import find_ncu
 
-    if arguments.top < 1 or arguments.skip < 0 or (arguments.count or 1) < 1:
+    if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
+    if not arguments.time_limit > 0:
+        raise UsageError(f"--time-limit {arguments.time_limit:g}: expected a number above 0")
     names = {field.name for field in fields(Settings)} & vars(arguments).keys()
     given = {name: getattr(arguments, name) for name in names} | {"ncu": find_ncu(arguments.ncu), "progress": say}
     return Settings(**given)
