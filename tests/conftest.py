@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +97,42 @@ def compiler() -> toolchain.Nvcc:
     if toolchain.torch_root() is None:
         pytest.skip("building operators needs torch's headers")
     return nvcc
+
+
+class StuckNvcc:
+    """A compiler that never comes to its end, so that a build is caught at work however slow the machine is.
+
+    Attributes:
+        environment: has a build use it.
+    """
+
+    def __init__(self, nvcc: toolchain.Nvcc, folder: Path) -> None:
+        self._script, self._started = folder / "nvcc", folder / "started"
+        self._script.write_text(
+            f'#!/bin/sh\ncase "$*" in *--version*|*--dryrun*) exec "{nvcc.path}" "$@";; esac\n'
+            f': > "{self._started}"\nwhile [ -e "$0" ]; do sleep 0.1; done\nexit 1\n'
+        )
+        self._script.chmod(0o755)
+        self.environment = {**python_process.environment(), "NVCC": str(self._script)}
+
+    def await_start(self, build: subprocess.Popen[str]) -> None:
+        """Waits until the build compiles with it."""
+        deadline = time.monotonic() + 300
+        while not self._started.exists():
+            assert time.monotonic() < deadline and build.poll() is None
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        """What is left of it ends, too."""
+        self._script.unlink()
+
+
+@pytest.fixture
+def stuck_nvcc(compiler: toolchain.Nvcc, tmp_path: Path) -> Iterator[StuckNvcc]:
+    (tmp_path / "stuck").mkdir()
+    made = StuckNvcc(compiler, tmp_path / "stuck")
+    yield made
+    made.end()
 
 
 class Built:

@@ -23,7 +23,7 @@ from flashcore.machine import toolchain
 from flashcore.manifest import load
 from flashcore.model.record import Artifact, Fact
 from flashcore.static import facts
-from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, compile_one, no_disassembler
+from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, no_disassembler
 
 PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
 Copy = Callable[[], Path]
@@ -271,12 +271,10 @@ def test_two_builds_at_once_do_not_harm_each_other(toy: Built, tmp_path: Path) -
     assert f"two_steps ok {code_of(toy, 'two_steps')}" in answers[0][0]
 
 
-def test_a_killed_build_is_built_again(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
-    first = spawn(tmp_path / "build")
-    deadline = time.monotonic() + 30
-    while not list(tmp_path.glob("build/toy/.building-*/*/keep.*/*")):  # nvcc is at work
-        assert time.monotonic() < deadline and first.poll() is None
-        time.sleep(0.02)
+def test_a_killed_build_is_built_again(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
+    first = spawn(tmp_path / "build", env=stuck_nvcc.environment)
+    stuck_nvcc.await_start(first)
+    assert list(tmp_path.glob("build/toy/.building-*/*/keep.*"))
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     built = compile_one(TOY, tmp_path / "build", PLAIN_AND_TWO_STEPS)
@@ -290,14 +288,11 @@ def test_a_killed_build_is_built_again(compiler: toolchain.Nvcc, tmp_path: Path)
     assert not list(tmp_path.glob("build/toy/.building-*"))
 
 
-def test_an_interrupted_build_ends_its_compilers(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
-    first = spawn(tmp_path / "build")
-    deadline = time.monotonic() + 20
-    while not list(tmp_path.glob("build/toy/.building-*/*")):
-        assert time.monotonic() < deadline and first.poll() is None
-        time.sleep(0.02)
+def test_an_interrupted_build_ends_its_compilers(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
+    first = spawn(tmp_path / "build", env=stuck_nvcc.environment)
+    stuck_nvcc.await_start(first)
     os.kill(first.pid, signal.SIGINT)
-    _, said = first.communicate(timeout=20)  # would wait for a compiler that still holds the pipe
+    _, said = first.communicate(timeout=200)  # would wait for a compiler that still holds the pipe
     assert "KeyboardInterrupt" in said
     assert not list(tmp_path.glob("build/toy/.building-*"))
 
@@ -314,7 +309,7 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
         tmp_path / "build", "two_steps",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )  # fmt: skip
-    output, error = process.communicate(timeout=100)
+    output, error = process.communicate(timeout=200)
     assert "Traceback" not in error
     assert output.startswith("two_steps failed")
     assert "not made" in output or "error" in output.lower(), output
@@ -323,7 +318,7 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
 
 def test_no_room_for_the_first_file(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     process = spawn(tmp_path / "build", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
-    _, error = process.communicate(timeout=100)
+    _, error = process.communicate(timeout=200)
     assert "WriteError" in error.splitlines()[-2] and "cannot write: File too large" in error
 
 
