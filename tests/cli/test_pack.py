@@ -220,7 +220,7 @@ def test_writing_that_is_interrupted_leaves_the_old_file_or_the_new(runner: Runn
     file.write_bytes(b"the old one")
     slow = (
         "import os, time\nold = os.fsync\n"
-        "def fsync(n):\n    print('writing', flush=True)\n    time.sleep(60)\n    old(n)\nos.fsync = fsync\n"
+        "def fsync(n):\n    print('writing', flush=True)\n    time.sleep(600)\n    old(n)\nos.fsync = fsync\n"
     )
     code = f"{slow}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness")}
@@ -230,7 +230,7 @@ def test_writing_that_is_interrupted_leaves_the_old_file_or_the_new(runner: Runn
     ) as process:  # fmt: skip
         assert process.stdout is not None and process.stdout.readline() == "writing\n"
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(120)
     assert file.read_bytes() == b"the old one"
     assert lookup.elsewhere(runner.file.parent) and not list(runner.folder.glob(f"[!.]*.tmp{lookup.PACKED}"))
     assert runner.run("pack", str(folder), "-o", str(file)).returncode == 0

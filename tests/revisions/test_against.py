@@ -49,7 +49,7 @@ def spun(folder: Path, loops: int) -> None:
 
 def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **options: Any) -> tuple[Exit, Any]:
     """Runs the comparison with HEAD on the CPU; gives the exit code and its JSON."""
-    settings = Settings("suite", variant=variant, samples=30, repeats=2, time_limit=20)
+    settings = Settings("suite", variant=variant, samples=30, repeats=2, time_limit=60)
     chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
     found = against.run(settings, Options("HEAD", **chosen), say)
     print(text_tables.comparison(found))

@@ -39,7 +39,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
 
     def run() -> time_pairs.Found:
         return time_pairs.run(
-            contests, folder, processes=PROCESSES, rounds=15, time_limit=3.0, progress=lines.append, device="cpu"
+            contests, folder, processes=PROCESSES, rounds=15, time_limit=6.0, progress=lines.append, device="cpu"
         )
 
     with pytest.MonkeyPatch.context() as patch:

@@ -165,7 +165,7 @@ def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
             variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")
         )
 
-    chosen = Check(time_limit=20.0, device="cpu", repeats=20, lanes=1)
+    chosen = Check(time_limit=60.0, device="cpu", repeats=20, lanes=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         return check.run([made(name) for name in (*UPDATE_RIGHT, *UPDATE_FAULTS)], tmp_path_factory.mktemp("c"), chosen)
