@@ -27,6 +27,7 @@ from flashcore.model.record import (
     Listing,
     Origin,
     Record,
+    Roof,
     SharingGpu,
     Source,
     Subject,
@@ -47,7 +48,15 @@ def full() -> Record:
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
         gpus=(
             SharingGpu(
-                "GPU-a", None, 0.002, {"copy": 780.5}, 1755.0, 61.0, ("power_cap",), {"bench": ("fast/mission",)}
+                "GPU-a",
+                None,
+                0.002,
+                {"copy": 780.5},
+                1755.0,
+                61.0,
+                ("power_cap",),
+                {"bench": ("fast/mission",)},
+                roofs=(Roof("dram", 4500.0, "GB/s", "measured", "NVIDIA H200", None, "on GPU-a"),),
             ),
             SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),
         ),

@@ -54,7 +54,10 @@ def _needs(known: Readings, variant: Variant, shape: Shape) -> Iterator[Need]:
 
     time, cold, clock = number(shape.time), number("cold_p50"), number("bench_sm_clock")
     device = devices.find(record.gpu)
-    ceilings = (*roofline.roofs(device, clock, record.roofs), *_of_the_sm(record.environment.gpu_sms, device, clock))
+    ceilings = (
+        *roofline.roofs(device, clock, known.roofs(subject)),
+        *_of_the_sm(record.environment.gpu_sms, device, clock),
+    )
     launches = number("kernel_launches") or sum(
         len(p.launches) for p in record.plans if (p.variant, p.shape) == (variant.name, shape.name)
     )

@@ -62,13 +62,9 @@ def notes(records: Sequence[Record]) -> list[str]:
     """What keeps chips from being compared like for like, and the cases that none of them runs, each said."""
     called = names(records)
     found = []
-    for what, values in (
-        ("source", [f"{(r.environment.git_commit or 'unknown')[:12]}{' and changes' * bool(r.environment.git_dirty)}"
-                    for r in records]),
-        ("nvcc", [r.environment.nvcc or "absent" for r in records]),
-        ("torch", [r.environment.torch or "absent" for r in records]),
-        ("ncu", [r.environment.ncu or "absent" for r in records]),
-    ):  # fmt: skip
+    machines = [r.environment for r in records]
+    sources = [f"{(e.git_commit or 'unknown')[:12]}{' and changes' * bool(e.git_dirty)}" for e in machines]
+    for what, values in (("source", sources), ("nvcc", [e.nvcc or "absent" for e in machines])):
         if len(set(values)) > 1:
             found.append(f"{what} differs: " + "; ".join(f"{c}: {v}" for c, v in zip(called, values, strict=True)))
     if any((r.suite.budgets, r.suite.waivers) != (records[0].suite.budgets, records[0].suite.waivers) for r in records):

@@ -179,7 +179,7 @@ class _Case:
     def ceilings(self) -> Sequence[Roof]:
         hertz, clock = self("sm_clock"), self("bench_sm_clock")
         seen = hertz / 1e6 if hertz else clock
-        return roofline.roofs(devices.find(self.record.gpu), seen, self.record.roofs)
+        return roofline.roofs(devices.find(self.record.gpu), seen, self.known.roofs(self.subject))
 
     def launched(self) -> str:
         """A note if the case is only a launch."""

@@ -141,7 +141,7 @@ def _better(one: Measured, other: Measured) -> bool:
 
 
 def _note(record: Record, one: Measured) -> str:
-    parts = [f"{one.subject.case} of run {record.id}"]
+    parts = [f"{one.subject.case} of run {record.id}", *(f"on {gpu.uuid}" for gpu in record.gpus)]
     if one.spread is not None:
         parts.append(f"std/p50 {one.spread:.4f}")
     if one.temperature is not None:

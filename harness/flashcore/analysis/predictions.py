@@ -58,6 +58,7 @@ class Readings:
 
     def __init__(self, record: Record) -> None:
         self.record = record
+        self.roofs = record.roofs_by("bench")
         own, archs = record.gpu_arch, record.suite.archs
         #: The measured GPU's, else the suite's usual one.
         self.arch = record.suite.usual_arch or None

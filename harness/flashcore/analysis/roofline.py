@@ -9,7 +9,7 @@ measurement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -152,7 +152,7 @@ def missing(record: Record) -> list[tuple[Subject, str]]:
 
 
 def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
-    device = devices.find(record.gpu)
+    device, measured = devices.find(record.gpu), record.roofs_by("profile")
     kernels: dict[tuple[str, str], dict[Subject, None]] = {}
     cases: dict[Subject, None] = {}
     for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
@@ -168,9 +168,9 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
         if stale is not None:
             yield case, stale
             continue
-        yield from _points_of(record, variant, case, device)
+        yield from _points_of(record, variant, case, device, measured)
         for kernel in kernels.get((case.variant, case.shape or ""), ()):
-            yield from _points_of(record, variant, kernel, device)
+            yield from _points_of(record, variant, kernel, device, measured)
 
 
 def regime(record: Record, subject: Subject) -> str:
@@ -183,7 +183,11 @@ def regime(record: Record, subject: Subject) -> str:
 
 
 def _points_of(
-    record: Record, variant: Variant, subject: Subject, device: Device | None
+    record: Record,
+    variant: Variant,
+    subject: Subject,
+    device: Device | None,
+    measured: Callable[[Subject], tuple[Roof, ...]],
 ) -> Iterator[Point | tuple[Subject, str]]:
     def number(name: str) -> float | None:
         return record.facts.number(name, subject)
@@ -202,7 +206,7 @@ def _points_of(
     if formula:
         flops["formula"] = formula
     hertz = number("sm_clock")
-    ceilings = roofs(device, hertz / 1e6 if hertz else None, record.roofs)
+    ceilings = roofs(device, hertz / 1e6 if hertz else None, measured(subject))
     for level in LEVELS:
         amount = number(f"{level}_bytes")
         if not amount or amount <= 0:
@@ -236,7 +240,7 @@ def formula_points(record: Record, subject: Subject) -> list[Point]:
         return record.facts.number(name, subject)
 
     flop, clock = number("formula_flop"), number("bench_sm_clock")
-    ceilings = roofs(devices.find(record.gpu), clock, record.roofs)
+    ceilings = roofs(devices.find(record.gpu), clock, record.roofs_by("bench")(subject))
     found = []
     levels: tuple[tuple[Level, str, str], ...] = (("dram", "formula_bytes", "cold_p50"),
                                                   ("l2", "formula_l2_bytes", shape.time))  # fmt: skip
@@ -418,7 +422,8 @@ def case_bounds(record: Record) -> list[CaseBounds]:
     """
     device = devices.find(record.gpu)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
-    by_clock: dict[float | None, tuple[Roof, ...]] = {}
+    measured = record.roofs_by("bench")
+    by_clock: dict[tuple[float | None, int], tuple[Roof, ...]] = {}
     found = []
     for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
         variant = record.suite.variants.get(subject.variant)
@@ -432,9 +437,11 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         work = {n: v for n, v in formulas.items() if v is not None}
         launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
         clock = number("bench_sm_clock")
-        if clock not in by_clock:
-            by_clock[clock] = roofs(device, clock, record.roofs)
-        ceilings = by_clock[clock]
+        own_roofs = measured(subject)
+        key = clock, id(own_roofs)  # one tuple for each GPU, and there are few
+        if key not in by_clock:
+            by_clock[key] = roofs(device, clock, own_roofs)
+        ceilings = by_clock[key]
         own = bounds(work, variant.roof, ceilings, launches=launches)
         resident = fits_l2(record, work.get("bytes"))
         gaps = []

@@ -67,13 +67,14 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
             hint = did_you_mean(arguments.device, known)
             raise UsageError(f"--device {arguments.device}: expected one of {', '.join(known)}{hint}")
         return roofline.roofs(device), device.title
-    record = lookup.latest(options.places(arguments), suite)
     gpu = Gpu.find()
+    runs = lookup.measured_runs(options.places(arguments), suite)
+    record = next((r for r in runs if gpu is None or r.gpu == gpu.name), None)
     name = gpu.name if gpu else record.gpu if record else None
     if name is None:
         no_device = "there is no GPU, and no recorded run of the suite has one"
         raise UsageError(f"expected --device, one of {', '.join(known)}: {no_device}")
-    measured = record.roofs if record and record.gpu == name else ()
+    measured = record.roofs if record else ()
     return roofline.roofs(devices.find(name), measured=measured), name
 
 

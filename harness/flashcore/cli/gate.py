@@ -26,7 +26,7 @@ HELP = "judge the present sources, or each RUN alone, by the suite's budgets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_runs(parser)
+    options.add_run(parser, of_chips=True)
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)

@@ -98,15 +98,11 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
                         help="the GPUs of a Ray cluster: auto, or host:port (default: this host's)")  # fmt: skip
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Which recorded run."""
-    parser.add_argument("recorded", nargs="?", metavar="RUN", help="a run's id, folder or packed file")
-
-
-def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Which recorded runs: one, or one of each chip."""
-    parser.add_argument("recorded", nargs="*", metavar="RUN",
-                        help="a run's id, folder or packed file; several: one of each chip")  # fmt: skip
+def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False) -> None:
+    """Which recorded run; or which ones, each of another chip."""
+    several = "; several: one of each chip" if of_chips else ""
+    parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN",
+                        help=f"a run's id, folder or packed file{several}")  # fmt: skip
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:

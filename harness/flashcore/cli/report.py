@@ -16,7 +16,7 @@ HELP = "render a recorded run (default: the newest), or runs of several chips, a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_runs(parser)
+    options.add_run(parser, of_chips=True)
     options.add_places(parser)
     options.add_records(parser)
     options.add_reporting(parser)

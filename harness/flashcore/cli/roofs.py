@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flashcore.cli import options
+from flashcore.errors import worst
 
 HELP = "measure the roofs of this machine"
 
@@ -23,7 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = options.settings(arguments, suite=arguments.roofs)
     with progress.shown(arguments.quiet) as say:
-        record, found = run.measure_roofs(settings, say, fresh=arguments.fresh)
-    print(f"run {record.id}, {record.gpu}, driver {record.environment.driver}")
-    print(text_tables.roofs(found))
-    return check.failed(record)
+        each = [run.measure_roofs(one, say, fresh=arguments.fresh) for one in run.each_gpu(settings)]
+    for record, found in each:
+        which = "".join(f", {gpu.uuid}" for gpu in record.gpus)
+        print(f"run {record.id}, {record.gpu}{which}, driver {record.environment.driver}")
+        print(text_tables.roofs(found))
+    return worst(check.failed(record) for record, _ in each)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from flashcore.analysis import chips
 from flashcore.errors import worst
@@ -47,7 +47,7 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
             found.setdefault(verdict, {})[chip] = None
     return Judgement(
         tuple(
-            v if chip is None else replace(v, subject=_on(v.subject, chip))
+            v if chip is None else replace(v, subject=OnChip(**asdict(v.subject), chip=chip))
             for v, own in found.items()
             for chip in ([None] if v.tier == "static" and len(own) == len(called) else own)
         ),
@@ -64,10 +64,6 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
         tuple(_said(called, [j.trouble for j in judgements])),
         tuple(called),
     )
-
-
-def _on(s: Subject, chip: str) -> OnChip:
-    return OnChip(s.variant, s.arch, s.shape, s.kernel, s.launch, chip)
 
 
 def _said(called: Sequence[str], each: Sequence[Sequence[str]]) -> list[str]:

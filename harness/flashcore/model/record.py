@@ -260,6 +260,7 @@ class SharingGpu:
         sm_clock_mhz, temperature, throttle: median, highest and all that was seen while it was benching.
         cases: stage → the cases (``variant/shape``) whose results are this GPU's.
         remark: why it was not used any further, or why cases were moved away from it; empty: neither.
+        roofs: those measured on this very GPU; none: the run's are those of another of its kind.
     """
 
     uuid: str
@@ -271,6 +272,7 @@ class SharingGpu:
     throttle: tuple[str, ...]
     cases: Mapping[str, tuple[str, ...]]
     remark: str = ""
+    roofs: tuple[Roof, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +436,11 @@ class Record:
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
     gpus: tuple[SharingGpu, ...] = ()  # where several shared the cases; a run of one GPU has none here
+
+    def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
+        """The measured roofs of a case: of the GPU that did the stage for it, else the run's."""
+        own = {case: gpu.roofs for gpu in self.gpus if gpu.roofs for case in gpu.cases.get(stage, ())}
+        return lambda subject: own.get(subject.case, self.roofs)
 
     @property
     def gpu(self) -> str | None:

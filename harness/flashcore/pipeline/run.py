@@ -160,6 +160,13 @@ def each_kind(settings: Settings, say: Callable[[str], None]) -> list[Settings]:
     return [dataclasses.replace(settings, gpus=",".join(kind)) for kind in able or kinds[:1]]
 
 
+def each_gpu(settings: Settings) -> list[Settings]:
+    """The settings for each GPU that the user asks for, whatever its kind. Of a cluster's GPUs the first one."""
+    kinds = [] if settings.cluster else gpu_choice.by_kind(settings.gpus, gpu_choice.visible())
+    uuids = [uuid for kind in kinds for uuid in kind]
+    return [dataclasses.replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
+
+
 def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False) -> Run:
     """Everything up to the stage asked for, recorded.
 
@@ -193,7 +200,8 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
                 resuming.remember(folder, settings, compiling.first.closures)
             measured = measure(job, compiling.first, folder, say, compiling.finish)
             built = compiling.finish()
-            record = _record(job, run_id, formulas, built, measured, say, before=run_id, roofs=_drawn_against(job, say))
+            measured, roofs = _drawn_against(job, measured, say)
+            record = _record(job, run_id, formulas, built, measured, say, before=run_id, roofs=roofs)
             store.keep_raw(folder, built.artifacts)
             store.write(record, folder)
             resuming.forget(folder)
@@ -284,9 +292,8 @@ def measure_roofs(
     if len(gpus) > 1 or settings.gpus != gpu_choice.ALL:  # ceilings of one GPU, not the best of several
         own = dataclasses.replace(own, gpus=next(iter(gpus), own.gpus))
     gpu = next(iter(gpus.values()), None) or Gpu.find()
-    recorded = None if fresh else lookup.latest(Path(settings.profiles), suite.name)
-    if recorded is not None and gpu is not None and not _is_of(recorded, gpu):
-        recorded = None
+    known = () if fresh else lookup.measured_runs(Path(settings.profiles), suite.name)
+    recorded = next((r for r in known if gpu is None or _is_of(r, gpu, next(iter(gpus), ""))), None)
     if recorded is None:
         require_gpu(own)
         say("roofs: measuring this machine")
@@ -294,9 +301,12 @@ def measure_roofs(
     return recorded, _ceilings(recorded, folder)
 
 
-def _is_of(record: Record, gpu: Gpu) -> bool:
-    """Whether a run was measured by this kind of machine: GPU, memory, highest clock, driver."""
+def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:
+    """Whether a run was measured by this kind of machine (GPU, memory, highest clock, driver), and by this very GPU if
+    it names one."""
     e = record.environment
+    if uuid and record.gpus and uuid not in {g.uuid for g in record.gpus}:
+        return False
     machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver)
     return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver)
 
@@ -313,16 +323,25 @@ def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
     return measured_roofs.measured(record, amounts)
 
 
-def _drawn_against(job: Job, say: Callable[[str], None]) -> tuple[Roof, ...] | None:
-    """The measured roofs of this machine; ``None`` if it profiles nothing."""
+def _drawn_against(
+    job: Job, measured: Measured, say: Callable[[str], None]
+) -> tuple[Measured, tuple[Roof, ...] | None]:
+    """The measured roofs of this machine (``None`` if it profiles nothing); where several GPUs of this host shared the
+    run, each has its own with it, and these are the first one's."""
     settings = job.settings
-    if settings.upto == "profile" and not job.cannot_measure and settings.roofs is not None:
-        from flashcore.analysis import measured_roofs
+    if settings.upto != "profile" or job.cannot_measure or settings.roofs is None:
+        return measured, None
+    from flashcore.analysis import measured_roofs
 
-        record, found = measure_roofs(settings, say)
+    def roofs(of: Settings) -> tuple[Roof, ...]:
+        record, found = measure_roofs(of, say)
         say(f"roofs: run {record.id}")
         return measured_roofs.ceilings(record, found)
-    return None
+
+    sharing = [g.uuid for g in measured.gpus if g.uuid in job.uuids and any(g.cases.values())]
+    own = {uuid: roofs(dataclasses.replace(settings, gpus=uuid)) for uuid in sharing}
+    gpus = tuple(dataclasses.replace(g, roofs=own.get(g.uuid, ())) for g in measured.gpus)
+    return dataclasses.replace(measured, gpus=gpus), next(iter(own.values())) if own else roofs(settings)
 
 
 def require_gpu(settings: Settings) -> None:

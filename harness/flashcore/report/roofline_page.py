@@ -25,7 +25,8 @@ def page(book: Book) -> Page:
     for point in roofline.points(record):
         by_shape.setdefault(point.subject.shape or "", []).append(point)
     device = devices.find(record.gpu)
-    known = roofline.roofs(device, None, record.roofs)
+    own = dict.fromkeys(r for gpu in record.gpus for r in gpu.roofs)  # of each GPU, where each has its own
+    known = roofline.roofs(device, None, tuple(own) or record.roofs)
     gaps: dict[str, list[str]] = {}
     for subject, reason in roofline.missing(record):
         if subject.kernel is None:
