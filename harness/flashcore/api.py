@@ -105,7 +105,7 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
 
     Args:
         require: the highest tier in which an unmeasured limit leads to exit code 3.
-        today: the day that waivers' dates are held against; today in UTC if ``None``.
+        today: the day that waivers' dates are compared with; today in UTC if ``None``.
     """
     day = today or datetime.datetime.now(datetime.UTC).date()
     judgement = gate.judge(run.record, require=require, today=day)

@@ -1,7 +1,7 @@
 """The failures that a user can meet, each with the exit code it leads to.
 
 An error says what was expected, what was found and what to do. Everything that is not one of
-these is a defect of the harness: it shows its traceback and exits 4, so that nobody takes it for a regression.
+these is a defect of the harness: it shows its traceback and exits 4, so that it is not mistaken for a regression.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _kind(record: Record) -> str:
 
 
 def why_not(record: Record) -> Callable[[Variant, Shape], str]:
-    """Tells why the run's chip does not run a case at all; empty if it does, whatever came of it."""
+    """Tells why the run's chip does not run a case at all; empty if it does, with any outcome."""
     refused = {o.case: o.reason or "unsupported" for o in record.outcomes if o.status == "unsupported"}
     arch = record.gpu_arch
 

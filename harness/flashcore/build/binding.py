@@ -58,8 +58,8 @@ def binding_source(suite: str, problem: Problem) -> str:
         f"{'std::optional<Tensor>' if a.optional else _PARAMETERS[a.kind]} {a.name}" for a in problem.arguments
     )
     checks = []
-    reckoned = dict.fromkeys(d for a in tensors for d in a.dims if d not in problem.dims)
-    slots = [*problem.dims, *reckoned]  # `C/2` is recorded like a dimension, and then compared with C
+    derived = dict.fromkeys(d for a in tensors for d in a.dims if d not in problem.dims)
+    slots = [*problem.dims, *derived]  # `C/2` is recorded like a dimension, and then compared with C
     for a in tensors:
         names = ", ".join(f'"{d}"' for d in a.dims)
         indices = ", ".join(str(slots.index(d)) for d in a.dims)
@@ -69,7 +69,7 @@ def binding_source(suite: str, problem: Problem) -> str:
             f'"{a.dtype}", {{{names}}}, {{{indices}}}{_LAYOUT[a.strides, a.mutable]}}}, dims, {tensors[0].name});'
         )
     always = {d for a in tensors if not a.optional for d in a.dims}
-    for dim in reckoned:
+    for dim in derived:
         wanted = re.sub(r"[A-Za-z]\w*", lambda m: f"dims[{problem.dims.index(m[0])}]", dim)
         found = f"dims[{slots.index(dim)}]"
         said = f'": a dimension {dim} must be ", {wanted}, ", found ", {found}'

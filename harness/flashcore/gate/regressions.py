@@ -25,7 +25,7 @@ class Comparison:
 
     Args:
         promises: each fact of the baseline as a budget, with the present fact.
-        notes: renamed kernels, facts that are new, variants that are gone.
+        notes: renamed kernels, facts that are new, variants that are no longer there.
         relaxed: the manifest's rules that are looser than the default rules, in words.
     """
 

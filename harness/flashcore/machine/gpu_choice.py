@@ -44,7 +44,7 @@ def by_kind(asked: str, among: Mapping[str, Gpu]) -> list[dict[str, Gpu]]:
 
 
 def chosen(asked: str, among: Mapping[str, Gpu], say: Callable[[str], None] = lambda _: None) -> dict[str, Gpu]:
-    """The GPUs of a run: one kind. Of ``all`` those of the first one's kind, and ``say`` is told of the others.
+    """The GPUs of a run: one kind. Of ``all`` those of the first one's kind; ``say`` is called with the others.
 
     Raises:
         UsageError: see :func:`by_kind`; or those that are named are of several kinds.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Job:
-    """Loads the suite and looks at the machine; ``say`` is told of GPUs that ``all`` leaves out.
+    """Loads the suite and looks at the machine; ``say`` is called with the GPUs that ``all`` leaves out.
 
     Raises:
         UsageError, ManifestError: see :mod:`flashcore.manifest.load`.

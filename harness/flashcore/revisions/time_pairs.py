@@ -195,7 +195,7 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
         launches = None  # calls in a sample: the first build's, so that a sample's fixed cost is the same for all
         for side in order(process):
             label = f"{name}@{side}"
-            log.step(task.name, f"{label} made ready")
+            log.step(task.name, f"{label} set up")
             try:
                 caller = Caller(contests[name][side], problem, device)
                 made[label], _ = rotation.prepare(timer, caller, launches)

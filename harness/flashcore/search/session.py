@@ -74,7 +74,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A study, and what came of its finalists: ``offer`` is the winner's, if one is proved faster."""
+    """A study, and the outcome of its finalists: ``offer`` is the winner's, if one is proved faster."""
 
     study: study.Study
     grid: grid.Grid

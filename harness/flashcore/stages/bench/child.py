@@ -43,7 +43,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         if case.variant in stuck:
             failed[case.variant] = stuck[case.variant]
             continue
-        log.step(task.name, f"{case.variant} made ready")
+        log.step(task.name, f"{case.variant} set up")
         try:
             caller = Caller(case, problem, device)
             callers[case.variant] = caller
