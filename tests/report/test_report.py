@@ -33,6 +33,7 @@ from flashcore.model.record import (
     Origin,
     Record,
     Roof,
+    SharingGpu,
     Source,
     Subject,
 )
@@ -536,6 +537,19 @@ def test_packed_columns_unpack_to_what_they_were() -> None:
 def test_a_measured_roof_is_drawn(pages: dict[str, str]) -> None:
     assert [r["label"] for r in roofline_of(pages, "mission")["roofs"] if r["resource"] == "l2"] == [
         "5,500 GB/s (measured)"
+    ]
+
+
+def test_the_roofs_of_each_gpu_that_shared_a_run_are_listed_with_it(tmp_path: Path) -> None:
+    own = {
+        n: (Roof("l2", v, "GB/s", "measured", "NVIDIA H200", None, f"on GPU-{n}"),) for n, v in (("a", 5e3), ("b", 6e3))
+    }
+    gpus = tuple(SharingGpu(f"GPU-{n}", None, None, {}, None, None, (), {}, roofs=roofs) for n, roofs in own.items())
+    page = Page(render(factory.record(roofs=own["a"], gpus=gpus), tmp_path / "r")["roofline.html"])
+    rows = [[text for _, _, text in row] for row in page.rows if len(row) == 5 and row[0][2] == "l2"]
+    assert [(r[1], r[4]) for r in rows if r[2] == "measured"] == [
+        ("5,000 GB/s", "on GPU-a"),
+        ("6,000 GB/s", "on GPU-b"),
     ]
 
 
