@@ -8,7 +8,7 @@ import pytest
 
 from flashcore.analysis import chips
 from flashcore.errors import UsageError
-from flashcore.model.record import Record
+from flashcore.model.record import Origin, Record
 from tests import factory
 
 H200 = factory.record()
@@ -19,7 +19,9 @@ IMPORTED = factory.record(factory.suite([factory.variant("fast", kernel="fast_ke
 def test_a_chip_is_called_by_its_name_and_by_its_memory_where_two_have_one() -> None:
     assert chips.names([H200, L4]) == ["NVIDIA H200", "NVIDIA L4"]
     small = replace(H200, id="x", environment=replace(H200.environment, gpu_memory_bytes=96 << 30))
-    assert chips.names([small, L4, H200]) == ["NVIDIA H200, 96 GiB", "NVIDIA L4", "NVIDIA H200, 140 GiB"]
+    assert chips.names([small, L4, H200]) == [
+        "NVIDIA H200, 98,304 MiB", "NVIDIA L4", "NVIDIA H200, 143,051 MiB",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,14 @@ def test_a_chip_is_called_by_its_name_and_by_its_memory_where_two_have_one() -> 
         (
             factory.on_l4(factory.record(factory.suite(name="other"))),
             "runs of one suite, found .* attention and .* other",
+        ),
+        (  # recorded without a GPU, of what an H200 measured
+            factory.record(
+                id="x",
+                environment=factory.environment(gpu=None),
+                joined=(Origin("y", "NVIDIA H200", "sm_90a", "9 facts"),),
+            ),
+            "0001 and x of NVIDIA H200",
         ),
         (factory.on_l4(IMPORTED, id="20260103T000000Z-0003"), "found run .* and import 20260103T000000Z-0003"),
         (
@@ -58,6 +68,8 @@ def test_what_a_chip_does_not_run_has_its_reason() -> None:
     assert chips.why_not(L4)(of["split"], mission) == "no TMA before sm_90"
     refused = replace(H200, outcomes=(factory.outcome("fast", "mission", "check", "unsupported", "too small"),))
     assert chips.why_not(refused)(of["fast"], mission) == "too small"
+    timed = replace(refused, outcomes=(*refused.outcomes, factory.outcome("fast", "mission", "bench")))
+    assert chips.why_not(timed)(of["fast"], mission) == "", "what ran in one stage runs here"
     assert chips.why_not(H200)(factory.variant("new"), mission) == "not in this run's suite"
 
 

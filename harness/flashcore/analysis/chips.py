@@ -26,16 +26,17 @@ def names(records: Sequence[Record]) -> list[str]:
             )
         if record.gpu is None:
             raise UsageError(f"run {record.id}: expected a run that a GPU measured, beside others, found none")
-        chip = record.gpu, record.environment.gpu_memory_bytes
-        if other := seen.get(chip):
+        own = record.environment.gpu_memory_bytes  # None where what was measured was joined
+        same = (r for (gpu, b), r in seen.items() if gpu == record.gpu and (b == own or b is None or own is None))
+        if other := next(same, None):
             which = "the same run twice" if other.id == record.id else f"{other.id} and {record.id} of {record.gpu}"
             raise UsageError(
                 f"expected one run of each chip, found {which}\n"
                 f"  hint: hold two runs of one chip against each other: flashcore report {record.id} --against RUN"
             )
-        seen[chip] = record
+        seen[record.gpu, own] = record
     twice = [gpu for gpu, _ in seen]
-    return [f"{gpu}, {(memory or 0) / 2**30:.0f} GiB" if twice.count(gpu) > 1 else gpu for gpu, memory in seen]
+    return [f"{gpu}, {(memory or 0) / 2**20:,.0f} MiB" if twice.count(gpu) > 1 else gpu for gpu, memory in seen]
 
 
 def _kind(record: Record) -> str:
@@ -44,7 +45,8 @@ def _kind(record: Record) -> str:
 
 def why_not(record: Record) -> Callable[[Variant, Shape], str]:
     """Tells why the run's chip does not run a case at all; empty if it does, with any outcome."""
-    refused = {o.case: o.reason or "unsupported" for o in record.outcomes if o.status == "unsupported"}
+    ran = {o.case for o in record.outcomes if o.status == "ok"}
+    refused = {o.case: o.reason for o in record.outcomes if o.status == "unsupported" and o.case not in ran}
     arch = record.gpu_arch
 
     def why(variant: Variant, shape: Shape) -> str:

@@ -90,9 +90,9 @@ def _rows(books: Sequence[Book], sections: Sequence[dict[str, Any]], own: Sequen
         variant = next(v for book in books if (v := book.record.suite.variants.get(name)))
         line = [Cell(name, title=variant.technique, sort=name, detail="peer" if variant.is_peer else "")]
         for of, why, folder in zip(rows, reasons, own, strict=True):
-            gone = why(variant, shape)
+            gone = why(variant, shape) or ("" if name in of else "not among the shapes that its report shows")
             for key in KEYS:
-                cell = not_applicable(gone) if gone or name not in of else of[name][_COLUMNS[key][0]]
+                cell = not_applicable(gone) if gone else of[name][_COLUMNS[key][0]]
                 page = variant_page(name) if key == "time" and not gone else cell.href
                 line.append(replace(cell, href=page and folder + page))
         lines.append(line)
