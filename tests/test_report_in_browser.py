@@ -64,7 +64,7 @@ def test_the_console_is_quiet_and_nothing_is_fetched(chromium: Browser, folder: 
         hidden = shown.js(
             "Array.from(document.querySelectorAll('.scripted'), (e) => getComputedStyle(e).display === 'none')"
         )
-        assert scripts or all(hidden), "what takes scripts is offered without them"
+        assert scripts or all(hidden), "what needs scripts is offered without them"
 
 
 DRAWN = """() => ({

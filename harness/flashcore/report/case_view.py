@@ -196,7 +196,7 @@ def _line(x: heat.Line, was: float | None, counted: bool) -> dict[str, Any]:
         for i in sorted(hottest, key=lambda i: i.offset)
     ]
     if left := len(x.instructions) - len(hottest):
-        sass.append(f"and {left} cooler ones")
+        sass.append(f"and {left} more")
     return {
         "place": place,
         "source": x.source or place,
