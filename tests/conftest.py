@@ -268,7 +268,12 @@ def forked() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """What is started in the background of a script ignores interrupts, and so would all that the tests interrupt."""
+    """What every process of the tests inherits.
+
+    One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
+    And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

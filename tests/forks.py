@@ -41,9 +41,11 @@ COMMANDS = (
 )  # fmt: skip
 #: What those import that run kernels.
 KERNELS = ("torch", "flashcore.worker.kernel_call", "flashcore.worker.problem_file", "flashcore.stages.bench.timing")
-_CHILDREN = ("flashcore.stages.bench.", "flashcore.stages.check.", "flashcore.revisions.time_pairs")
+_CHILDREN = (
+    "flashcore.stages.bench.", "flashcore.stages.check.", "flashcore.revisions.time_pairs", "flashcore.search.trial",
+)  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
-_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH")
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH")
 _PR_SET_CHILD_SUBREAPER = 36
 _STARTED: list[Forks] = []
 
@@ -238,8 +240,6 @@ def _run(task: dict[str, Any]) -> int:
     os.environ.update(task["environment"])
     os.chdir(task["folder"])
     (how, what), rest = task["words"][:2], task["words"][2:]
-    if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
-        sys.modules["torch"].set_num_threads(int(threads))
     code = 0
     try:
         if how == "-c":

@@ -41,7 +41,6 @@ ALIKE = {p.gpu: Reference({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in 
 @pytest.fixture(autouse=True)
 def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """References as of two GPUs in full health, unless a test says otherwise."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(reference, "run", lambda *_: ALIKE)
     monkeypatch.setattr(reference, "recorded", lambda _: ALIKE)
 

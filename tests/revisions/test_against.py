@@ -39,7 +39,6 @@ def committed(root: Path, suite: Path) -> Path:
 def spin(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The suite of callables in a repository of its own, which is the present folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return committed(tmp_path, SPIN)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from dataclasses import replace
@@ -42,9 +41,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
             contests, folder, processes=PROCESSES, rounds=15, time_limit=6.0, progress=lines.append, device="cpu"
         )
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")  # threads that wait for each other are not what is timed here
-        result = run()
+    result = run()
     logs = len(list(folder.glob("*/child-*.log")))
     assert run() == result, "what is answered is not run again"
     assert len(list(folder.glob("*/child-*.log"))) == logs
@@ -65,7 +62,7 @@ def test_every_process_times_all_three_builds(found: time_pairs.Found) -> None:
 
 def test_what_is_slower_takes_longer(found: time_pairs.Found) -> None:
     for own in found.times["right_slower/small"]:
-        assert statistics.median(own.after) > 1.3 * statistics.median(own.before)
+        assert min(own.after) > 1.3 * min(own.before)  # which a busy machine does not lengthen
 
 
 def test_a_build_that_fails_costs_its_own_case_alone(found: time_pairs.Found) -> None:

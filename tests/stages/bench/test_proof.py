@@ -29,9 +29,7 @@ LAZY = {
 def stage(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
     cases = [case(v) for v in ("right", *LAZY)] + [case("library", peer=True)]
     chosen = Bench(baseline="right", samples=12, max_samples=20, device="cpu")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        return bench.run(cases, tmp_path_factory.mktemp("bench"), chosen)
+    return bench.run(cases, tmp_path_factory.mktemp("bench"), chosen)
 
 
 def test_honest_calls_are_timed(stage: StageResult) -> None:
@@ -69,9 +67,7 @@ UPDATES = {
 def test_every_timed_call_of_a_kernel_that_writes_what_it_reads_starts_from_known_content(tmp_path: Path) -> None:
     cases = [update_cases.case(v, peer=v in ("in_place", "apart", "no_beta")) for v in UPDATES]
     chosen = Bench(baseline="right", samples=12, max_samples=20, device="cpu")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        stage = bench.run(cases, tmp_path, chosen)
+    stage = bench.run(cases, tmp_path, chosen)
     for outcome in stage.outcomes:
         reason = UPDATES[outcome.variant]
         assert (outcome.status == "ok") is (reason == ""), outcome
