@@ -10,13 +10,14 @@ import base64
 import fcntl
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ new PerformanceObserver((l) => l.getEntries().forEach((e) => window.seen.tasks.p
 new PerformanceObserver((l) => l.getEntries().forEach((e) => { if (!e.hadRecentInput) window.seen.shift += e.value; }))
   .observe({ type: "layout-shift", buffered: true });
 """
+
+_NAVIGATED = re.compile("navigated or closed|context was destroyed|Cannot find context|context with specified id")
+
+
+class Navigated(AssertionError):
+    """The page went to another address while it was asked."""
 
 
 class Browser:
@@ -55,7 +62,8 @@ class Browser:
             answer = self._next(60)
             if answer.get("id") == number:
                 if "error" in answer:
-                    raise AssertionError(f"{method}: {answer['error']}")
+                    kind = Navigated if _NAVIGATED.search(str(answer["error"])) else AssertionError
+                    raise kind(f"{method}: {answer['error']}")
                 result: dict[str, Any] = answer["result"]
                 return result
 
@@ -143,15 +151,26 @@ class Page:
         if self._scripts:
             self.js("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(r, 60))))")
 
-    def until(self, expression: str, seconds: float = 20) -> None:
-        """Waits until an expression holds."""
+    def until(self, expression: str, seconds: float = 60) -> None:
+        """Waits until an expression holds, also of the page that a link leads to."""
         end = time.monotonic() + seconds
-        while not self.js(expression):
+        while True:
+            with suppress(Navigated):
+                if self.js(expression):
+                    return
             assert time.monotonic() < end, f"still not so: {expression}"
             self._browser.pump(0.05)
 
     def js(self, expression: str) -> Any:
-        """The value of an expression, awaited."""
+        """The value of an expression, awaited; of a click, which may lead to another page, none."""
+        try:
+            return self._evaluated(expression)
+        except Navigated:
+            if not expression.endswith(".click()"):
+                raise
+        return None
+
+    def _evaluated(self, expression: str) -> Any:
         found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in found:
             raise AssertionError(found["exceptionDetails"].get("exception", found["exceptionDetails"]))
