@@ -99,7 +99,7 @@ def _register() -> None:
 
     @operator
     def stops(*given: Any) -> Tensor | None:
-        return answer(*given) if calls["stops"] < 200 else None
+        return answer(*given) if calls["stops"] < 20 else None
 
     @operator
     def writes_input(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
