@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,18 @@ import pytest
 
 from flashcore.cli import baseline as saving
 from flashcore.cli import gate
+from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
+from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine.gpu import Gpu
+from flashcore.model.record import CaseOutcome, Facts, Source
+from flashcore.model.suite import GPU_STAGES
+from flashcore.pipeline import run
+from flashcore.pipeline.state import Settings
+from flashcore.runs import store
 from tests import factory
+from tests.conftest import ROOT
 from tests.gate.test_formats import TODAY, troubled
 
 
@@ -71,9 +81,6 @@ def test_a_manifest_cannot_have_files_outside_its_suite_read_as_a_baseline(tmp_p
 
 
 def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5
-    from flashcore.cli.main import main
-    from flashcore.runs import store
-
     folder = tmp_path / "20260102T030405Z-0001"
     folder.mkdir()
     store.write(factory.record(), folder)
@@ -82,9 +89,6 @@ def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5
 
 
 def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from flashcore.cli.main import main
-    from flashcore.runs import store
-
     folder = tmp_path / "20260102T030405Z-0001"
     folder.mkdir()
     store.write(factory.record(), folder)
@@ -95,3 +99,56 @@ def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytes
     assert "--shape: expected without RUN" in capsys.readouterr().err
     assert main(["gate", str(folder), "--ratchet"]) == Exit.USAGE
     assert "--ratchet: expected with RUN the --baseline FILE" in capsys.readouterr().err
+
+
+TIME = """
+[[budget]]
+name = "time"
+fact = "isolated_p50"
+max = 10
+variants = ["warp"]
+shapes = ["main"]
+source = "what the change before it took"
+"""
+
+
+def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_ARCH", "sm_90a")
+    monkeypatch.setattr(Gpu, "find", lambda: None)
+    monkeypatch.setattr(gpu_choice, "visible", dict)
+    suite = shutil.copytree(ROOT / "examples" / "row_softmax", tmp_path / "kernels")
+    (suite / "suite.toml").write_text((suite / "suite.toml").read_text() + TIME)
+    settings = Settings(str(suite), variant="warp", profiles=str(tmp_path), build=str(tmp_path / "build"))
+    made = run.run(replace(settings, recording="20260102T000000Z-0000"), lambda _: None).record
+    shapes = [s.name for s in made.suite.shapes.values()]
+
+    def recorded(run_id: str, gpu: str, us: float, recording: str = made.recording, code: str = "") -> None:
+        where = replace(made.environment, gpu=gpu, gpu_arch="sm_90a")
+        facts = [factory.fact("isolated_p50", us, "warp", shape="main", source=Source.EVENTS),
+                 factory.fact("plan_matches", 1, "warp", shape="main", source=Source.NCU)]  # fmt: skip
+        outcomes = [CaseOutcome(v, s, stage, "ok") for v in made.suite.variants for s in shapes for stage in GPU_STAGES]
+        known = {case: replace(key, code=code or key.code) for case, key in made.keys.items()}
+        record = replace(made, id=run_id, environment=where, facts=Facts([*made.facts, *facts]), keys=known,
+                         outcomes=tuple(outcomes), stale={}, recording=recording)  # fmt: skip
+        store.write(record, folder := store.begin(tmp_path, run_id))
+        store.complete(folder)
+
+    def gate(*words: str) -> tuple[int, dict[str | None, str]]:
+        wanted = ["gate", "--suite", str(suite), "--profiles", str(tmp_path), "--build-dir", str(tmp_path / "build"),
+                  "--variant", "warp", "--require", "timing", "--format", "json", *words]  # fmt: skip
+        code = main(wanted)
+        verdicts = json.loads(capsys.readouterr().out)["verdicts"]
+        return code, {v["subject"].get("chip"): v["status"] for v in verdicts if v["budget"] == "time"}
+
+    recorded("20260101T000000Z-0001", "NVIDIA L40", 50.0, recording="")  # another day, by itself
+    recorded("20260102T000001Z-0001", "NVIDIA H100", 50.0)
+    recorded("20260102T000002Z-0001", "NVIDIA H200", 5.0)
+    assert gate() == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"})
+    assert gate("--ratchet") == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"})
+    recorded("20260103T000001Z-0001", "NVIDIA H100", 50.0, "20260103T000000Z-0000", code="other")
+    recorded("20260103T000002Z-0001", "NVIDIA H200", 5.0, "20260103T000000Z-0000")
+    assert gate() == (Exit.UNMEASURED, {"NVIDIA H200": "pass", "NVIDIA H100": "unmeasured"}), "of code that is gone"
+    recorded("20260104T000000Z-0001", "NVIDIA H200", 5.0, recording="")
+    assert gate() == (Exit.OK, {None: "pass"}), "the newest recording is of one GPU"

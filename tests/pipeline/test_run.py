@@ -102,16 +102,18 @@ def test_one_command_records_a_run_for_each_kind(
     own = factory.record(factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))]))
     records = {"GPU-a": own, "GPU-b": factory.on_l4(own)}
     asked: list[tuple[str, bool]] = []
+    recordings = set()
 
     def run(settings: Settings, say: object, *, resume: bool = False) -> run_module.Run:
         asked.append((settings.gpus, resume))
+        recordings.add(settings.recording)
         return run_module.Run(records.get(settings.gpus, own), tmp_path, settings)
 
     monkeypatch.setattr(run_module, "run", run)
     words = ["profile", "--suite", str(TOY), "--quiet", "--profiles", str(tmp_path), "-o", str(tmp_path / "r")]
     assert main(words) == Exit.FAILED
     said = capsys.readouterr().out
-    assert asked == [("GPU-a", False), ("GPU-b", False)]
+    assert asked == [("GPU-a", False), ("GPU-b", False)] and len(recordings) == 1 and all(recordings)
     assert "slow/mission on NVIDIA L4" in said and "slow/mission on NVIDIA H200" not in said
     assert said.index("NVIDIA H200, run ") < said.index("NVIDIA L4, run ") < said.index("gate FAILED")
     assert (tmp_path / "r" / "nvidia-l4" / "index.html").is_file()

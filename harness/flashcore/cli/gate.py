@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         records = options.all_recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
-            records = [run.present(options.settings(arguments, upto=None), say)]
+            records = run.each_present(options.settings(arguments, upto=None), say)
     own = _budgets(arguments.budgets)
     records = [dataclasses.replace(r, suite=dataclasses.replace(r.suite, budgets=(*r.suite.budgets, *own)))
                for r in records]  # fmt: skip
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
                 f"  hint: flashcore gate {name} --budgets FILE; to look at them alone: flashcore report {name}"
             )
-    if arguments.ratchet and len(records) > 1:
+    if arguments.ratchet and len(arguments.recorded) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
     held = not arguments.recorded or arguments.baseline is not None
     if arguments.ratchet and not held:

@@ -41,6 +41,8 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
     if len(records) == 1:
         return judgements[0]
     called = chips.names(records)
+    present = len({r.id for r in records}) == 1  # the present sources with what was recorded, and no runs themselves
+    runs = ["" if present else f", run {r.id}" for r in records]
     found: dict[Verdict, dict[str, None]] = {}
     for chip, judgement in zip(called, judgements, strict=True):
         for verdict in judgement.verdicts:
@@ -53,7 +55,7 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
         ),
         _waivers(use for j in judgements for use in j.waivers),
         (
-            *(f"{c}, run {r.id}: {summary(j)}" for c, r, j in zip(called, records, judgements, strict=True)),
+            *(f"{c}{which}: {summary(j)}" for c, which, j in zip(called, runs, judgements, strict=True)),
             *_said(called, [j.notes for j in judgements]),
             *chips.notes(records),
         ),

@@ -416,6 +416,8 @@ class Record:
     ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
     case to the reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
     microseconds, in the order of the rounds. ``listings`` are those of the kernels whose warps were sampled.
+    ``recording`` is the same in all runs that one command recorded, one for each kind of GPU; empty where it recorded
+    one.
     """
 
     id: str
@@ -436,6 +438,7 @@ class Record:
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
     gpus: tuple[SharingGpu, ...] = ()  # where several shared the cases; a run of one GPU has none here
+    recording: str = ""
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """The measured roofs of a case: of the GPU that did the stage for it, else the run's."""

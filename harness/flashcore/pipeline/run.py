@@ -7,7 +7,7 @@ GPU is left out on a machine without one, and joined from a recorded run where t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from flashcore.manifest.load import load, select
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Built, Fact, Measured, Record, Roof, Source, Subject
+from flashcore.model.record import Built, Fact, Measured, Origin, Record, Roof, Source, Subject
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.state import Job, Settings
@@ -141,6 +141,9 @@ def runs(settings: Settings, say: Callable[[str], None], *, resume: bool = False
     each = [settings] if resume else each_kind(settings, say)
     for one in each if needed else ():
         require_gpu(one)
+    if len(each) > 1:
+        recording = store.new_id()
+        each = [dataclasses.replace(one, recording=recording) for one in each]
     return [run(one, say, resume=resume) for one in each]
 
 
@@ -201,7 +204,8 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
             measured = measure(job, compiling.first, folder, say, compiling.finish)
             built = compiling.finish()
             measured, roofs = _drawn_against(job, measured, say)
-            record = _record(job, run_id, formulas, built, measured, say, before=run_id, roofs=roofs)
+            recorded = _to_join(job, before=run_id)
+            record = _record(job, run_id, formulas, built, measured, say, recorded=recorded, roofs=roofs)
             store.keep_raw(folder, built.artifacts)
             store.write(record, folder)
             resuming.forget(folder)
@@ -214,7 +218,45 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
     """The present sources' static facts, joined with measured ones that are still fresh; not stored."""
     job = _job_to_record(settings)
     built = compile_all(job, say)
-    return _record(job, store.new_id(), _formulas(job), built, Measured(), say, before=None, roofs=None)
+    return _present(job, store.new_id(), built, say, _to_join(job, before=None))
+
+
+def each_present(settings: Settings, say: Callable[[str], None]) -> list[Record]:
+    """As :func:`present`; where one command recorded the runs to join from, one for each kind of GPU, one record for
+    each of these GPUs."""
+    from flashcore.runs import assemble
+
+    job = _job_to_record(settings)
+    built, run_id = compile_all(job, say), store.new_id()
+    gpu = job.gpu.name if job.gpu else None
+    each = assemble.each_to_join(settings.places, job.suite.name, gpu) if settings.join else [[]]
+    if len(each) == 1:
+        return [_present(job, run_id, built, say, each[0])]
+    return [_present_of(recorded, job, run_id, built, say) for recorded in each]
+
+
+def _present_of(recorded: Sequence[Record], job: Job, run_id: str, built: Built, say: Callable[[str], None]) -> Record:
+    """The present sources joined with the runs of one GPU of several."""
+    newest = recorded[0]
+    name = newest.gpu or ""
+    if job.gpu is None or job.gpu.name != name:
+        job = dataclasses.replace(job, gpu=None, gpu_arch=None)
+    record = _present(job, run_id, built, lambda text: say(prefixed(f"{name}: ", text)), recorded)
+    if record.gpu is None:  # none of it is fresh, and what is missing is of this GPU all the same
+        record = dataclasses.replace(record, joined=(Origin(newest.id, name, newest.gpu_arch or "", "nothing"),))
+    return record
+
+
+def _present(job: Job, run_id: str, built: Built, say: Callable[[str], None], recorded: Sequence[Record]) -> Record:
+    return _record(job, run_id, _formulas(job), built, Measured(), say, recorded=recorded, roofs=None)
+
+
+def _to_join(job: Job, *, before: str | None) -> list[Record]:
+    """The recorded runs to join from, those before a run or all."""
+    from flashcore.runs import assemble
+
+    s, gpu = job.settings, job.gpu.name if job.gpu else None
+    return assemble.to_join(s.places, job.suite.name, gpu, before=before) if s.join else []
 
 
 def _job_to_record(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Job:
@@ -234,7 +276,7 @@ def _job_to_record(settings: Settings, say: Callable[[str], None] = lambda _: No
 
 def _record(
     job: Job, run_id: str, formulas: list[Fact], built: Built, measured: Measured, say: Callable[[str], None],
-    *, before: str | None, roofs: tuple[Roof, ...] | None,
+    *, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None,
 ) -> Record:  # fmt: skip
     """The record of what was found, joined with recorded runs; says what was joined and what is stale."""
     from flashcore.analysis import clocks
@@ -244,9 +286,7 @@ def _record(
     nvcc = toolchain.find_nvcc(Path(s.build)) if suite.uses_nvcc else None
     machine = of_this_machine(Path(suite.root), nvcc, job.gpu, job.gpu_arch, measured.ncu)
     cases = [(v, shape) for shape in job.shapes for v in job.variants if v.runs_on(shape)]
-    found = assemble.Findings(s.command, suite, cases, machine, formulas, built, measured)
-    gpu = job.gpu.name if job.gpu else None
-    recorded = assemble.to_join(s.places, suite.name, gpu, before=before) if s.join else []
+    found = assemble.Findings(s.command, suite, cases, machine, formulas, built, measured, s.recording)
     record = clocks.agreed(assemble.record_of(run_id, found, recorded, roofs))
     if s.records and not recorded:
         say(f"join: no measured run of {suite.name} in {', '.join(map(str, s.places))}")

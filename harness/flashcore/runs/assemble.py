@@ -32,6 +32,7 @@ class Findings:
     formulas: Sequence[Fact]
     built: Built
     measured: Measured
+    recording: str = ""
 
 
 def record_of(
@@ -87,7 +88,16 @@ def record_of(
         listings=Listings(lambda: chain.from_iterable(listings)),
         roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,
+        recording=found.recording,
     )
+
+
+def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:
+    """What :func:`to_join` gives, and the same for each other GPU that a command recorded together with one of these
+    runs."""
+    own = to_join(places, suite, gpu, before=None)
+    others = lookup.recorded_with(places, suite, {run.recording for run in own} - {""})
+    return [own, *(to_join(places, suite, other, before=None) for other in others if other != own[0].gpu)]
 
 
 def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.files import PARTIAL
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ROOFS = "roofs"  # the name of the suite that measures roofs
 PACKED = ".run.zip"  # how a packed run's name ends
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
 
 
 def runs(profiles: Path) -> list[Path]:
@@ -116,7 +118,7 @@ def find(places: Places, name: str | None) -> Traversable:
 def _of_roofs(run: Traversable) -> bool:
     try:
         return bool(json.loads((run / HEADER).read_bytes())["suite"]["name"] == ROOFS)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except _DAMAGED:
         return False  # reading it reports what is wrong with it
 
 
@@ -131,14 +133,29 @@ def measured_runs(places: Places, suite: str, *, before: str | None = None) -> I
         if before is not None and folder.name >= before:
             continue
         try:
-            header = json.loads((folder / HEADER).read_bytes())
-            if header["schema_version"] not in convert.READABLE or header["suite"]["name"] != suite:
-                continue
-            if not header["environment"]["gpu"] or not header["outcomes"]:
+            if _measured(folder, suite) is None:
                 continue
             record = read(folder)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError, RecordError) as error:
+        except (*_DAMAGED, RecordError) as error:
             # A damaged old run must not stop a new one; `report RUN` says what is wrong with it.
             print(f"flashcore: skipped run {folder.name}: {error}", file=sys.stderr)
             continue
         yield record
+
+
+def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[str]:
+    """The GPUs, by name, of the measured runs of this suite whose :attr:`Record.recording` is one of these."""
+    found: dict[str, None] = {}
+    for folder in everywhere(places) if recordings else ():
+        with suppress(*_DAMAGED):
+            header = _measured(folder, suite)
+            if header is not None and header.get("recording", "") in recordings:
+                found[header["environment"]["gpu"]] = None
+    return list(found)
+
+
+def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:
+    """The header of a run of this suite that a GPU measured; of any other ``None``."""
+    header: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
+    of_suite = header["schema_version"] in convert.READABLE and header["suite"]["name"] == suite
+    return header if of_suite and header["environment"]["gpu"] and header["outcomes"] else None
