@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.cli import text_tables
 from flashcore.errors import Exit, UsageError
-from flashcore.machine import toolchain
+from flashcore.machine import gpu_choice, toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.pipeline.state import Settings
 from flashcore.revisions import against, checkout, time_pairs
@@ -100,6 +100,24 @@ def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None
 
     code, found = compared("spun", look, resume=True)
     assert (code, fates(found)) == (Exit.OK, {"spun": "faster"})
+
+
+def test_of_several_kinds_of_gpu_the_one_that_times_is_named(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h200, l4 = (Gpu(name, (9, 0), 132, 1, 1, 1980.0, "580") for name in ("NVIDIA H200", "NVIDIA L4"))
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": h200, "GPU-b": h200, "GPU-c": l4})
+    spun(spin, 4000)
+
+    class Named(Exception):
+        pass
+
+    def say(text: str) -> None:
+        if text.startswith("against: on GPU-a (NVIDIA H200); left out, of another kind: GPU-c (NVIDIA L4); "):
+            assert text.endswith("CUDA_VISIBLE_DEVICES=GPU-c")
+            raise Named
+        assert not text.startswith("check:"), "before anything runs"
+
+    with pytest.raises(Named):
+        compared("spun", say, device="cuda")
 
 
 def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
