@@ -13,9 +13,11 @@ from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
 from flashcore.machine import gpu_choice
 from flashcore.machine.gpu import Gpu
+from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
+from flashcore.runs import store
 from flashcore.worker import cluster
 from tests import factory
 from tests.conftest import TOY
@@ -117,6 +119,39 @@ def test_one_command_records_a_run_for_each_kind(
     assert "slow/mission on NVIDIA L4" in said and "slow/mission on NVIDIA H200" not in said
     assert said.index("NVIDIA H200, run ") < said.index("NVIDIA L4, run ") < said.index("gate FAILED")
     assert (tmp_path / "r" / "nvidia-l4" / "index.html").is_file()
-    asked.clear()
-    assert main([*words, "--resume"]) == Exit.OK
-    assert asked == [("all", True)], "what is resumed is one run"
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "tables", "said"),
+    [
+        ([], [("all", True), ("GPU-c", False)], 3,
+         ["resume: 20260102T040000Z-0002 on NVIDIA L4 had ended", "resume: --gpus GPU-c: a run of its own"]),
+        (["--gpus", "GPU-z"], [("GPU-z", True)], 1,
+         ["resume: only the run that did not end; not begun: --gpus GPU-c\n"]),
+    ],
+)  # fmt: skip
+def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    words: list[str], asked: list[tuple[str, bool]], tables: int, said: list[str],
+) -> None:  # fmt: skip
+    """Of three kinds the first run ended, the second was interrupted. The runs themselves are stand-ins."""
+    suite = str(TOY)
+    own = replace(factory.record(), suite=factory.suite(name="toy", root=str(tmp_path)))
+    ended = factory.on_l4(own, recording="20260102T000000Z-0000")
+    store.write(ended, folder := store.begin(tmp_path, ended.id))
+    store.complete(folder)
+    began = Settings(suite, profiles=str(tmp_path), gpus="GPU-b", recording=ended.recording,
+                     kinds=("GPU-a", "GPU-b", "GPU-c"))  # fmt: skip
+    resume.remember(store.begin(tmp_path, "20260102T050000Z-0003"), began, {})
+    machines = {name: replace(own.environment, gpu=f"NVIDIA {name}") for name in ("B200", "A100")}
+    runs: list[tuple[str, bool]] = []
+
+    def run(settings: Settings, say: object, *, resume: bool = False) -> run_module.Run:
+        runs.append((settings.gpus, resume))
+        return run_module.Run(replace(own, environment=machines["B200" if resume else "A100"]), tmp_path, settings)
+
+    monkeypatch.setattr(run_module, "run", run)
+    main(["profile", "--suite", suite, "--profiles", str(tmp_path), "-o", str(tmp_path / "r"), "--resume", *words])
+    out, err = capsys.readouterr()
+    assert runs == asked and all(text in err for text in said), err
+    assert out.count(", run 2026") == (2 * tables if tables > 1 else 0), "a table and the gate's line for each chip"

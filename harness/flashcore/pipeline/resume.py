@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
+from flashcore.machine.gpu_choice import ALL
 from flashcore.model.files import write_atomically
 from flashcore.pipeline.state import Settings
 from flashcore.runs import lookup
@@ -64,6 +65,11 @@ def unfinished(settings: Settings) -> tuple[Path, Settings]:
         if own.suite == settings.suite:
             return folder, own
     raise UsageError(f"{settings.profiles}: expected an unfinished run of {settings.suite} to resume, found none{torn}")
+
+
+def chosen_anew(settings: Settings) -> bool:
+    """Whether the user names the GPUs to go on with."""
+    return settings.cluster is not None or settings.gpus != ALL
 
 
 def _began(folder: Path) -> tuple[Settings, dict[str, str]]:

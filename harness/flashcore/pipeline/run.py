@@ -130,9 +130,11 @@ class Run:
 
 
 def runs(settings: Settings, say: Callable[[str], None], *, resume: bool = False, needed: bool = False) -> list[Run]:
-    """A run for each kind of GPU that the user asks for, the first one's first; of a resumed run, that one alone.
+    """A run for each kind of GPU that the user asks for, the first one's first.
 
     Args:
+        resume: go on with the newest run of this suite that did not end. If its command records several and the GPUs
+            are not chosen anew, those that ended are read, and those that were not begun are recorded.
         needed: whether it makes no sense without a GPU.
 
     Raises:
@@ -141,10 +143,34 @@ def runs(settings: Settings, say: Callable[[str], None], *, resume: bool = False
     each = [settings] if resume else each_kind(settings, say)
     for one in each if needed else ():
         require_gpu(one)
+    if resume:
+        return _continued(settings, say)
     if len(each) > 1:
-        recording = store.new_id()
-        each = [dataclasses.replace(one, recording=recording) for one in each]
-    return [run(one, say, resume=resume) for one in each]
+        recording, kinds = store.new_id(), tuple(one.gpus for one in each)
+        each = [dataclasses.replace(one, recording=recording, kinds=kinds) for one in each]
+    return [run(one, say) for one in each]
+
+
+def _continued(settings: Settings, say: Callable[[str], None]) -> list[Run]:
+    from flashcore.pipeline import resume as resuming
+
+    _, began = resuming.unfinished(settings)
+    if began.gpus not in began.kinds:
+        return [run(settings, say, resume=True)]
+    rest = began.kinds[began.kinds.index(began.gpus) + 1 :]
+    if resuming.chosen_anew(settings):
+        if rest:
+            say(f"resume: only the run that did not end; not begun: {'; '.join(f'--gpus {gpus}' for gpus in rest)}")
+        return [run(settings, say, resume=True)]
+    ended = lookup.recorded_with(Path(began.profiles), load(began.suite).name, {began.recording})
+    found = [Run(store.read(folder), Path(str(folder)), began) for folder, _ in reversed(ended)]
+    for one in found:
+        say(f"resume: {one.record.id} on {one.record.gpu} had ended")
+    found.append(run(settings, say, resume=True))
+    for gpus in rest:
+        say(f"resume: --gpus {gpus}: a run of its own, which had not begun")
+        found.append(run(dataclasses.replace(began, gpus=gpus), say))
+    return found
 
 
 def each_kind(settings: Settings, say: Callable[[str], None]) -> list[Settings]:
@@ -185,7 +211,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     if resume:
         folder, began = resuming.unfinished(settings)
         # The GPUs may be chosen anew: one that it began on may no longer be there.
-        if settings.cluster is not None or settings.gpus != gpu_choice.ALL:
+        if resuming.chosen_anew(settings):
             began = dataclasses.replace(began, gpus=settings.gpus, cluster=settings.cluster)
         settings = began
         run_id = folder.name.removesuffix(PARTIAL)

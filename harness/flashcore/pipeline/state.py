@@ -41,6 +41,7 @@ class Settings:
     modes: tuple[str, ...] = Bench.modes
     gpus: str = ALL  # or a number, or UUIDs with commas between
     recording: str = ""  # of one run of several that one command records; see Record.recording
+    kinds: tuple[str, ...] = ()  # the ``gpus`` of each of these runs, in their order
     cluster: str | None = None  # the address of a Ray cluster: its GPUs, not this host's
     roofs: str | None = ""  # the suite that measures roofs, "": flashcore's own; None: draw without measured ones
     command: str = ""

@@ -96,8 +96,9 @@ def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Recor
     """What :func:`to_join` gives, and the same for each other GPU that a command recorded together with one of these
     runs."""
     own = to_join(places, suite, gpu, before=None)
-    others = lookup.recorded_with(places, suite, {run.recording for run in own} - {""})
-    return [own, *(to_join(places, suite, other, before=None) for other in others if other != own[0].gpu)]
+    beside = lookup.recorded_with(places, suite, {run.recording for run in own} - {""})
+    others = dict.fromkeys(name for _, name in beside if name != own[0].gpu)
+    return [own, *(to_join(places, suite, other, before=None) for other in others)]
 
 
 def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:

@@ -143,15 +143,16 @@ def measured_runs(places: Places, suite: str, *, before: str | None = None) -> I
         yield record
 
 
-def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[str]:
-    """The GPUs, by name, of the measured runs of this suite whose :attr:`Record.recording` is one of these."""
-    found: dict[str, None] = {}
+def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[tuple[Traversable, str]]:
+    """The measured runs of this suite whose :attr:`Record.recording` is one of these, newest first, and the name of the
+    GPU of each."""
+    found = []
     for folder in everywhere(places) if recordings else ():
         with suppress(*_DAMAGED):
             header = _measured(folder, suite)
             if header is not None and header.get("recording", "") in recordings:
-                found[header["environment"]["gpu"]] = None
-    return list(found)
+                found.append((folder, str(header["environment"]["gpu"])))
+    return found
 
 
 def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:
