@@ -13,11 +13,12 @@ import pytest
 from flashcore.build import build
 from flashcore.cli import prune
 from flashcore.cli.main import main
-from flashcore.errors import Exit
+from flashcore.errors import CapabilityError, Exit
+from flashcore.machine import toolchain
 from flashcore.model.record import Record
 from flashcore.runs import lookup, store
 from tests import factory
-from tests.conftest import Built
+from tests.conftest import TOY, Built
 
 OLD = [f"2026010{day}T000000Z-000{day}" for day in range(1, 6)]
 LATER = 2e9  # long after all of them
@@ -109,6 +110,27 @@ def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
         "plain-sm_80",
         "wide-sm_80",
     }
+
+
+def test_runs_are_listed_without_a_compiler(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_compiler(_: Path) -> toolchain.Nvcc:
+        raise CapabilityError("no nvcc", "install one")
+
+    monkeypatch.setattr(toolchain, "find_nvcc", no_compiler)
+    builds = profiles.parent / "build"
+    words = ["prune", "--suite", str(TOY), "--profiles", str(profiles), "--build-dir", str(builds), "--keep", "0"]
+    words += ["--older-than", "0"]
+    assert main([*words, "--builds"]) == Exit.OK, "there is none that a compiler's version might be in the name of"
+    (builds / "toy" / "plain-sm_80-0123456789abcdef").mkdir(parents=True)
+    os.utime(builds / "toy" / "plain-sm_80-0123456789abcdef", (1e9, 1e9))
+    capsys.readouterr()
+    assert main(words) == Exit.OK
+    out, err = capsys.readouterr()
+    assert OLD[3] in out and "plain-sm_80" not in out
+    assert err == "flashcore: builds are left as they are: no nvcc\n  hint: install one\n"
+    assert main([*words, "--builds"]) == Exit.INCAPABLE
 
 
 @pytest.mark.parametrize("words", [["--keep", "-1"], ["--older-than", "-1"], ["--runs", "--builds"]])

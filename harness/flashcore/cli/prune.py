@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import time
 from pathlib import Path
 
 from flashcore.cli import options
-from flashcore.errors import Exit, FlashcoreError, UsageError
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 
 HELP = "remove old runs and builds; without --yes only say which"
 _HASHED = re.compile(r"(.+-)?[0-9a-f]{16}")
@@ -41,7 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.builds:
         found += old_runs(Path(arguments.profiles), arguments.keep, before)
     if not arguments.runs:
-        found += old_builds(arguments.suite, Path(arguments.build), before)
+        try:
+            found += old_builds(arguments.suite, Path(arguments.build), before)
+        except CapabilityError as error:
+            if arguments.builds:
+                raise
+            print(f"flashcore: builds are left as they are: {error}", file=sys.stderr)
     total = 0
     for path in found:
         size = sum(p.lstat().st_size for p in path.rglob("*"))
@@ -113,7 +119,7 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
     none of it since ``before`` (seconds since 1970).
 
     Raises:
-        CapabilityError: there is no compiler, whose version is part of a build's name.
+        CapabilityError: there are old builds, and no compiler, whose version is part of a build's name.
     """
     from flashcore.build import build
     from flashcore.manifest.find import suite_folder
@@ -123,20 +129,20 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
 
     found = load(suite_folder(suite))
     places = [folder / found.name, *folder.glob(f"{checkout.BUILD}/*"), folder / against.FOLDER]
-    needed = build.in_use(found, folder)
-    return [
+    old = [
         path
         for place in places
         for path in sorted(place.iterdir() if place.is_dir() else ())
         if _HASHED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-        if path not in needed and path.stat().st_mtime < before and not store.is_going(path)
+        if path.stat().st_mtime < before and not store.is_going(path)
     ]
+    needed = build.in_use(found, folder) if old else set()
+    return [path for path in old if path not in needed]
 
 
 def _remove(path: Path) -> bool:
     """Removes the folder, unless a process now holds it."""
     import shutil
-    import sys
 
     from flashcore.model.files import writing
     from flashcore.runs import store
