@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.cli.main import main
+from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.hardware.metric_tables import lookup
 from flashcore.machine import metric_lists, nvperf
 from flashcore.machine.capabilities import lacking
@@ -88,3 +89,15 @@ def test_without_ncu_the_library_that_it_asks_is_asked(tmp_path: Path, monkeypat
     monkeypatch.setattr(nvperf, "find", no_library)
     with pytest.raises(CapabilityError, match=r"no Nsight Compute; no libnvperf_host.so found.*\n.*nvidia-cuda-cupti"):
         metric_lists.learn("gx100", tmp_path / "other.txt.gz")
+
+
+def test_a_table_is_written_only_where_the_user_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metric_lists, "_listed", lambda chip, _: lookup.Table(chip, {"gx100__cycles": "Counter"}))
+    monkeypatch.setattr(metric_lists, "write_atomically", lambda path, _: print(f"wrote {path}"))
+    assert main(["metrics", "--learn", "--chip", "gx100"]) == Exit.USAGE
+    out, err = capsys.readouterr()
+    assert not out and "--learn: expected together with --table FILE" in err
+    assert main(["metrics", "--learn", "--chip", "gx100", "--table", str(tmp_path / "own.txt.gz")]) == Exit.OK
+    assert capsys.readouterr().out.startswith(f"wrote {tmp_path}/own.txt.gz\n")

@@ -13,7 +13,8 @@ HELP = "which metrics a chip has and under what name; needs no GPU"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")
     parser.add_argument("--chip", metavar="CHIP", help="as ncu names it: gh100, ad104, ga102 (default: this GPU's)")
-    parser.add_argument("--learn", action="store_true", help="ask ncu, or nvidia-cuda-cupti, for the chip's table")
+    parser.add_argument("--learn", action="store_true", help="ask ncu, or nvidia-cuda-cupti, for the chip's table, and "
+                        "write it into --table FILE")  # fmt: skip
     parser.add_argument("--table", metavar="FILE", help="read or, with --learn, write this table")
 
 
@@ -24,11 +25,16 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.model.catalogue import CHIPS
 
     file = Path(arguments.table) if arguments.table else None
+    if arguments.learn and file is None:
+        raise UsageError(
+            "--learn: expected together with --table FILE, the table to write, found it alone\n"
+            "  hint: `flashcore metrics --chip CHIP --table FILE` then reads it"
+        )
     gpu = None if arguments.chip else Gpu.find()
     chip = arguments.chip or (CHIPS.get(gpu.capability) if gpu else None)
     if chip is None:
         raise UsageError(f"no GPU here: expected --chip, one of {', '.join(lookup.chips())}")
-    if arguments.learn:
+    if arguments.learn and file is not None:
         print(metric_lists.learn(chip, file))
         return Exit.OK
     table = lookup.table(chip, file)

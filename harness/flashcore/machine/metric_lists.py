@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.hardware.metric_tables.lookup import SUFFIX, TABLES, Table
+from flashcore.hardware.metric_tables.lookup import Table
 from flashcore.machine import nvperf
 from flashcore.machine.ncu import find_ncu, last_words
 from flashcore.model.files import write_atomically, writing
@@ -32,11 +32,12 @@ def parse_query(text: str, chip: str) -> Table:
     return Table(chip, found)
 
 
-def learn(chip: str, file: Path | None = None, ncu: Path | None = None) -> Path:
+def learn(chip: str, file: Path, ncu: Path | None = None) -> Path:
     """Asks ncu for a chip's metrics, or where there is none the library that ncu asks, and writes its table;
     needs no GPU. Gives the file.
 
     Args:
+        file: the table to write.
         ncu: Nsight Compute's command; looked for if ``None``.
 
     Raises:
@@ -44,11 +45,10 @@ def learn(chip: str, file: Path | None = None, ncu: Path | None = None) -> Path:
         FlashcoreError: the table cannot be written.
     """
     made = _listed(chip, ncu)
-    path = file or TABLES / f"{chip}{SUFFIX}"
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, packed(made))
-    return path
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, packed(made))
+    return file
 
 
 def _listed(chip: str, ncu: Path | None) -> Table:

@@ -172,5 +172,5 @@ def test_the_command_refuses_what_is_lost_or_unknown(capsys: pytest.CaptureFixtu
     assert main.main(["metrics", "--chip", "ad104", "stall_gmma"]) == 2
     assert main.main(["metrics", "--chip", "gx999"]) == 2
     said = capsys.readouterr().err
-    assert "stall_gmma" in said and "flashcore metrics --learn --chip gx999" in said
+    assert "stall_gmma" in said and "flashcore metrics --learn --chip gx999 --table FILE" in said
     assert main.main(["metrics", "--chip", "gh100", "stall_gmma"]) == 0

@@ -108,7 +108,7 @@ def table(chip: str, file: Path | None = None) -> Table:
         known = ", ".join(chips())
         raise UsageError(
             f"chip {chip}: expected one of {known}, found no table of it{did_you_mean(chip, chips())}\n"
-            f"  hint: flashcore metrics --learn --chip {chip}, with ncu or nvidia-cuda-cupti installed"
+            f"  hint: flashcore metrics --learn --chip {chip} --table FILE, with ncu or nvidia-cuda-cupti installed"
         )
     try:
         text = gzip.decompress(path.read_bytes()).decode()
