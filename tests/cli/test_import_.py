@@ -150,3 +150,27 @@ def test_what_is_no_report_is_refused_and_leaves_nothing(tmp_path: Path, capsys:
     assert main(["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs")]) == 2
     assert "expected a report of Nsight Compute" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("My kernels!", "my_kernels"),
+        ("", "k"),
+        ("../x", "x"),
+        ("2nd", "k_2nd"),
+        ("a\n", "a"),
+        ("a" * 101, "a" * 53 + "_"),
+    ],
+)
+def test_a_name_that_no_suite_may_have_is_refused(
+    name: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.ncu-rep").write_bytes(b"")
+    words = ["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs"), f"--name={name}"]
+    assert main(words) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert f"--name {name!r}: expected a name of at most 100 letters matching [a-z][a-z0-9_]*" in said
+    assert f"hint: --name {hint}" in said and not (tmp_path / "runs").exists()
+    assert main([*words[:-1], f"--name={'a' * 100}"]) == Exit.USAGE
+    assert "--name" not in capsys.readouterr().err, "the name is right, and the file is none"

@@ -56,12 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import progress
     from flashcore.cli.text_tables import grid
     from flashcore.imports import keep
+    from flashcore.imports.names import checked
     from flashcore.machine import toolchain
     from flashcore.runs import store
 
     command = arguments.command_line[1:] if arguments.command_line[:1] == ["--"] else arguments.command_line
     if not command:
         raise UsageError("expected a command behind --, found none\n  hint: flashcore capture -- python train.py")
+    named = checked(arguments.name) if arguments.name else _name(command)
     with progress.shown(arguments.quiet) as say:
         chosen = _chosen(arguments, say)
         require_program(command)
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = store.begin(Path(arguments.profiles), run_id)
         with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
             found = capture(command, folder, chosen)
-    named, version = arguments.name or _name(command), toolchain.version_said(Path(chosen.ncu))
+    version = toolchain.version_said(Path(chosen.ncu))
     made, reports = record.record(run_id, named, shlex.join(command), found, version)
     store.write(made, folder)
     keep.keep_sources(reports, folder / keep.SOURCES)

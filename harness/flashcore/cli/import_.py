@@ -23,13 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.imports import keep
+    from flashcore.imports import keep, names
     from flashcore.imports.read_report import read_report
 
+    name = names.checked(arguments.name)
     reports = [read_report(Path(name)) for name in arguments.files]
     command = shlex.join(["flashcore", *sys.argv[1:]])
-    folder = keep.keep(
-        reports, Path(arguments.profiles), name=arguments.name, command=command, sources=not arguments.no_sources
-    )
+    folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
     print(folder)
     return Exit.OK

@@ -6,10 +6,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
+from flashcore.errors import UsageError
 from flashcore.imports.results import Result
 from flashcore.static.kernel_names import canonical
 
 _LONGEST = 60  # they name files; runs allow 100
+_MOST = 100
+_PATTERN = "[a-z][a-z0-9_]*"
+_NAME = re.compile(rf"(?=.{{1,{_MOST}}}\Z){_PATTERN}")
 
 
 def slug(text: str) -> str:
@@ -17,6 +21,20 @@ def slug(text: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     plain = plain if plain[:1].isalpha() else f"k_{plain}".rstrip("_")
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 7].rstrip('_')}_{_hash(text)}"
+
+
+def checked(name: str) -> str:
+    """The name that a user gives a record's suite.
+
+    Raises:
+        UsageError: it is none that a manifest may have.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name[:200]!r}: expected a name of at most {_MOST} letters matching {_PATTERN}\n"
+            f"  hint: --name {slug(name)}"
+        )
+    return name
 
 
 def _hash(text: str) -> str:
