@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from itertools import pairwise
@@ -69,6 +70,19 @@ def test_no_struck_word_is_left() -> None:
 def documents() -> list[Path]:
     top = (ROOT / "README.md", ROOT / "CONTRIBUTING.md")
     return [f for f in tracked() if f in top or (f.suffix == ".md" and f.is_relative_to(ROOT / "docs"))]
+
+
+def test_what_a_person_reads_has_microseconds_as_one_unit() -> None:
+    """``us`` is its name in facts and files, and no part of a sentence or a heading."""
+    package = ROOT / "harness" / "flashcore"
+    wrong = []
+    for file in (f for f in tracked() if f.suffix == ".py" and f.is_relative_to(package)):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings
+        for node in (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in prose):
+            if isinstance(node.value, str) and node.value != "us" and re.search(r"(?<![\w.\[])us\b", node.value):
+                wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}: say µs: {node.value!r}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_package_and_its_documentation_use_the_terms_of_the_field() -> None:

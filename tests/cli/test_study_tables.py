@@ -27,7 +27,7 @@ def test_the_funnel_adds_up_and_says_why() -> None:
 def test_what_nobody_measured_is_unmeasured() -> None:
     built = {i: Result(i) for i in GRID.feasible}
     text = study_tables.whole(header("grid"), built)
-    assert text.count("unmeasured") == 2 and "best, us" not in text
+    assert text.count("unmeasured") == 2 and "best, µs" not in text
     assert f"{len(built)} of {len(built)} that may be launched spill nothing and keep every budget" in text
 
 

@@ -55,9 +55,13 @@ def test_output_that_is_lost_is_no_success(start: str, code: Exit) -> None:
     assert "flashcore: standard output: cannot write: No space left on device" in done.stderr
 
 
-def test_an_encoding_without_arrows(tmp_path: Path) -> None:
-    done = subprocess.run(command(SHORT), env={**ENV, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (Exit.FAILED, b"fail  \\u2192\n")
+@pytest.mark.parametrize(
+    ("encoding", "said"), [("ascii", b"fail  \\u2192 2 \\xb5s\n"), ("latin-1", b"fail  \\u2192 2 \xb5s\n")]
+)
+def test_an_encoding_without_arrows(encoding: str, said: bytes) -> None:
+    own = SHORT.replace("→", "→ 2 µs")
+    done = subprocess.run(command(own), env={**ENV, "PYTHONIOENCODING": encoding}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (Exit.FAILED, said)
 
 
 def on_a_terminal(code: str, **env: str) -> str:

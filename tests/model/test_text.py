@@ -63,4 +63,5 @@ def test_a_column_keeps_its_digits_and_is_never_empty() -> None:
 
 def test_a_recorded_value_stands_in_its_own_unit() -> None:
     assert (exact(12345.678, "ns"), exact(3, "1"), exact("none", "text")) == ("12,345.678 ns", "3", "none")
+    assert exact(8.8125, "us") == "8.8125 µs"
     assert [unit_text(u) for u in ("ns", "Hz", "pct", "1", "B")] == ["µs", "MHz", "%", "", "B"]

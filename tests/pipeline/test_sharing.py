@@ -66,7 +66,7 @@ def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(reference, "recorded", lambda _: slow)
     said: list[str] = []
     result = sharing.timed(CASES[:3], tmp_path / "bench", BENCH, said.append)
-    why = "slow: copy takes 830 us, 6.4 % more than the median (3.2 % may be noise)"
+    why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % may be noise)"
     assert said == [f"bench: GPU-a times nothing here: {why}"]
     gpus = sharing.used(TWO, tmp_path, Measured().plus(result, NOTE))
     assert [len(g.cases["bench"]) for g in gpus] == [0, 3] and [g.remark for g in gpus] == [why, ""]

@@ -399,7 +399,7 @@ def test_the_pictures_figures_are_the_records(pages: dict[str, str]) -> None:
     tables = re.findall(r"data-csv>(\[.*?)</script>", pages["index.html"])
     assert len(tables) == 2
     head, *rows = json.loads(tables[0])
-    assert head[:4] == ["variant", "shape", "role", "isolated_p50 us"]
+    assert head[:4] == ["variant", "shape", "role", "isolated_p50 µs"]
     assert {r[0] for r in rows} == {"slow", "fast", "split", "cudnn"}
     for name, shape, _, time, *_ in rows:
         assert record.facts.number("isolated_p50", Subject(name, shape=shape)) == time

@@ -67,7 +67,7 @@ def ended(run: Ran) -> str:
 
 
 #: What :func:`rows` says of each case.
-COLUMNS = ("kernel", "launches", "us", "% of all", "median us", "")
+COLUMNS = ("kernel", "launches", "µs", "% of all", "median µs", "")
 
 
 def rows(found: Captured) -> list[tuple[str, ...]]:

@@ -60,7 +60,7 @@ def _improvements(shape: str, timed: Sequence[Timed], grid: Grid, header: Header
          grid.text(one.result.index)]
         for one in summary.improvements(timed)
     ]  # fmt: skip
-    text = table(["evaluations", "s", f"best, us at {shape}", "point", "config"], rows)
+    text = table(["evaluations", "s", f"best, µs at {shape}", "point", "config"], rows)
     return text if header.floor is None else f"{text}\nfloor: {number(header.floor, 'us')}, by the datasheet"
 
 
@@ -69,7 +69,7 @@ def _fastest(timed: Sequence[Timed], grid: Grid) -> str:
     for one in sorted(timed, key=lambda one: one.us)[:_SHOWN]:
         index, *static = _static(one.result, grid)
         rows.append([index, number(one.us), *static])
-    return table(["point", "us", "registers", "smem, B", "spilled, B", "soft budgets broken", "config"], rows)
+    return table(["point", "µs", "registers", "smem, B", "spilled, B", "soft budgets broken", "config"], rows)
 
 
 def _broken(results: Sequence[Result], grid: Grid) -> str:
@@ -97,7 +97,7 @@ def _axes(timed: Sequence[Timed], grid: Grid) -> str:
         best = [us for us, _ in of.values()]
         shown = ", ".join(f"{value}: {number(us)} ({count})" for value, (us, count) in of.items())
         rows.append([axis, f"{100 * (max(best) / min(best) - 1):.0f} %", number(statistics.median(best)), shown])
-    return table(["axis", "worst value over best", "median, us", "fastest with each value (timed)"], rows)
+    return table(["axis", "worst value over best", "median, µs", "fastest with each value (timed)"], rows)
 
 
 def _front(wanted: Sequence[str], timed: Sequence[Result], grid: Grid) -> str:
@@ -120,4 +120,4 @@ def finals(header: Header, found: Sequence[Final]) -> str:
         times = [number(f.before_us), number(f.after_us)]
         rows.append([str(f.index), f.shape, *times, change, threshold, fate, grid.text(f.index)])
     who = found[0].reference
-    return table(["finalist", "shape", f"{who}, us", "us", "change", "noise threshold", "verdict", "config"], rows)
+    return table(["finalist", "shape", f"{who}, µs", "µs", "change", "noise threshold", "verdict", "config"], rows)

@@ -13,7 +13,7 @@ from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Subject
 from flashcore.model.suite import TIERS, Stage, Suite
-from flashcore.model.text import UNMEASURED, fixed, number
+from flashcore.model.text import UNMEASURED, fixed, number, unit_text
 
 if TYPE_CHECKING:
     from flashcore.analysis.measured_roofs import Measured
@@ -73,7 +73,7 @@ def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -
 
 
 _TIMES = {
-    "isolated_p50": "isolated p50 us",
+    "isolated_p50": "isolated p50 µs",
     "isolated_p90": "p90",
     "back_to_back_p50": "back to back p50",
     "cold_p50": "cold p50",
@@ -113,9 +113,9 @@ def bounds(given: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
             mark = "floor" if bound is lowest else ""
             amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
             roof = bound.roof
-            ceiling = bound.note if roof is None else f"{roof.value:,.4g} {roof.unit}, {roof.origin}"
+            ceiling = bound.note if roof is None else f"{roof.value:,.4g} {unit_text(roof.unit)}, {roof.origin}"
             rows.append([shape, dtype, bound.resource, amount, fixed(bound.us, 2), mark, ceiling])
-    return grid(("shape", "compute", "resource", "amount", "least us", "", "roof"), rows)
+    return grid(("shape", "compute", "resource", "amount", "least µs", "", "roof"), rows)
 
 
 def roofs(found: Sequence[Measured]) -> str:
@@ -125,7 +125,7 @@ def roofs(found: Sequence[Measured]) -> str:
             one.subject.case,
             one.resource + (" (library)" if one.peer else ""),
             f"{one.value:,.4g}",
-            one.unit,
+            unit_text(one.unit),
             fixed(one.per_clock, 1, "-"),
             fixed(one.clock_mhz, 0, "-"),
             fixed(one.spread, 4, "-"),
@@ -244,7 +244,7 @@ def comparison(found: Comparison) -> str:
     lines = [f"{found.suite}: the present tree against {found.revision} ({found.commit[:12]}), {found.gpu or 'no GPU'}"]
     timed = [_timed(row) for row in found.rows if row.change is not None]
     if timed:
-        lines += ["", grid(("case", "before us", "after us", "change %", "noise threshold %", "verdict"), timed)]
+        lines += ["", grid(("case", "before µs", "after µs", "change %", "noise threshold %", "verdict"), timed)]
     same = [row.case for row in found.rows if row.fate == "same code"]
     rest: dict[str, list[str]] = {}
     for row in found.rows:

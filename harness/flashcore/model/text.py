@@ -98,7 +98,7 @@ def quantity(value: Value, unit: str) -> tuple[str, str]:
 def exact(value: Value, unit: str) -> str:
     """The value as it was recorded."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
-    return shown if unit in ("1", "text") else _with_unit(shown, unit)
+    return _with_unit(shown, _UNITS.get(unit, unit))
 
 
 def said(value: float, unit: str, *, sign: bool = False) -> str:

@@ -41,7 +41,7 @@ def samples(case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Drawing
     """
     apart = [(mode, median(v), [100 * (x / median(v) - 1) for x in sorted(v)]) for mode, v in series]
     recorded = {mode: sorted(v) for mode, v in series}
-    table: list[list[Any]] = [["mode", "percent of samples at or below", "us"]]
+    table: list[list[Any]] = [["mode", "percent of samples at or below", "µs"]]
     edges = [x for _, _, v in apart for x in (v[int(0.01 * (len(v) - 1))], v[int(0.98 * (len(v) - 1))])]
     low, high = min(edges), max(edges)
     room = 0.06 * (high - low) or 0.1

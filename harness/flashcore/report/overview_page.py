@@ -233,7 +233,7 @@ def _facts(
 ) -> list[list[Any]]:
     """The picture's CSV."""
     floor = found.floor.floor_us if found.floor else None
-    head = ["variant", "shape", "role", f"{shape.time} us", "parent", "floor us"]
+    head = ["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs"]
     rows: list[list[Any]] = [head + [f"{r} percent of the time" for r in bounds_in_use.RESOURCES]]
     for t, v in reversed(timed):
         own = needs[v.name]

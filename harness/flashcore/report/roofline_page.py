@@ -105,7 +105,7 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], known: Sequence[
          "label": f"{significant(r.value, 3)} {r.unit} {_origin(r)}"}
         for r in _drawn(known, points)
     ]  # fmt: skip
-    head = ["variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time us", "FLOP per byte", "TFLOP/s",
+    head = ["variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time µs", "FLOP per byte", "TFLOP/s",
             "regime"]  # fmt: skip
     rows = [
         [p.subject.variant, p.subject.kernel, shape.name, p.level, p.counted, p.flop, p.bytes, p.time_us,

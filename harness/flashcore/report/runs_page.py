@@ -99,7 +99,7 @@ def _case(key: tuple[str, ...], rows: Sequence[Line]) -> dict[str, Any]:
             Cell(shape, title=params),
             Cell(regime.replace("_", " ")),
             missing("this run has no time in the regime") if now is None
-            else Cell(significant(now), title=f"{now} us in run {last.run}", sort=now, kind="number"),
+            else Cell(significant(now), title=f"{now} µs in run {last.run}", sort=now, kind="number"),
             Cell(faster, sort=ratio, kind="number"),
             Cell(said),
             Cell(f"{gpu}, {suite}"),

@@ -61,7 +61,7 @@ def mistakes(record: Record) -> Iterator[str]:
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
     for key, series in record.samples.items():
         if any(complaint(x, "us") or not x for x in series):
-            yield f"samples of {_short(key)}: expected times in us, above 0, found others"
+            yield f"samples of {_short(key)}: expected times in µs, above 0, found others"
     yield from _facts(record)
 
 

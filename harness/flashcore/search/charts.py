@@ -40,7 +40,7 @@ def history(
         parts.append(f'<text x="{_RIGHT}" y="{y.of(floor) - 4}" class="end">floor {significant(floor)}</text>')
     elif floor:
         said += f"; the floor, {significant(floor)} µs, is far below"
-    table: list[list[Any]] = [["evaluation", "us", "best so far, us", "point"]]
+    table: list[list[Any]] = [["evaluation", "µs", "best so far, µs", "point"]]
     least = math.inf
     for one, config in zip(found, text, strict=True):
         least = min(least, one.us)
@@ -80,7 +80,7 @@ def front(names: tuple[str, str], points: Sequence[tuple[int, float, float]], fr
 
 def genealogy(way: Sequence[Timed], said: Sequence[str]) -> Drawing:
     """The winner's genealogy from its beginning, downwards: each candidate's time, and the change that led to it."""
-    table: list[list[Any]] = [["point", "us", "what changed"]]
+    table: list[list[Any]] = [["point", "µs", "what changed"]]
     parts = [f'<path d="M14 44V{44 + 40 * (len(way) - 1)}"/>']
     for place, (one, change) in enumerate(zip(way, said, strict=True)):
         y = 44 + 40 * place

@@ -277,4 +277,4 @@ def _number(value: float, unit: str = "") -> Cell:
 
 
 def _us(value: float) -> Cell:
-    return _number(value, "us")
+    return _number(value, "µs")

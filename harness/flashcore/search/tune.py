@@ -151,11 +151,11 @@ def best(results: Iterable[Result], shape: str) -> Result | None:
 
 def _line(study: Study, result: Result, budget: Budget) -> str:
     shape = study.header.space.shapes[0]
-    own = f"{result.times[shape]:.4g} us" if shape in result.times else "built"
+    own = f"{result.times[shape]:.4g} µs" if shape in result.times else "built"
     if result.fell:
         own = f"{result.fell}: {result.reason.partition(chr(10))[0][:100]}"
     top = best(study.results.values(), shape)
     said = f"tune {len(study.results)}: point {result.index} {own}" + (
-        f"; best {top.times[shape]:.4g} us, point {top.index}" if top else ""
+        f"; best {top.times[shape]:.4g} µs, point {top.index}" if top else ""
     )
     return Step(said, study.measured, budget.evaluations) if budget.evaluations else said

@@ -161,7 +161,7 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
         (1, 1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
         (0, 0, 0, 9.0, "expected at least one"),  # a peer
         (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
-        (2, 0, 2, 0.004, "isolated 0.004 us is less than an empty kernel takes, 0.640 us"),
+        (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),
         (2, 0, 2, 0.62, ""),  # noise
         (None, 0, 2, 0.004, ""),  # nothing is captured on the CPU
     ],

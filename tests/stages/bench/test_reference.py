@@ -23,10 +23,10 @@ def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **st
     ("found", "named"),
     [
         ([took(), took(781.2, 198.1)], {}),
-        ([took(), took(830.0)], {1: "slow: copy takes 830 us, 6.4 % more"}),
+        ([took(), took(830.0)], {1: "slow: copy takes 830 µs, 6.4 % more"}),
         ([took(), took(830.0, spread=0.05)], {}),  # within what the same call differs by
         ([took(), took(), took(700.0)], {}),  # a fast one makes the others not slow
-        ([took(), took(matmul=230.0), took()], {1: "slow: matmul takes 230 us, 15.0 % more"}),
+        ([took(), took(matmul=230.0), took()], {1: "slow: matmul takes 230 µs, 15.0 % more"}),
         ([took(), took(throttle=["power_cap"])], {}),
         ([took(throttle=["power_cap", "thermal_hardware"]), took()], {0: "throttled: thermal_hardware"}),
         ([took(throttle=["power_brake"]), took(throttle=["power_brake"])], {}),  # nowhere to move to

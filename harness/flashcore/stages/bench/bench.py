@@ -137,11 +137,11 @@ class Measured:
         if mode in self.calls:
             p50, single = statistics.median(self.samples[mode]), statistics.median(self.calls[mode])
             if abs(p50 - single) > _APART * max(p50, single) + 4 * self.uncertain:
-                return f"void: two clocks disagree: {p50:.3f} us by difference, {single:.3f} us by events around calls"
+                return f"void: two clocks disagree: {p50:.3f} µs by difference, {single:.3f} µs by events around calls"
         return ""
 
     def __str__(self) -> str:
-        return ", ".join(f"{mode} {statistics.median(v):.4g} us" for mode, v in self.samples.items())
+        return ", ".join(f"{mode} {statistics.median(v):.4g} µs" for mode, v in self.samples.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def void(one: Measured) -> str:
             and one.kernels is not None
             and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty
         ):
-            return f"void: {mode} {p50:.3f} us is less than an empty kernel takes, {empty:.3f} us"
+            return f"void: {mode} {p50:.3f} µs is less than an empty kernel takes, {empty:.3f} µs"
     return ""
 
 
@@ -275,7 +275,7 @@ def _mode_facts(case: Case, own: Measured, mode: str, values: Sequence[float]) -
             if value is None:
                 note += ": too few"
             elif value < found.p50:  # two clocks that contradict each other: neither is a percentile of the other's
-                value, note = None, f"{note}: {value:.3f} us, which is below the p50 by difference"
+                value, note = None, f"{note}: {value:.3f} µs, which is below the p50 by difference"
             yield _fact(case, f"{mode}_{name}", value, note)
     if mode in REGIMES:
         floor = own.empty.get(mode)

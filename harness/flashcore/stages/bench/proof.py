@@ -167,8 +167,8 @@ class Proof:
         if self.new <= _LONGER * known + doubt:
             return ""
         return (
-            f"void: a call takes {self.new:.3f} us on data that it has not met, into poisoned outputs, and "
-            f"{known:.3f} us on what it knows: it keeps what it found before"
+            f"void: a call takes {self.new:.3f} µs on data that it has not met, into poisoned outputs, and "
+            f"{known:.3f} µs on what it knows: it keeps what it found before"
         )
 
 

@@ -92,7 +92,7 @@ def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
         for gpu, own in timed.items():
             over, allowed = own.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
             if over > allowed:
-                text = f"slow: {name} takes {own.times[name]:.4g} us, {100 * over:.1f} % more than the median"
+                text = f"slow: {name} takes {own.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
                 why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be noise)")
     hot = {gpu: sorted(UNWELL & {*own.state.get("throttle", ())}) for gpu, own in timed.items()}
     why |= {gpu: f"throttled: {', '.join(reasons)}" for gpu, reasons in hot.items() if reasons and gpu not in why}
