@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from flashcore.analysis import roofline
 from flashcore.analysis.roofline import Point, bounds, case_bounds, floor, missing, pick, points, roofs
 from flashcore.hardware import devices
-from flashcore.model.record import Fact, Facts, Origin, Record, Roof, Value
+from flashcore.model.record import Fact, Facts, Origin, Record, Roof, Subject, Value
 from tests import factory
 
 MISSION = {"flop": 4 * 8 * 512**2 * 64.0, "bytes": 4 * 8 * 512 * 64 * 2.0, "exp": 8 * 512**2 * 1.0}
@@ -358,3 +359,16 @@ def test_what_is_no_case_of_the_suite_hides_none_behind_it() -> None:
         record = replace(whole, facts=Facts([stray, *whole.facts]))
         assert points(record) == points(whole) and missing(record) == missing(whole)
         assert case_bounds(record) == case_bounds(whole)
+
+
+def test_each_case_has_its_own_roofs_however_long_they_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = [factory.shape(f"s{i}") for i in range(50)]
+    record = factory.record(factory.suite(shapes=shapes))
+
+    def made(_: Record, stage: str) -> Callable[[Subject], tuple[Roof, ...]]:
+        return lambda s: (Roof("l2", float((s.shape or "").removeprefix("s") + "1"), "GB/s", "measured", "GPU"),)
+
+    monkeypatch.setattr(Record, "roofs_by", made)
+    found = {(c.subject.shape, b.roof.value) for c in case_bounds(record) for b in c.bounds
+             if b.resource == "l2" and b.roof}  # fmt: skip
+    assert found == {(s.name, float(s.name.removeprefix("s") + "1")) for s in shapes}

@@ -423,7 +423,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
     device = devices.find(record.gpu)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
     measured = record.roofs_by("bench")
-    by_clock: dict[tuple[float | None, int], tuple[Roof, ...]] = {}
+    by_clock: dict[float | None, tuple[Roof, ...]] = {}
     found = []
     for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
         variant = record.suite.variants.get(subject.variant)
@@ -437,11 +437,9 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         work = {n: v for n, v in formulas.items() if v is not None}
         launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
         clock = number("bench_sm_clock")
-        own_roofs = measured(subject)
-        key = clock, id(own_roofs)  # one tuple for each GPU, and there are few
-        if key not in by_clock:
-            by_clock[key] = roofs(device, clock, own_roofs)
-        ceilings = by_clock[key]
+        if clock not in by_clock:
+            by_clock[clock] = roofs(device, clock)
+        ceilings = (*by_clock[clock], *measured(subject))
         own = bounds(work, variant.roof, ceilings, launches=launches)
         resident = fits_l2(record, work.get("bytes"))
         gaps = []
