@@ -27,7 +27,8 @@ from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.state import Job, Settings
 from flashcore.runs import lookup, store
-from flashcore.worker.gpus import LocalGpu, Place
+from flashcore.worker.gpus import LocalGpu
+from flashcore.worker.limits import Place
 
 if TYPE_CHECKING:
     from flashcore.analysis import measured_roofs

@@ -16,9 +16,9 @@ from pathlib import Path
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
 from flashcore.stages import settings
 from flashcore.stages.bench import bench, reference
-from flashcore.worker.gpus import Place, lost_in, measured_on
+from flashcore.worker.gpus import lost_in, measured_on
 from flashcore.worker.kernel_call import Case
-from flashcore.worker.limits import Limits
+from flashcore.worker.limits import Limits, Place
 
 _REFERENCE, _AGAIN = "reference", "again"  # below the folder of bench
 _STATE = ("bench_sm_clock", "bench_temperature", "throttle")

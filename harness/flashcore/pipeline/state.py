@@ -15,7 +15,7 @@ from flashcore.stages.settings import Bench, Check, Profile
 
 if TYPE_CHECKING:
     from flashcore.machine.ncu import ClockControl
-    from flashcore.worker.gpus import Place
+    from flashcore.worker.limits import Place
 
 
 @dataclass(frozen=True, slots=True)

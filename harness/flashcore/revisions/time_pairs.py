@@ -22,9 +22,8 @@ from flashcore.stages.bench.rotation import Rotation
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated, timer_for
 from flashcore.worker import journal, supervisor
-from flashcore.worker.gpus import Place
 from flashcore.worker.kernel_call import Caller, Case, is_poisoned
-from flashcore.worker.limits import Limits
+from flashcore.worker.limits import Limits, Place
 from flashcore.worker.problem_file import load_problem
 
 Side = Literal["before", "after", "again"]

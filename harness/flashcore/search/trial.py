@@ -28,10 +28,9 @@ from flashcore.stages.bench import child as bench_child
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.check import child as check_child
 from flashcore.worker import kernel_call, supervisor
-from flashcore.worker.gpus import Place
 from flashcore.worker.guarded import copied
 from flashcore.worker.kernel_call import Case
-from flashcore.worker.limits import Limits
+from flashcore.worker.limits import Limits, Place
 from flashcore.worker.problem_file import load_problem
 
 

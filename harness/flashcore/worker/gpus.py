@@ -1,75 +1,20 @@
-"""Where children run: a small protocol, and its first backend, the GPUs of this host.
+"""The GPUs of this host as places where children run. The other places are those of :mod:`flashcore.worker.cluster`.
 
-A :class:`Place` is one GPU and starts a child for a batch of tasks; :func:`flashcore.worker.supervisor.supervise` hands
-the batches out. The other backend is :mod:`flashcore.worker.cluster`. At any place, a child's answers are in a journal
-of the stage's own folder, with the GPU that it ran on beside them.
+At any place, a child's answers are in a journal of the stage's own folder, with the GPU that it ran on beside them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from flashcore.worker.journal import Result, Task, read_journal
-from flashcore.worker.limits import Limits
+from flashcore.worker.journal import Task, read_journal
+from flashcore.worker.limits import Child, Limits
 from flashcore.worker.process import Process
-
-
-class Child(Protocol):
-    """A batch of tasks under way: :class:`~flashcore.worker.process.Process`, or its like on another host.
-
-    ``current`` is the task in progress when the process ended, ``reason`` why it ended, ``lost`` why its place was lost
-    with it (empty if it was not): unanswered tasks then go to another place.
-    """
-
-    current: str | None
-    step: str
-    busy: float
-    reason: str
-    lost: str
-    answered: set[str]
-
-    def start(self) -> None: ...
-
-    def watch(self) -> Iterator[Result | None]: ...
-
-    def raise_if_hopeless(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-
-class Place(Protocol):
-    """One GPU that children may be started on, one at a time or several."""
-
-    @property
-    def gpu(self) -> str:
-        """Its UUID."""
-        ...
-
-    @property
-    def host(self) -> str | None:
-        """The host that it is in; ``None``: this one."""
-        ...
-
-    def child(
-        self,
-        folder: Path,
-        tasks: list[Task],
-        command: Callable[[Path, Path], list[str]],
-        limits: Limits,
-        environment: Mapping[str, str],
-    ) -> Child:
-        """A child for these tasks, not started yet, that writes its journal into ``folder``."""
-        ...
-
-    def is_back(self) -> bool:
-        """Whether it can be used again after it was lost."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

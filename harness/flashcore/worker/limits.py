@@ -1,13 +1,72 @@
-"""The limits of a child process."""
+"""What a child process gets: a place to run at, and limits.
+
+A :class:`Place` is one GPU and starts a child for a batch of tasks; :func:`flashcore.worker.supervisor.supervise` hands
+the batches out. Places are the GPUs of this host (:mod:`flashcore.worker.gpus`) or of a cluster
+(:mod:`flashcore.worker.cluster`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from flashcore.worker.gpus import Place
+    from pathlib import Path
+
+    from flashcore.worker.journal import Result, Task
+
+
+class Child(Protocol):
+    """A batch of tasks under way: :class:`~flashcore.worker.process.Process`, or its like on another host.
+
+    ``current`` is the task in progress when the process ended, ``reason`` why it ended, ``lost`` why its place was lost
+    with it (empty if it was not): unanswered tasks then go to another place.
+    """
+
+    current: str | None
+    step: str
+    busy: float
+    reason: str
+    lost: str
+    answered: set[str]
+
+    def start(self) -> None: ...
+
+    def watch(self) -> Iterator[Result | None]: ...
+
+    def raise_if_hopeless(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Place(Protocol):
+    """One GPU that children may be started on, one at a time or several."""
+
+    @property
+    def gpu(self) -> str:
+        """Its UUID."""
+        ...
+
+    @property
+    def host(self) -> str | None:
+        """The host that it is in; ``None``: this one."""
+        ...
+
+    def child(
+        self,
+        folder: Path,
+        tasks: list[Task],
+        command: Callable[[Path, Path], list[str]],
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> Child:
+        """A child for these tasks, not started yet, that writes its journal into ``folder``."""
+        ...
+
+    def is_back(self) -> bool:
+        """Whether it can be used again after it was lost."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,15 +18,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flashcore.errors import CapabilityError
 from flashcore.worker.journal import Journal, Result, Task, answers, child, hung, unwritable
-from flashcore.worker.limits import Limits
+from flashcore.worker.limits import Child, Limits, Place
 from flashcore.worker.process import POLL, Process
-
-if TYPE_CHECKING:
-    from flashcore.worker.gpus import Child, Place
 
 __all__ = ["Journal", "Result", "Task", "answers", "child", "supervise"]
 

@@ -22,8 +22,7 @@ from flashcore.stages.bench.interleave import Watch, sample, serve
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import timer_for
 from flashcore.worker import supervisor
-from flashcore.worker.gpus import Place
-from flashcore.worker.limits import Limits
+from flashcore.worker.limits import Limits, Place
 
 TARGET = python_process.child("flashcore.stages.bench.reference")
 #: By how much GPUs of one kind may differ: two H200s of one host differed by 1.2 % in a matrix product and 0.1 % in a
