@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
+
+import pytest
 
 from flashcore.worker import supervisor as supervisor_module
 from flashcore.worker.journal import parse
@@ -38,3 +42,19 @@ def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
     journal.close()
     found = supervisor_module.answers(tmp_path)
     assert (found["a"].status, found["b"].status) == ("ok", "failed")
+
+
+def test_answers_of_a_second_are_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    synced: list[float] = []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(now))
+    journal = Journal(tmp_path / "journal-001.jsonl")
+    for i in range(10):
+        journal.begin(f"v/s{i}")
+        now += 0.25
+        journal.step(f"v/s{i}", "second")
+        journal.result(f"v/s{i}")
+    assert synced == [100.25, 101.25, 102.25], "no answer is a second later than what is on the disk"
+    journal.close()
+    assert synced[3:] == [102.5]

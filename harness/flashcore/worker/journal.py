@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import math
 import os
 import re
 import signal
@@ -35,6 +36,8 @@ HANG = "no answer within"
 SKIPPED = "skipped: "
 #: The variable that names the process with which the child is to end.
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
+#: Seconds of answers that a host which loses power may cost.
+SYNC = 1.0
 _PR_SET_PDEATHSIG = 1
 
 #: CUDA errors after which a process can do nothing more with its device.
@@ -80,10 +83,12 @@ class Result:
 
 
 class Journal:
-    """Append-only JSON lines, each written whole and synced before the call returns.
+    """Append-only JSON lines, each written whole before the call returns: not even kill -9 loses one.
 
-    The first line holds the process id, so that the supervisor can signal the working process even when a profiler
-    wraps it.
+    An answer is also synced to the disk, unless one was less than :data:`SYNC` seconds before it: a sync takes
+    milliseconds and several processes wait for one disk. So a host that loses power costs at most so many seconds of
+    work and the task in progress. The first line holds the process id, so that the supervisor can signal the working
+    process even when a profiler wraps it.
 
     Raises:
         FlashcoreError: the file cannot be written (a full disk), naming it.
@@ -94,6 +99,7 @@ class Journal:
         self._began: dict[str, float] = {}
         self._step: dict[str, str] = {}
         self._answered: set[str] = set()
+        self._synced = -math.inf
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
@@ -106,12 +112,9 @@ class Journal:
         self._write({"event": "begin", "name": name})
 
     def step(self, name: str, step: str) -> None:
-        """The task has come to ``step``: the time limit starts anew, and a crash is attributed to it.
-
-        Survives the end of the process; not synced, so that it costs microseconds.
-        """
+        """The task has come to ``step``: the time limit starts anew, and a crash is attributed to it."""
         self._step[name] = step
-        self._write({"event": "step", "name": name, "step": step}, sync=False)
+        self._write({"event": "step", "name": name, "step": step})
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
         """The task is done, with this result."""
@@ -151,7 +154,10 @@ class Journal:
             self.result(name)
 
     def close(self) -> None:
-        os.close(self._file)
+        try:
+            self._sync()
+        finally:
+            os.close(self._file)
 
     def _answer(self, line: dict[str, Any]) -> None:
         name = line["name"]
@@ -159,21 +165,24 @@ class Journal:
         began = self._began.get(name)
         line.setdefault("seconds", 0.0 if began is None else round(time.monotonic() - began, 6))
         self._write(line)
+        if time.monotonic() - self._synced >= SYNC:
+            self._sync()
 
-    def _write(self, line: Mapping[str, Any], *, sync: bool = True) -> None:
+    def _write(self, line: Mapping[str, Any]) -> None:
         data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
         try:
             while data:  # a disk that fills up accepts a part, and refuses the rest with the reason
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             raise unwritable(self.path, error) from error
-        if not sync:
-            return
+
+    def _sync(self) -> None:
         try:
             os.fsync(self._file)
         except OSError as error:
             if error.errno != errno.EINVAL:  # a pipe or device: nothing to sync
                 raise unwritable(self.path, error) from error
+        self._synced = time.monotonic()
 
 
 def unwritable(path: Path, error: OSError) -> FlashcoreError:
@@ -199,12 +208,12 @@ def child(
     task_file, journal_file = arguments
     tasks = [Task(t["name"], t["payload"]) for t in json.loads(Path(task_file).read_text("utf-8"))["tasks"]]
     try:
-        journal = Journal(journal_file)
-        if prepare is not None:
-            prepare()
-        for task in tasks:
-            if not _perform(task, journal, perform, is_poisoned):
-                return int(Exit.FAILED)
+        with contextlib.closing(Journal(journal_file)) as journal:
+            if prepare is not None:
+                prepare()
+            for task in tasks:
+                if not _perform(task, journal, perform, is_poisoned):
+                    return int(Exit.FAILED)
     except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
         print(f"\n{SAYS}{error}", file=sys.stderr, flush=True)
         return int(error.exit_code) if error.exit_code is Exit.INCAPABLE else HOPELESS
