@@ -92,7 +92,7 @@ def _command(task_file: Path, journal: Path) -> list[str]:
 
 
 def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[supervisor.Result]:
-    limits = Limits(batch=1024, places=places)
+    limits = Limits(batch=1024, places=places, refill=True)
     return supervisor.supervise(_tasks(cases, seconds, note), folder, _command, limits)
 
 

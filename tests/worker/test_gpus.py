@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,11 @@ import pytest
 from flashcore.errors import CapabilityError
 from flashcore.worker import supervisor
 from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
+from flashcore.worker.journal import answers, read_journal
 from flashcore.worker.limits import Limits
 from flashcore.worker.supervisor import Result, Task
-from tests.worker.test_supervisor import actor, does
+from tests.conftest import ROOT
+from tests.worker.test_supervisor import CHILDREN, actor, does, gone, until
 
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 
@@ -82,6 +88,49 @@ def test_a_crash_costs_its_task_and_its_gpu_goes_on(tmp_path: Path) -> None:
     assert [n for n, r in results.items() if r.status != "ok"] == ["bad/a"]
     assert results["bad/a"].reason == "killed by SIGSEGV"
     assert "bad/a" in measured_on(tmp_path) and not lost_in(tmp_path)
+
+
+@pytest.mark.parametrize("refill", [False, True])
+def test_a_process_that_is_refilled_takes_all_that_its_gpu_takes(tmp_path: Path, refill: bool) -> None:
+    tasks = grid("abcdefghijklmnop", what="sleep", seconds=0.01)
+    results = share(tmp_path, tasks, refill=refill)
+    assert [r.name for r in results] == [t.name for t in tasks] and {r.status for r in results} == {"ok"}
+    assert measured_on(tmp_path) == gpus_of(results), "also of tasks that came later"
+    processes = {r.data["pid"] for r in results if r.data}
+    assert (len(processes) == 2) == refill and len(processes) == len(list(tmp_path.glob("child-*")))
+
+
+def test_a_process_is_not_refilled_beyond_its_batch(tmp_path: Path) -> None:
+    results = share(tmp_path, grid("abcdefgh"), refill=True, batch=4)
+    assert max(Counter(r.data["pid"] for r in results if r.data).values()) <= 4
+    assert {r.status for r in results} == {"ok"}
+
+
+@pytest.mark.parametrize(("what", "reason"), [("segv", "killed by SIGSEGV"), ("loop", "no answer within 2 s")])
+def test_what_breaks_after_a_refill_is_named_as_before_one(tmp_path: Path, what: str, reason: str) -> None:
+    tasks = [*grid("abcd"), does("bad/e", what), *grid("ef")]
+    results = {r.name: r for r in share(tmp_path, tasks, refill=True, time_limit=2.0)}
+    assert [n for n, r in results.items() if r.status != "ok"] == ["bad/e"] and reason in results["bad/e"].reason
+    (file,) = [p for p in tmp_path.glob("tasks-*") if "bad/e" in p.read_text()]
+    first, *later = file.read_text().splitlines()
+    assert "bad/e" not in first and "bad/e" in "".join(later)
+
+
+@pytest.mark.parametrize("performed", [3, 9, 17])
+def test_a_killed_supervisor_that_refilled_is_resumed(tmp_path: Path, performed: int) -> None:
+    folder, note = tmp_path / "stage", tmp_path / "note"
+    tasks = grid("abcdefgh", what="sleep", seconds=0.05, note=str(note))
+    text = json.dumps([{"name": t.name, "payload": dict(t.payload)} for t in tasks])
+    argv = [sys.executable, str(CHILDREN / "supervisor.py"), str(folder), text, *(p.gpu for p in TWO)]
+    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT / "harness")}) as process:
+        until(lambda: note.exists() and len(note.read_text().splitlines()) >= performed)
+        process.kill()
+    assert all(gone(next(read_journal(p))["pid"]) for p in folder.glob("journal-*") if p.stat().st_size)
+    before = answers(folder).keys()
+    assert {r.status for r in share(folder, tasks, refill=True)} == {"ok"}
+    begun = Counter(line.split()[0] for line in note.read_text().splitlines())
+    assert all(begun[name] == 1 for name in before) and begun.keys() == {t.name for t in tasks}
+    assert sum(begun.values()) <= len(tasks) + len(TWO), "what was in progress, and nothing else, was begun again"
 
 
 def test_a_gpu_without_children_is_named_and_its_tasks_move(tmp_path: Path) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from flashcore.worker import supervisor as supervisor_module
-from flashcore.worker.journal import parse
+from flashcore.worker.journal import parse, read_journal
 from flashcore.worker.supervisor import Journal
+from tests.conftest import ROOT
+from tests.worker.test_supervisor import actor, until
 
 
 def test_only_whole_lines_are_read() -> None:
@@ -58,3 +62,38 @@ def test_answers_of_a_second_are_synced_together(tmp_path: Path, monkeypatch: py
     assert synced == [100.25, 101.25, 102.25], "no answer is a second later than what is on the disk"
     journal.close()
     assert synced[3:] == [102.5]
+
+
+def _line(*names: str, **head: object) -> bytes:
+    return json.dumps({**head, "tasks": [{"name": n, "payload": {}} for n in names]}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_child_waits_for_more_and_loses_no_answer(tmp_path: Path, killed: bool) -> None:
+    """It waits for a line that is half written, and ends when told so. After kill -9 every answer is there, also those
+    that were not synced yet."""
+    tasks, own = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
+    tasks.write_bytes(_line("a/s", "b/s", gpu="GPU-a", more=True))
+    environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(os.getpid()), "PYTHONPATH": str(ROOT / "harness")}
+
+    def give(content: bytes) -> None:
+        with tasks.open("ab") as file:
+            file.write(content)
+
+    def answered() -> str:
+        return " ".join(line["name"] for line in read_journal(own) if line["event"] == "result")
+
+    with subprocess.Popen(actor()(tasks, own), env=environment) as child:
+        until(lambda: answered() == "a/s b/s")
+        more = _line("c/s", "d/s")
+        give(more[:9])
+        time.sleep(0.05)  # so that it sees this much
+        give(more[9:])
+        until(lambda: answered() == "a/s b/s c/s d/s")
+        assert child.poll() is None, "it waits for more"
+        if killed:
+            child.kill()
+        else:
+            give(_line())
+        assert child.wait(120) == (-signal.SIGKILL if killed else 0)
+    assert answered() == "a/s b/s c/s d/s"

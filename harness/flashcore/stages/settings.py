@@ -53,6 +53,7 @@ class Check(Stage):
     repeats: int = 20
     opcheck: bool = True
     batch: int = 1024
+    refill: bool = True
     lanes: int = max(1, min(5, (os.cpu_count() or 1) // 2))
 
 
@@ -72,6 +73,7 @@ class Bench(Stage):
     """
 
     baseline: str
+    refill: bool = True
     samples: int = 30
     max_samples: int = 1000
     seconds: float = 1.5

@@ -161,6 +161,7 @@ class _RemoteChild:
     reason: str = ""
     lost: str = ""
     answered: set[str] = field(default_factory=set)
+    waits: bool = False  # the supervisor there refills its processes
     _stream: Any = None
     _error: tuple[str, str] | None = None
     _numbers: dict[str, str] = field(default_factory=dict)  # of a file there → of the file here
@@ -175,6 +176,7 @@ class _RemoteChild:
             startup_limit=self.limits.startup_limit,
             finish_limit=self.limits.finish_limit,
             batch=self.limits.batch,
+            refill=self.limits.refill,
         )
         tasks = [Task(t.name, payload) for t, payload in zip(self.tasks, payloads, strict=True)]
         run = self.place.actor.run.options(num_returns="streaming")
@@ -229,6 +231,9 @@ class _RemoteChild:
                     if result.name not in self.answered:
                         self.answered.add(result.name)
                         yield result
+
+    def refill(self, tasks: list[Task]) -> None:
+        raise NotImplementedError
 
     def _write(self, name: str, content: bytes) -> None:
         """Adds to one of the journals, or writes another file, under this folder's own numbers."""

@@ -5,14 +5,13 @@ At any place, a child's answers are in a journal of the stage's own folder, with
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore.worker.journal import Task, read_journal
+from flashcore.worker.journal import Task, first_share, read_journal
 from flashcore.worker.limits import Child, Limits
 from flashcore.worker.process import Process
 
@@ -46,7 +45,7 @@ def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
     for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
         with suppress(OSError, ValueError, AttributeError):
             task_file = journal.with_name(f"{journal.stem.replace('journal', 'tasks')}.json")
-            if gpu := json.loads(task_file.read_bytes()).get("gpu"):
+            if gpu := first_share(task_file).get("gpu"):
                 found |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
     return found
 

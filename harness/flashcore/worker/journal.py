@@ -38,6 +38,7 @@ SKIPPED = "skipped: "
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
 #: Seconds of answers that a host which loses power may cost.
 SYNC = 1.0
+_LOOK = 0.005  # seconds between two looks for more tasks
 _PR_SET_PDEATHSIG = 1
 
 #: CUDA errors after which a process can do nothing more with its device.
@@ -206,18 +207,41 @@ def child(
     """
     _follow_supervisor()
     task_file, journal_file = arguments
-    tasks = [Task(t["name"], t["payload"]) for t in json.loads(Path(task_file).read_text("utf-8"))["tasks"]]
     try:
         with contextlib.closing(Journal(journal_file)) as journal:
             if prepare is not None:
                 prepare()
-            for task in tasks:
+            for task in _given(Path(task_file)):
                 if not _perform(task, journal, perform, is_poisoned):
                     return int(Exit.FAILED)
     except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
         print(f"\n{SAYS}{error}", file=sys.stderr, flush=True)
         return int(error.exit_code) if error.exit_code is Exit.INCAPABLE else HOPELESS
     return int(Exit.OK)
+
+
+def first_share(task_file: Path) -> dict[str, Any]:
+    """The first line of a task file: ``tasks``, the ``gpu`` that was chosen, and whether ``more`` lines may follow."""
+    with task_file.open("rb") as lines:
+        return dict(json.loads(lines.readline()))
+
+
+def _given(task_file: Path) -> Iterator[Task]:
+    """The tasks of a file as the supervisor writes it: where more may follow, until a line has no tasks."""
+    share = first_share(task_file)
+    more = share.get("more", False) and SUPERVISOR in os.environ  # nobody else would end the waiting
+    with task_file.open("rb") as lines:
+        lines.readline()
+        while share["tasks"]:
+            yield from (Task(t["name"], t["payload"]) for t in share["tasks"])
+            if not more:
+                return
+            line = b""
+            while not line.endswith(b"\n"):
+                if not (part := lines.readline()):
+                    time.sleep(_LOOK)
+                line += part
+            share = json.loads(line)
 
 
 def _perform(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from flashcore.model.record import Subject
 from flashcore.model.suite import Argument, Regime
 from flashcore.static import cubin, triton_calls
 from flashcore.worker.guarded import POISON_BYTE, Outputs, write
-from flashcore.worker.journal import Journal, Task, child
+from flashcore.worker.journal import Journal, Task, child, first_share
 from flashcore.worker.problem_file import load_file, load_problem
 
 if TYPE_CHECKING:
@@ -359,7 +358,7 @@ def serve(
 ) -> int:
     """The program of a child that runs kernels on the device that its tasks' payloads name: ``TASKFILE JOURNAL``.
     Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`."""
-    device = json.loads(Path(arguments[0]).read_text("utf-8"))["tasks"][0]["payload"]["device"]
+    device = first_share(Path(arguments[0]))["tasks"][0]["payload"]["device"]
 
     def ready() -> None:
         require_device(device)

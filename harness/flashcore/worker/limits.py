@@ -21,17 +21,22 @@ class Child(Protocol):
     """A batch of tasks under way: :class:`~flashcore.worker.process.Process`, or its like on another host.
 
     ``current`` is the task in progress when the process ended, ``reason`` why it ended, ``lost`` why its place was lost
-    with it (empty if it was not): unanswered tasks then go to another place.
+    with it (empty if it was not): unanswered tasks then go to another place. ``waits``: it has answered its tasks and
+    asks for more; given none it ends.
     """
 
+    tasks: list[Task]
     current: str | None
     step: str
     busy: float
     reason: str
     lost: str
     answered: set[str]
+    waits: bool
 
     def start(self) -> None: ...
+
+    def refill(self, tasks: list[Task]) -> None: ...
 
     def watch(self) -> Iterator[Result | None]: ...
 
@@ -82,6 +87,8 @@ class Limits:
         places: the GPUs that share the tasks, of which each takes the tasks of a shape as a whole; none: whatever GPU
             this process would use itself.
         apart: with several GPUs, tasks of one shape may go to different ones.
+        refill: with several GPUs, a process that has answered its tasks is given others, up to ``batch``, since a
+            start takes seconds. Not for a process below a profiler, which reports when the process ends.
     """
 
     time_limit: float = 60.0
@@ -91,3 +98,4 @@ class Limits:
     lanes: int = 1
     places: Sequence[Place] = ()
     apart: bool = False
+    refill: bool = False

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,16 +49,19 @@ class Process:
     limits: Limits
     environment: Mapping[str, str]
     gpu: str = ""
+    waits: bool = False  # it has answered all its tasks, and asks for more
     lost: str = ""  # of a child elsewhere: why its place was lost
     current: str | None = None  # the task in progress
     step: str = ""
-    begun: int = 0
     busy: float = 0.0  # seconds since the task in progress began
     reason: str = ""  # why the process is over
     code: int | None = None
     _popen: subprocess.Popen[bytes] | None = None
     _log: Path = Path()
     _journal: Path = Path()
+    _task_file: Path = Path()
+    _wanted: set[str] = field(default_factory=set)
+    _open: bool = False  # it may be given more tasks
     _offset: int = 0
     _rest: bytes = b""
     _target: int = 0
@@ -67,16 +70,17 @@ class Process:
     def start(self) -> None:
         used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
         number = f"{max(used, default=0) + 1:03d}"
-        task_file = self.folder / f"tasks-{number}.json"
+        self._task_file = self.folder / f"tasks-{number}.json"
+        self._open = self.limits.refill and bool(self.gpu)
         self._journal = self.folder / f"journal-{number}.jsonl"
         self._log = self.folder / f"child-{number}.log"
         try:
-            content: dict[str, Any] = {"tasks": [{"name": t.name, "payload": dict(t.payload)} for t in self.tasks]}
-            task_file.write_text(json.dumps({"gpu": self.gpu, **content} if self.gpu else content), encoding="utf-8")
+            head: dict[str, Any] = {"gpu": self.gpu} if self.gpu else {}
+            self._give({**head, "more": True} if self._open else head, self.tasks)
             log = self._log.open("wb")
         except OSError as error:
             raise unwritable(self.folder, error) from error
-        argv = self.command(task_file, self._journal)
+        argv = self.command(self._task_file, self._journal)
         own = {"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {}
         with log:
             try:
@@ -93,13 +97,28 @@ class Process:
                     f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
                 ) from error
 
+    def refill(self, tasks: list[Task]) -> None:
+        """Gives more tasks to a process that waits for them; none: it ends."""
+        self.tasks += tasks
+        self._wanted.update(t.name for t in tasks)
+        self._open, self.waits = bool(tasks), False
+        try:
+            self._give({}, tasks)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def _give(self, head: Mapping[str, Any], tasks: Sequence[Task]) -> None:
+        line = {**head, "tasks": [{"name": t.name, "payload": dict(t.payload)} for t in tasks]}
+        with self._task_file.open("ab") as file:
+            file.write(json.dumps(line).encode() + b"\n")
+
     def watch(self) -> Iterator[Result | None]:
         """Yields answers as they come, and nothing where there is none yet, until the process is over; then
         ``reason`` says why."""
         limits = self.limits
+        self._wanted = {t.name for t in self.tasks}
         mark = began = time.monotonic()
-        finishing = False
-        wanted = {t.name for t in self.tasks}
+        poisoned = finishing = False
         while True:
             over = self._exited()  # looked at before the journal, so that no last line is missed
             for line in self._new_lines():
@@ -107,11 +126,10 @@ class Process:
                 event = line.get("event")
                 if event == "start":
                     self._target = int(line.get("pid", 0))
-                elif line.get("name") not in wanted:
+                elif line.get("name") not in self._wanted:
                     continue  # not ours to wait for
                 elif event == "begin" and not finishing:
                     self.current, self.step, began = line["name"], "", mark
-                    self.begun += 1
                 elif event == "step" and line.get("name") == self.current:
                     self.step = line["step"]
                 elif (result := answer_of(line)) is not None:
@@ -120,8 +138,9 @@ class Process:
                         self.answered.add(result.name)
                         yield result
                     if line.get("poisoned") or (result.reason and POISON.search(result.reason)):
-                        finishing = True  # what it begins after this is not to be trusted
-            finishing = finishing or len(self.answered) == len(self.tasks)
+                        poisoned = finishing = True  # what it begins after this is not to be trusted
+            self.waits = self._open and not poisoned and len(self.answered) == len(self.tasks)
+            finishing = poisoned or (not self._open and len(self.answered) == len(self.tasks))
             self.busy = time.monotonic() - began
             if over:
                 self.reason = self._death()

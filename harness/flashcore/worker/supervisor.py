@@ -5,8 +5,9 @@ journal while it grows, names the task in progress when the child dies, ends the
 a fresh process. The journals are the only state: called again on the same folder, :func:`supervise` runs what is not
 answered yet, however the call before ended.
 
-In ``folder``: ``tasks-N.json``, ``journal-N.jsonl`` and ``child-N.log`` (stdout and stderr) of the N-th
-process, and ``supervisor.jsonl`` with the failures that no child could write down itself.
+In ``folder``: ``tasks-N.json`` (a line of tasks, and another for each refill), ``journal-N.jsonl`` and
+``child-N.log`` (stdout and stderr) of the N-th process, and ``supervisor.jsonl`` with the failures that no child could
+write down itself.
 
 With several GPUs (``limits.places``) a shape's tasks are on one GPU at a time; a GPU that has none takes some of those
 that no GPU has. A GPU on which no child can be started any more is excluded, and named in ``supervisor.jsonl``.
@@ -129,6 +130,16 @@ def supervise(
                 return
             bad_starts[slot] = 0
 
+        def share(slot: int, most: int) -> list[Task]:
+            while True:
+                batch = work.take(slot, most, len(slots) - len(away)) if most > 0 else []
+                skipped = [t for t in (work.of(slot) if stuck else ()) if t.variant in stuck]
+                for task in skipped:
+                    own.skip(task.name, stuck[task.variant])
+                    settle(Result(task.name, "skipped", stuck[task.variant]))
+                if not skipped:
+                    return batch
+
         try:
             while True:
                 for slot, place in enumerate(slots):
@@ -136,15 +147,7 @@ def supervise(
                         continue
                     if slot in away and not _is_back(place, away, slot):
                         continue
-                    while True:
-                        batch = work.take(slot, max(1, limits.batch), len(slots) - len(away))
-                        skipped = [t for t in (work.of(slot) if stuck else ()) if t.variant in stuck]
-                        for task in skipped:
-                            own.skip(task.name, stuck[task.variant])
-                            settle(Result(task.name, "skipped", stuck[task.variant]))
-                        if not skipped:
-                            break
-                    if batch:
+                    if batch := share(slot, max(1, limits.batch)):
                         process = _child(place, folder, batch, command, limits, environment or {})
                         running[slot] = process, process.watch()
                         process.start()
@@ -158,8 +161,10 @@ def supervise(
                         )
                 for slot, (process, watched) in list(running.items()):
                     for result in watched:
-                        if result is None:
-                            break  # nothing new
+                        if result is None:  # nothing new
+                            if process.waits:
+                                process.refill(share(slot, limits.batch - len(process.tasks)))
+                            break
                         settle(result)
                     else:
                         del running[slot]
@@ -207,7 +212,7 @@ class _Work:
 
     Without places the shapes are assigned once. With several GPUs a slot that has none takes half of its fair share of
     the unassigned shapes: big shares first, since a process takes seconds to start, and small ones at the end, so that
-        no GPU waits long for another.
+    no GPU waits long for another.
     """
 
     def __init__(self, tasks: Sequence[Task], known: Iterable[str], slots: int, limits: Limits) -> None:
@@ -238,7 +243,8 @@ class _Work:
         own = self._of[slot]
         if not own and self._free:
             taken: list[Task] = []
-            for shape in list(islice(self._free, -(-len(self._free) // (2 * max(1, sharers))))):
+            parts = 2 * max(1, sharers) if len(self._of) > 1 else 1
+            for shape in list(islice(self._free, -(-len(self._free) // parts))):
                 if taken and len(taken) + len(self._free[shape]) > most:
                     break
                 taken += self._free.pop(shape)
