@@ -4,8 +4,9 @@
 
 Without a GPU: stand-ins, that is real children that sleep, on as many GPUs as are made up. Scale counts what sharing
 adds to the sleep, at a tenth, a third and all of the cases, each with a driver killed (SIGKILL) half-way and begun
-again. Kills are at random moments of workers and of whole nodes of a Ray cluster on this machine (needs Ray). With
-``--gpu``: ``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns.
+again. A bare loop, as many children that sleep as often and nothing else, tells how much of it is the machine's.
+Kills are at random moments of workers and of whole nodes of a Ray cluster on this machine (needs Ray). With ``--gpu``:
+``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _CHILD = (
     "    time.sleep(task.payload['seconds'])\n    return {'slept': task.payload['seconds']}\n"
     "sys.exit(child(sys.argv[1:], perform))\n"
 )
+_BARE = "import sys, time\nfor _ in range(int(sys.argv[1])): time.sleep(float(sys.argv[2]))\n"
 _OF_A_SHAPE = 4
 _ENDED = (0, 1, 3)
 
@@ -106,8 +108,16 @@ def _answers(folder: Path) -> Counter[str]:
 
 
 def _scale(folder: Path, cases: int, standins: int, seconds: float) -> dict[str, Any]:
-    """One driver from beginning to end, and another that is killed half-way and begun again."""
+    """A bare loop, one driver from beginning to end, and another that is killed half-way and begun again."""
     row: dict[str, Any] = {"cases": cases, "standins": standins, "ideal_s": round(cases * seconds / standins, 3)}
+    row["bare_load"] = os.getloadavg()[0]
+    began = time.monotonic()
+    shares = [len(range(i, cases, standins)) for i in range(standins)]
+    bare = [subprocess.Popen([sys.executable, "-P", "-c", _BARE, str(n), str(seconds)]) for n in shares]
+    for child in bare:
+        child.wait()
+    row["bare_s"] = round(time.monotonic() - began, 3)
+    row["load"] = os.getloadavg()[0]
     argv = ["--driver", str(folder / "whole"), str(cases), str(standins), str(seconds)]
     began = time.monotonic()
     row |= _driver(argv)
@@ -236,10 +246,12 @@ def table(found: raw.Found) -> list[str]:
     """What was found, for reading."""
     lines = [found["machine"]]
     for r in found.get("scale", []):
-        over = 100 * (r["wall_s"] / r["ideal_s"] - 1)
+        ways = (("wall_s", "ideal_s"), ("bare_s", "ideal_s"), ("wall_s", "bare_s"))
+        over, bare, own = (100 * (r[a] / r[b] - 1) for a, b in ways)
         lines += [
             f"{r['cases']:7,} cases on {r['uses']} of {r['standins']} stand-ins: {r['wall_s']:.1f} s, "
-            f"ideal {r['ideal_s']:.1f} s ({over:+.1f} %); driver {1e6 * r['cpu_s'] / r['cases']:.0f} us of CPU a case, "
+            f"ideal {r['ideal_s']:.1f} s ({over:+.1f} %); a bare loop {r['bare_s']:.1f} s ({bare:+.1f} %), to which "
+            f"sharing adds {own:+.1f} %; driver {1e6 * r['cpu_s'] / r['cases']:.0f} us of CPU a case, "
             f"{r['mib']:.0f} MiB",
             f"        killed at {r['at_kill']:,} and begun again: {r['lost']} lost, {r['twice']} answered twice",
         ]
