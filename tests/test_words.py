@@ -41,6 +41,7 @@ UNCLEAR = {
     "what it said": "its output",
 }
 MOST_WORDS = 45  # in a sentence of the documentation
+MOST_OF_DOCSTRINGS = 40
 PROSE = {".py", ".md", ".html", ".js", ".toml", ".h", ".cuh", ".cu", ".cpp", ".yml", ".txt", ""}
 
 
@@ -90,6 +91,24 @@ def test_the_package_and_its_documentation_use_the_terms_of_the_field() -> None:
     include = package / "build" / "include"  # part of every variant's hash: a word there makes recorded runs stale
     files = [f for f in tracked() if f.is_relative_to(package) and not f.is_relative_to(include)]
     wrong = [x for f in (*files, *documents()) if not f.name.endswith(".min.js") for x in uses(f, UNCLEAR)]
+    assert not wrong, "\n".join(wrong)
+
+
+def docstrings(file: Path) -> list[str]:
+    """The paragraphs of all docstrings of a module, without tables: an entry below ``Args:`` or of a list is one."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    texts = [ast.get_docstring(n) or "" for n in nodes if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    parts = [re.split(r"\n\s*\n|\n(?=\s*[\w`*, ]+: )|\n(?=\s*(?:[-*]|\d\.) )|\n(?=(?:Args|Raises):)", t) for t in texts]
+    return [part for own in parts for part in own if not re.search(r"\S {3,}\S", part)]
+
+
+def test_sentences_of_docstrings_are_short() -> None:
+    package = ROOT / "harness" / "flashcore"
+    wrong = []
+    for file in (f for f in tracked() if f.suffix == ".py" and f.is_relative_to(package)):
+        sentences = [s for text in docstrings(file) for s in re.split(r"(?<=[.!?])\s+", text)]
+        long = (s for s in sentences if len(s.split()) > MOST_OF_DOCSTRINGS)
+        wrong += [f"{file.relative_to(ROOT)}: {len(s.split())} words: {s[:80]}" for s in long]
     assert not wrong, "\n".join(wrong)
 
 

@@ -36,7 +36,7 @@ class UsageError(FlashcoreError):
 
 
 class ManifestError(FlashcoreError):
-    """A suite's manifest is wrong. Holds every mistake found, not the first alone.
+    """A suite's manifest is wrong. Holds every mistake found, not only the first.
 
     Args:
         path: the manifest.

@@ -59,7 +59,7 @@ def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[C
 
 
 def one_sided(a: Record, b: Record) -> dict[str, tuple[Direction, int]]:
-    """The variants of which one record alone has static facts: whether they appeared or vanished, and how many facts
+    """The variants of which only one record has static facts: whether they appeared or vanished, and how many facts
     there are."""
     before, after = (Counter(s.variant for _, s in _facts(r, ("static",))) for r in (a, b))
     return {v: ("appeared", n) for v, n in after.items() if v not in before} | {

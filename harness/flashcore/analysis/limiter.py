@@ -113,7 +113,7 @@ class Held:
 
     @property
     def short(self) -> str:
-        """The first limiter alone, and where."""
+        """Only the first limiter, and where."""
         return self._words(1)
 
     def _words(self, count: int) -> str:

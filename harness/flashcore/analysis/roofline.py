@@ -1,6 +1,6 @@
 """Rooflines and time bounds: where a kernel stands, and the least time each resource allows.
 
-Pure functions of a record (or, for bounds alone, of a problem's formulas and a device). Two rules
+Pure functions of a record (or, for bounds only, of a problem's formulas and a device). Two rules
 keep the picture honest. The time and the bytes of one point come from one regime, which the point
 names: bytes fetched from a cold cache over the time of a warm one would lift a kernel above its roof.
 And each roof says where it comes from: the datasheet, the datasheet at the clock seen, or a
@@ -28,7 +28,7 @@ FAR_BELOW = 0.5
 def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
     """All ceilings known of a device: its datasheet's, those at the clock seen, the measured ones.
 
-    An unknown GPU (``None``) has the measured ones alone.
+    An unknown GPU (``None``) has only the measured ones.
     """
     found: list[Roof] = []
     if device is not None:
@@ -347,7 +347,7 @@ def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, l
     Args:
         work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so ``bytes``
             stands in for ``l2_bytes``. ``tensor_flop`` and ``fp32_flop`` are parts: of ``flop``, or more than it
-            where that counts the useful ones alone. They are never added to it.
+            where that counts only the useful ones. They are never added to it.
         dtype: the compute roof; ``fp16_tensor`` puts only the tensor FLOPs on it, ``fp32`` all.
         ceilings: what :func:`roofs` gives.
     """

@@ -3,7 +3,7 @@
 One ninja graph holds all variants (:mod:`flashcore.build.ninja_graph` says what is made of each); ``ninja -k 0``
 lets one that does not compile fail alone. Compiled files lie in a folder whose name has a hash of everything that went
 in (:mod:`flashcore.build.dependencies`), so a second build finds them there and starts no process at all. They are made
-in a folder of this build alone and moved there when they are complete.
+in a folder of this build only and moved there when they are complete.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _compile(
     inputs: dependencies.Inputs,
     say: Callable[[str], None],
 ) -> list[Artifact]:
-    """Compiles the units, each in a folder of this build alone, and names those that are whole."""
+    """Compiles the units, each in a folder of this build only, and names those that are whole."""
     started, since = time.monotonic(), time.time_ns()
     with made_in(root) as workplace:
         units = [replace(u, folder=workplace / u.name) for u in units]

@@ -116,7 +116,7 @@ def _traced(folder: Path) -> dict[str, Any]:
 
 
 def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
-    """Makes the units' folders in a place of this build alone, and moves complete ones to their final place."""
+    """Makes the units' folders in a place of this build only, and moves complete ones to their final place."""
     with made_in(root) as place:
         folders = [(place / str(i)).resolve() for i in range(len(units))]
         tasks = []

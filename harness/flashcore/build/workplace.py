@@ -16,7 +16,7 @@ from flashcore.model.files import writing
 
 @contextlib.contextmanager
 def made_in(root: Path) -> Iterator[Path]:
-    """A folder for this build alone. It is removed when the build ends; the folder of a killed build, when the next
+    """A folder for this build only. It is removed when the build ends; the folder of a killed build, when the next
     begins."""
     with writing(root):
         root.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Python functions under ncu: each call in a range of its own, in a process that ncu starts.
 
-ncu cannot attach to a running process in this way, so a function is called in another one, which imports it as
+ncu cannot attach to a running process in this way, so a function is called in another one. That process imports it as
 :mod:`multiprocessing`'s spawned processes do: by its module, or by the script that defines it (run again without being
 ``__main__``). A function that is in neither, as in a notebook, is sent by cloudpickle. Arguments are pickled.
 """
@@ -67,7 +67,7 @@ def profiled(
     """
     if is_inside():
         raise UsageError(
-            "expected the function alone to run in the process under ncu, found its script capturing again\n"
+            "expected only the function to run in the process under ncu, found its script capturing again\n"
             '  hint: put what captures below `if __name__ == "__main__":`'
         )
     gpu = Gpu.find()

@@ -209,7 +209,7 @@ def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
 
 def missed(found: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
     """A wider window for each case that was not launched where it was seen: the command may launch differently in each
-    run. Of that kernel alone: first around the middle of its steady launches, then from its first launch on."""
+    run. Only of that kernel: first around the middle of its steady launches, then from its first launch on."""
     again = []
     for case in cases:
         window = _window(found.launches[case.process], [case])

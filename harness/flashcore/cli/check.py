@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                        help="cpu: the problem's file and the peers alone (default: %(default)s)")  # fmt: skip
+                        help="cpu: only the problem's file and the peers (default: %(default)s)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

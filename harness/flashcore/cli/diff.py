@@ -72,9 +72,14 @@ def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Sett
 
 
 def as_json(a: Record, b: Record) -> str:
-    """``before``, ``after`` (id, suite, gpu, nvcc), ``notes``, ``builds`` (how many of both are the same), ``static``
-    (a changed fact each; ``null`` on the side that lacks it), ``imported`` (the facts of each imported case that
-    changed), ``times`` (in us; ``null`` where they do not compare, then ``times_reason`` says why)."""
+    """Its keys.
+
+    - ``before``, ``after``: id, suite, gpu, nvcc; ``notes``;
+    - ``builds``: how many of both are the same;
+    - ``static``: a changed fact each, ``null`` on the side that lacks it;
+    - ``imported``: the facts of each imported case that changed;
+    - ``times``: in us, ``null`` where they do not compare; then ``times_reason`` says why.
+    """
     from flashcore.analysis import diff
 
     def side(record: Record) -> dict[str, Any]:

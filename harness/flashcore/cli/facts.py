@@ -48,7 +48,7 @@ def as_csv(record: Record) -> str:
     from flashcore import frames
 
     lines: list[str] = []
-    # With its own line end the writer quotes a carriage return in a note; Unix tools want the newline alone.
+    # With its own line end the writer quotes a carriage return in a note; Unix tools want only the newline.
     writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
     writer.writerows((frames.EXPORT, *frames.export_rows(record)))
     return "".join(lines)

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not record.suite.budgets and all(v.kernel for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
-                f"  hint: flashcore gate {name} --budgets FILE; to look at them alone: flashcore report {name}"
+                f"  hint: flashcore gate {name} --budgets FILE; only to look at them: flashcore report {name}"
             )
     if arguments.ratchet and len(arguments.recorded) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--ratchet: expected with RUN the --baseline FILE to tighten, found none")
     variants = chosen(arguments.variant, *records)
     if variants is not None and not variants:
-        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found peers alone")
+        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only peers")
     return judged(
         *records,
         formats=arguments.format,

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def as_json(suite: Suite) -> str:
     """``suite``, ``variants``, ``shapes`` and ``budgets``, each with its entries in the manifest; limits are in
-    ``unit``, and ``null`` where there is none. With ``--facts`` it is ``facts`` alone."""
+    ``unit``, and ``null`` where there is none. With ``--facts`` it is only ``facts``."""
     limits = ("name", "fact", "minimum", "maximum", "unit", "tier", "severity", "source", "device")
     ways = ("name", "problem", "parent", "source", "callable", "technique", "roof", "tolerance", "is_peer")
     return output.document(

@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)
     options.add_places(parser)
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--runs", action="store_true", help="runs alone")
-    only.add_argument("--builds", action="store_true", help="builds alone")
+    only.add_argument("--runs", action="store_true", help="only runs")
+    only.add_argument("--builds", action="store_true", help="only builds")
     parser.add_argument("--keep", type=int, default=10, metavar="N",
                         help="number of newest runs that are kept (default: %(default)s)")  # fmt: skip
     parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS",

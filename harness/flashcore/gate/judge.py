@@ -446,7 +446,7 @@ class _Judge:
         if self.today is None and any(w.expires for w in suite.waivers):
             yield "no date was given: no waiver counts as expired"
         if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
-            yield f"judged for {', '.join(suite.archs)} alone: CUDA_ARCH names no other arch"
+            yield f"judged only for {', '.join(suite.archs)}: CUDA_ARCH names no other arch"
         for outcome in self.record.outcomes:
             variant = suite.variants.get(outcome.variant)
             if variant is not None and variant.is_peer and outcome.status == "failed":

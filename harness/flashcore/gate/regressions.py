@@ -49,7 +49,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     """Every fact of the baseline as a budget on the present one.
 
     Args:
-        variants: look at these alone; all if ``None``.
+        variants: look only at these; all if ``None``.
         today: the day that the rules' dates are compared with.
     """
     rules = [r for r in record.suite.gate.rules if not (r.expires and today and date.fromisoformat(r.expires) < today)]

@@ -1,6 +1,6 @@
 """Datasheet figures of GPUs from ``devices.toml``: dense rates, bandwidths, sizes, with their source.
 
-A GPU that is not in the table is no error: its roofs are then the measured ones alone.
+A GPU that is not in the table is no error: its roofs are then only the measured ones.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Occupancy:
         blocks_per_sm: ``None`` is unmeasured, 0 a launch that fails; ``reason`` then says why.
         warps: warps on an SM at that many blocks.
         pct: these warps over the most that an SM holds.
-        limiters: the resources that allow no further block, tightest alone or several at a tie.
+        limiters: the resources that allow no further block, the tightest, or several at a tie.
         by_resource: the blocks that each resource alone would allow; empty if unmeasured or 0.
     """
 

@@ -29,7 +29,7 @@ def child(module: str) -> Callable[[Path, Path], list[str]]:
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for :func:`command`: PYTHONPATH with absolute folders alone, this package's own among them.
+    """The environment for :func:`command`: PYTHONPATH with only absolute folders, this package's own among them.
 
     Args:
         given: the environment to start from (default: this process's).

@@ -1,7 +1,7 @@
 """The files of a manifest: ``suite.toml`` and those that its ``manifests`` name, put together as if they were one.
 
 An included file may hold problems, shapes, variants, budgets, waivers and rules of the gate. What concerns the suite as
-a whole is in ``suite.toml``, which alone includes others. Tables follow each other as the files do.
+a whole is in ``suite.toml``, the only file that includes others. Tables follow each other as the files do.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Whole:
                 into[str(name)] = entry
 
     def placed(self, mistake: str) -> str:
-        """A mistake, or a key alone, with the file that it stands in where that is not ``suite.toml``."""
+        """A mistake, or only a key, with the file that it stands in where that is not ``suite.toml``."""
         keys = [k for k in self._places if mistake.startswith(k) and mistake[len(k) :][:1] in ("", *".: [")]
         if not keys:
             return mistake

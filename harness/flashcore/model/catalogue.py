@@ -3,9 +3,9 @@
 For what Nsight Compute measures, a fact is a *logical metric*: its name stays the same on every chip
 while ``ncu`` holds the chip's own name for it. What a chip lacks is unmeasured there, never zero.
 
-How a value over a case is formed from those of its kernel launches depends on :class:`Kind`:
-counters add up; percentages are weighted by time; a ratio is weighted by its own denominator, which
-makes it the ratio of the sums.
+How a value over a case is formed from those of its kernel launches depends on :class:`Kind`. Counters
+add up. Percentages are weighted by time. A ratio is weighted by its own denominator, which makes it the
+ratio of the sums.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FactSpec:
         ncu: ncu's metric name; ``chips`` overrides it per chip (``None``: the chip has none).
         weight: for a ratio, the ncu metric of its denominator.
         opcode: the SASS opcodes whose executed count it is, read from the per-opcode instances.
-        many_passes: it takes ncu so many passes that runs of many cases measure it on a variant's first shape alone.
+        many_passes: it takes ncu so many passes that runs of many cases measure it only on a variant's first shape.
     """
 
     name: str
@@ -280,7 +280,7 @@ STALL_REASONS = (
     "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction",
     "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
 )  # fmt: skip
-#: The reasons that only some chips know: `gmma` GH100 alone, `imc_miss` all before Blackwell.
+#: The reasons that only some chips know: `gmma` only GH100, `imc_miss` all before Blackwell.
 _NOT_THERE: dict[str, dict[str, str | None]] = {
     "gmma": {"ga": None, "ad": None, "gb": None},
     "imc_miss": {"gb": None},

@@ -103,7 +103,7 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> Any:
 
 
 def _number(value: object) -> int:
-    """Arithmetic is for numbers alone: a word times a number would be a longer word."""
+    """Arithmetic is only for numbers: a word times a number would be a longer word."""
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no number")
     return value

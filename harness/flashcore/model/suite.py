@@ -162,7 +162,7 @@ class Variant:
     document: str | None = None  # where it comes from
     predictions: tuple[Prediction, ...] = ()
     plan: Literal["declared", "recorded"] = "declared"  # how its launches are known: see launch.h and launcher.h
-    also: str = ""  # other differences from its parent: the step is not of the technique alone
+    also: str = ""  # other differences from its parent: the step is not only of the technique
     kernel: str = ""  # of an imported report: the full name of the kernel, which is not built here
     cubins: str | None = None
 

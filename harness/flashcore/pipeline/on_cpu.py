@@ -35,7 +35,7 @@ def check_peers(settings: Settings, say: Callable[[str], None]) -> Record:
     pairs = [(variant, shape) for variant, shape in job.cases("check") if variant.is_peer]
     if not pairs:
         raise UsageError(
-            f"{job.suite.root}: expected a peer to check on a CPU, found none: kernels run on GPUs alone\n"
+            f"{job.suite.root}: expected a peer to check on a CPU, found none: kernels run only on GPUs\n"
             "  hint: give the problem a peer in Python, such as torch's own function"
         )
     chosen = stages.Check(
@@ -45,7 +45,7 @@ def check_peers(settings: Settings, say: Callable[[str], None]) -> Record:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
         result = check.run(child_cases(job, nothing, pairs), Path(folder), chosen)
-    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, peers alone")
+    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only peers")
     environment = of_this_machine(Path(job.suite.root), None, None, None, None)
     found = assemble.Findings(
         settings.command, job.suite, pairs, environment, (), nothing, Measured().plus(result, note)

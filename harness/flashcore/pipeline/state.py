@@ -79,7 +79,7 @@ class Job:
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
         """The chosen cases that use this stage, shape by shape. A shape that the user names uses every stage.
 
-        Peers are profiled on their first shape alone: they are there for comparison, and some launch many kernels.
+        Peers are profiled only on their first shape: they are there for comparison, and some launch many kernels.
         """
         shapes = [s for s in self.shapes if stage in s.stages or s.name in self.settings.shapes]
         first = {v.name: next((s for s in shapes if v.runs_on(s)), None) for v in self.variants}

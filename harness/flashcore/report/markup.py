@@ -16,7 +16,7 @@ Href = Callable[[str, str], str]
 
 
 def mark(status: str, text: str, title: str = "") -> Markup:
-    """A status: a sign and a word, never a colour alone."""
+    """A status: a sign and a word, never only a colour."""
     hover = f' title="{escape(title)}"' if title else ""
     sign = '<span class="sign" aria-hidden="true"></span>'
     return Markup(f'<span class="badge {escape(status)}"{hover}>{sign}{escape(text)}</span>')

@@ -42,7 +42,7 @@ class Options:
         processes: each case is timed in so many.
         alpha, effect: see :func:`flashcore.revisions.decide.decide`.
         resume: go on with what was measured of the very same builds before.
-        device: where it runs; ``cpu`` is for callables alone.
+        device: where it runs; ``cpu`` is only for callables.
 
     Raises:
         UsageError: one of them makes no sense.

@@ -84,7 +84,7 @@ def decide(
 
     A change has to pass two tests. The first is Student's t of the changes over processes, which is valid for any
     spread of either build. The second is the same with the spread of no change in place of its own: the larger of the
-    case's own and of what is typical of all cases, so that a few changes that happen to agree are no proof. It uses the
+    case's own and of what is typical of all cases. So a few changes that happen to agree are no proof. It uses the
     degrees of freedom of both together, since the first test is valid by itself.
 
     Args:

@@ -1,4 +1,4 @@
-"""Runs of an older schema, read as if recorded by this one: a change of names alone, never of values.
+"""Runs of an older schema, read as if recorded by this one: a change only of names, never of values.
 
 Schema 1 had one time without cold caches and called it ``warm``: the launch-to-launch time of calls that are replayed
 back to back. It ranked by that, and a converted suite does so too. Its percentiles of such means are left out, and

@@ -44,7 +44,7 @@ def unfinished(profiles: Path) -> list[Path]:
 
 
 def everywhere(places: Places) -> list[Traversable]:
-    """The complete runs of all places, newest first by their ids; of those with one id the first place's alone.
+    """The complete runs of all places, newest first by their ids; of those with one id only the first place's.
 
     Raises:
         RecordError: a packed run is damaged, or the file is something else.

@@ -4,9 +4,9 @@ A run is a folder ``profiles/<id>``; its id is its UTC time and four random digi
 known without looking at file times. While a run is under way its folder ends in ``.partial``; the
 last act is to rename it, so a folder without that ending is complete.
 
-``run.json`` holds everything but the facts and the samples, which lie beside it compressed:
-``facts.json.gz`` as rows ``[subject, name, value, unit, source, note]`` over a table of subjects, and, where warps
-were sampled, ``listings.json.gz`` as rows ``[offset, text, line, values]`` over tables of lines and of names.
+``run.json`` holds everything but the facts and the samples, which lie beside it compressed. ``facts.json.gz`` has rows
+``[subject, name, value, unit, source, note]`` over a table of subjects. Where warps were sampled, ``listings.json.gz``
+has rows ``[offset, text, line, values]`` over tables of lines and of names.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ def _static(result: Result) -> list[Cell]:
 
 
 def _config(grid: Grid, index: int) -> Cell:
-    """A line breaks between axes alone."""
+    """A line breaks only between axes."""
     return Cell(grid.text(index).replace(" ", "\u00a0").replace(",\u00a0", ", "))
 
 

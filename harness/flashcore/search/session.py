@@ -41,7 +41,7 @@ class Options:
         until: stop within so many percent of the first shape's floor.
         finalists: how many of the fastest are compared with the present variant; 0: none.
         replay: take the outcome of each candidate from this study, instead of a compiler and a GPU.
-        static: build and gate alone.
+        static: only build and gate.
 
     Raises:
         UsageError: one of them makes no sense.

@@ -118,7 +118,7 @@ def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -
 
 
 def share() -> None:
-    """What depends on the shape alone is made once for all candidates of this process: the timer, and the references
+    """What depends only on the shape is made once for all candidates of this process: the timer, and the references
     that answers of timed calls are compared with."""
     gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
     for module, name in ((bench_child, "timer_for"), (proof, "References")):

@@ -1,6 +1,6 @@
 """The loop of a search: ask, build and gate, measure, record, tell, until the budget is spent.
 
-A batch may be built on the CPUs while the one before is measured, so that the GPU waits for the first one alone.
+A batch may be built on the CPUs while the one before is measured, so that the GPU waits only for the first one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a kernel uses local memory for: spilled registers, arrays with a run-time index, or both.
 
-No single tool can tell. ptxas counts the bytes of its spills; the stack frame holds spills and arrays alike; the
-machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, the
-line it came from; counters say how often they ran. :func:`judge` puts them together.
+No single tool can tell. ptxas counts the bytes of its spills; the stack frame holds spills and arrays alike. The
+machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, the line it
+came from. Counters say how often they ran. :func:`judge` puts them together.
 
 Pure functions of the disassembler's text (``nvdisasm -c -gi``) and of numbers.
 """
@@ -56,7 +56,7 @@ class Site:
 
 
 def below(file: str, root: Path) -> str:
-    """A source file's path relative to ``root``; its name alone if it does not lie there."""
+    """A source file's path relative to ``root``; only its name if it does not lie there."""
     if not file.startswith("/"):
         return file
     parts = Path(file).parts[1:]

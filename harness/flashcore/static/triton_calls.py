@@ -1,7 +1,7 @@
 """What a Python function launches through Triton: each kernel as it was compiled, its grid and its arguments.
 
 The same recorder is used in two places. Without a GPU a function is called with stand-ins for its tensors, and
-Triton compiles what it would launch for a named arch (:func:`ahead_of_time`); Triton's own rules decide about types,
+Triton compiles what it would launch for a named arch (:func:`ahead_of_time`). Triton's own rules decide about types,
 divisibility and constants, so the kernel is the one that a launch would load. On a GPU the recorder tells which kernels
 were loaded. Only children import Triton, so it is imported inside the functions here.
 """
@@ -31,8 +31,8 @@ class Call:
     Args:
         labels: which of several kernels of one name it is: constants, types, divisibility, options.
         identity: what makes it this launch, as plain JSON: the hash of its code, ``grid``, ``threads``, blocks a
-            ``cluster``, ``shared`` memory in bytes a block, ``flags`` (programmatic, cooperative) and ``arguments``,
-            with tensors by their names in the problem; nothing that the source calls by a name of its own.
+            ``cluster``, ``shared`` memory in bytes a block, ``flags`` (programmatic, cooperative) and ``arguments``.
+            Tensors stand by their names in the problem; nothing stands by a name that only the source has.
         workspace: bytes.
         choice: launches of one choice above 0 are configurations of one launch, of which a GPU takes the fastest.
     """
@@ -85,8 +85,8 @@ class StandIn:
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(
-            f"the tensor {self.name} was asked for .{name}: without a GPU it has sizes, strides, element type, address "
-            "and new_empty() alone; a launcher of Triton kernels needs no more"
+            f"the tensor {self.name} was asked for .{name}: without a GPU it has only sizes, strides, element type, "
+            "address and new_empty(); a launcher of Triton kernels needs no more"
         )
 
 

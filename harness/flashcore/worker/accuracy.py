@@ -15,9 +15,9 @@ from flashcore.worker.guarded import Outputs
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Errors that are kept of each case, the worst over seeds and kinds; the latter of classes that quantise alone.
+#: Errors that are kept of each case, the worst over seeds and kinds; the latter only of classes that quantise.
 FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
-#: Of these, on the problem's first kind alone, which is that of typical values.
+#: Of these, only on the problem's first kind, which is that of typical values.
 NORMAL = ("normal_max_error", "normal_mean_error")
 QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
 #: The largest allowed ratio of a variant's error to that of its class's emulation.

@@ -294,7 +294,7 @@ def _put(path: Path, changed: int) -> tuple[str, Any]:
 
 
 def _archive(path: Path) -> bytes:
-    """A file or folder as a tar archive that depends on names and contents alone."""
+    """A file or folder as a tar archive that depends only on names and contents."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.mtime = entry.uid = entry.gid = 0

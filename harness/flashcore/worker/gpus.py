@@ -38,8 +38,8 @@ class LocalGpu:
 
 
 def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
-    """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; those
-    alone whose GPU was chosen. Of a task that was begun twice, the second time counts."""
+    """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; only
+    those whose GPU was chosen. Of a task that was begun twice, the second time counts."""
     found: dict[str, str] = {}
     journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
     for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):

@@ -174,7 +174,7 @@ class Caller:
 
 
 def _given(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
-    """The value of one that is an input alone.
+    """The value of one that is only an input.
 
     Raises:
         UsageError: it is missing, or given where the shape says that it is not.
@@ -216,7 +216,7 @@ def _short(value: Any) -> str:
 class AsCompiled:
     """A callable whose first call is compared with what was judged: the code that is loaded, its grid and its
     arguments. Of
-    recorded kernels the code alone is known: a cubin of each must be found where compilers cache theirs."""
+    recorded kernels only the code is known: a cubin of each must be found where compilers cache theirs."""
 
     def __init__(self, case: Case, target: Callable[..., Any]) -> None:
         self._case, self._target, self._held = case, target, False

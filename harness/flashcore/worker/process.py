@@ -40,7 +40,7 @@ class Process:
     """One child of this host and the journal it writes.
 
     Args:
-        gpu: the UUID of the GPU that it is to see alone; empty: whatever this process sees.
+        gpu: the UUID of the only GPU that it is to see; empty: whatever this process sees.
     """
 
     folder: Path

@@ -1,7 +1,7 @@
 """Which logical metrics a chip has, and under what name, without that chip or any GPU.
 
 The tables beside this module are what ``ncu --query-metrics --chips CHIP`` says, or the library that ncu
-asks, one metric a line; each names its source (:mod:`flashcore.machine.metric_lists` makes them). ncu itself leaves
+asks, one metric a line. Each names its source (:mod:`flashcore.machine.metric_lists` makes them). ncu itself leaves
 out a name that a chip lacks and says nothing; here it is said before anything runs.
 """
 

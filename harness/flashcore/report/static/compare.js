@@ -206,7 +206,7 @@
       const none = `<tr><td colspan="5">No counter that both have moved by more than ${bound}.</td></tr>`;
       const caption = `Counters that differ by more than ${bound}, the most moved first; ncu counted them with caches flushed`;
       const first = table("num1 pair", "Counters that moved", caption, heading + `<tbody>${moved.map(row).join("") || none}</tbody>`);
-      const others = table("num1 pair", "Other counters", `Within ${bound} of each other, or counted of one alone`, heading + `<tbody>${rest.map(row).join("")}</tbody>`);
+      const others = table("num1 pair", "Other counters", `Within ${bound} of each other, or counted of only one`, heading + `<tbody>${rest.map(row).join("")}</tbody>`);
       return first + (rest.length ? `<details><summary>${rest.length} others</summary>${others}</details>` : "");
     }
 

@@ -1,6 +1,6 @@
 """Rounds: the calls to be timed take turns, so that drift affects all of them alike.
 
-Used by the child processes of bench and of ``bench --against`` alone.
+Used only by the child processes of bench and of ``bench --against``.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Sets:
             _write(stage, self._values[self._own[0] if known else self._new[i]])
 
     def take(self, i: int) -> None:
-        """Writes what is staged into set ``i``: on the device alone, so that a graph can hold it."""
+        """Writes what is staged into set ``i``: only on the device, so that a graph can hold it."""
         if self._stage:
             _write(self.inputs[i], self._stage[i])
             self._holds[i] = self._new[i]

@@ -1,9 +1,9 @@
 """Is it still right? Every case against fp64, on several seeds and kinds of input.
 
-A variant is held to an emulation of its own rounding points on the same inputs (its tolerance class):
-relative Frobenius error at most 1.5 times and largest error at most 2 times the emulation's, plus one unit
-in the last place, and an answer that is, as a whole, neither too large nor too small; never beyond the problem's fence.
-Peers are held to the same. Outputs are poisoned and lie between guard bands, inputs lie between bands of NaN.
+A variant is compared with an emulation of its own rounding points on the same inputs (its tolerance class). Its
+relative Frobenius error may be at most 1.5 times and its largest error at most 2 times the emulation's, plus one unit
+in the last place. The answer as a whole may be neither too large nor too small, and never beyond the problem's fence.
+The same holds for peers. Outputs are poisoned and lie between guard bands, inputs lie between bands of NaN.
 
 This is the parent's side; :mod:`flashcore.stages.check.child` does the work.
 """

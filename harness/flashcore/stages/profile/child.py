@@ -1,6 +1,6 @@
 """What ncu wraps: calls each case once in its NVTX range.
 
-ncu profiles ranges of the domain ``flashcore`` alone. Everything else of a case, making its inputs and a
+ncu profiles only ranges of the domain ``flashcore``. Everything else of a case, making its inputs and a
 first call that loads modules and initialises libraries, stays outside of the range and runs at full speed.
 """
 

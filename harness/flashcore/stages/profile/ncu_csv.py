@@ -1,9 +1,9 @@
 """Reads what ``ncu --csv --page raw --print-units base`` prints. Pure: text in, rows out.
 
 The text is tool chatter (lines that start with ``==``), a header, a row of units, and one row a kernel
-launch. Rows are told apart by the NVTX range they ran in, never by position. Nothing is guessed: a
-row that is torn or does not fit the header is dropped and named, one whose ID ncu's count skips is missed,
-and a value that is not a number as ncu writes them (``1,234.56``), of a size that can be, is no value.
+launch. Rows are told apart by the NVTX range they ran in, never by position. Nothing is guessed. A row
+that is torn or does not fit the header is dropped and named; one whose ID ncu's count skips is missed. A
+value that is not a number as ncu writes them (``1,234.56``), of a size that can be, is no value.
 
 ncu prints two decimals. A ratio of 0.05 is therefore known to about 10 %; counters are exact.
 """
@@ -190,7 +190,7 @@ def parse(text: str, *, domain: str | None = "flashcore") -> Table:
     Raises:
         LayoutError: no header or two, other columns or one twice, no units row, an ID twice, or a decimal comma.
     """
-    lines = list(io.StringIO(text.removeprefix("\ufeff")))  # by newline alone, unlike splitlines
+    lines = list(io.StringIO(text.removeprefix("\ufeff")))  # only by newline, unlike splitlines
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
         raise LayoutError(_no_header(lines))

@@ -50,7 +50,7 @@ BY_ADDRESS = {
     **STALLED,
 }
 #: Why a metric that takes many passes may be missing.
-LEFT_OUT = "it takes many passes; a run of many cases asks for it on a variant's first shape alone"
+LEFT_OUT = "it takes many passes; a run of many cases asks for it only on a variant's first shape"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts

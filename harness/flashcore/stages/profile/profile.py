@@ -82,7 +82,7 @@ def run(
 ) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
-    Of more than :data:`FEW` cases, each variant's first one alone is measured in depth: what takes ncu many passes,
+    Of more than :data:`FEW` cases, only each variant's first one is measured in depth: what takes ncu many passes,
     and where the warps are (see :func:`by_depth`).
 
     Args:
