@@ -140,16 +140,14 @@ _BINDING = """{notice}
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 {optional}#include <string>
 #include <vector>
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
-
-// Absent from a CPU-only torch: declared weak so that the library loads there too.
-extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(
-    int32_t device_index, void** ret_stream);
 
 extern "C" {{
 const char* flashcore_variant_name();
@@ -163,6 +161,19 @@ int flashcore_launch(const void*, const int64_t*, void*, void*, const char**);
 namespace {{
 
 constexpr int kRank = {rank};
+
+// aoti_torch_get_current_cuda_stream, or null in a CPU-only torch, where the library is to load too. It is looked up in
+// torch's CUDA library, which is loaded but not in the scope of symbols that this library sees.
+using CurrentStream = AOTITorchError (*)(int32_t device_index, void** stream);
+
+CurrentStream current_stream() {{
+  static const CurrentStream found = [] {{
+    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    void* symbol = dlsym(library == nullptr ? RTLD_DEFAULT : library, "aoti_torch_get_current_cuda_stream");
+    return reinterpret_cast<CurrentStream>(symbol);
+  }}();
+  return found;
+}}
 
 struct Expected {{
   const char* name;
@@ -199,9 +210,8 @@ void call({parameters}) {{
 {checks}
   torch::stable::accelerator::DeviceGuard guard({first}.get_device_index());
   void* stream = nullptr;
-  STD_TORCH_CHECK(aoti_torch_get_current_cuda_stream != nullptr, "this torch has no CUDA");
-  STD_TORCH_CHECK(aoti_torch_get_current_cuda_stream({first}.get_device_index(), &stream) == 0,
-                  "no current CUDA stream");
+  STD_TORCH_CHECK(current_stream() != nullptr, "this torch has no CUDA");
+  STD_TORCH_CHECK(current_stream()({first}.get_device_index(), &stream) == 0, "no current CUDA stream");
   // From torch's caching allocator: ordered with the stream, and safe under graph capture.
   const int64_t bytes = static_cast<int64_t>(flashcore_workspace_bytes(dims));
   void* workspace = nullptr;
