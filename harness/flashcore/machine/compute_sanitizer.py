@@ -12,7 +12,7 @@ from typing import Literal
 
 from flashcore.machine.capabilities import lacking
 
-Tool = Literal["memcheck", "racecheck"]
+Tool = Literal["memcheck", "racecheck", "synccheck"]
 
 _PLACES = (Path("/usr/local/cuda/bin"), Path("/usr/local/cuda/compute-sanitizer"))
 
@@ -59,7 +59,7 @@ class Report:
         return self.errors == 0 and self.warnings == 0
 
 
-_MEMCHECK = re.compile(r"^=+ ERROR SUMMARY: ([\d,]+) errors?\s*$", re.MULTILINE)
+_ERRORS = re.compile(r"^=+ ERROR SUMMARY: ([\d,]+) errors?\s*$", re.MULTILINE)
 _RACECHECK = re.compile(
     r"^=+ RACECHECK SUMMARY: [\d,]+ hazards? displayed \(([\d,]+) errors?, ([\d,]+) warnings?\)", re.MULTILINE
 )
@@ -74,7 +74,7 @@ def parse(text: str, tool: Tool) -> Report | str:
     """The count in a log of the tool, or why there is none."""
     if blind := _BLIND.search(text):
         return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
-    found = (_MEMCHECK if tool == "memcheck" else _RACECHECK).search(text)
+    found = (_RACECHECK if tool == "racecheck" else _ERRORS).search(text)
     if found is None:
         lines = [line.strip() for line in _LINE.findall(text) if line.strip()]
         return "compute-sanitizer gave no count" + (f": {' | '.join(lines[-2:])}" if lines else "")

@@ -434,6 +434,7 @@ for _name, _why in (
     ("sanitizer_memcheck_errors", "accesses outside of what is allocated, misaligned ones and the like"),
     ("sanitizer_racecheck_errors", "unordered accesses to shared memory of which one writes"),
     ("sanitizer_racecheck_warnings", "… that the tool considers harmless on present hardware"),
+    ("sanitizer_synccheck_errors", "barriers that not all threads reach, or that are used in another wrong way"),
 ):
     _add("sanitizer", "counters", Kind.NONE, _name, "1", _why, better="lower")
 

@@ -120,7 +120,7 @@ class Sanitize(Stage):
     """
 
     sanitizer: Path | str
-    tools: Sequence[Tool] = ("memcheck", "racecheck")
+    tools: Sequence[Tool] = ("memcheck", "racecheck", "synccheck")
     time_limit: float = 5 * Limits.time_limit
     startup_limit: float = 300.0
     finish_limit: float = 60.0

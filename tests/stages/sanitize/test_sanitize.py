@@ -81,8 +81,8 @@ Calls = Callable[[], list[tuple[str, list[str]]]]
 
 def test_clean_cases_share_one_process_a_tool(run: Run, calls: Calls) -> None:
     result = run()
-    assert calls() == [("memcheck", list(NAMES)), ("racecheck", list(NAMES))]
-    for name in ("memcheck_errors", "racecheck_errors", "racecheck_warnings"):
+    assert calls() == [(tool, list(NAMES)) for tool in ("memcheck", "racecheck", "synccheck")]
+    for name in ("memcheck_errors", "racecheck_errors", "racecheck_warnings", "synccheck_errors"):
         assert counts(result, name) == [0, 0, 0, 0]
     assert {o.status for o in result.outcomes} == {"ok"}
     assert {o.stage for o in result.outcomes} == {"sanitize"}
@@ -94,7 +94,7 @@ def test_a_race_is_laid_at_the_door_of_the_one_case(run: Run, calls: Calls) -> N
     assert counts(result, "racecheck_errors") == [0, 0, 2, 0]
     assert counts(result) == [0, 0, 0, 0]
     # The batch was not clean: each of its cases ran once more, alone.
-    assert calls()[2:] == [("racecheck", [n]) for n in NAMES]
+    assert calls()[2:] == [*(("racecheck", [n]) for n in NAMES), ("synccheck", list(NAMES))]
     own = outcomes(result)
     assert [own[n].status for n in NAMES] == ["ok", "ok", "failed", "ok"]
     assert own["v2/s65"].reason.startswith("racecheck: 2 errors: Error: Race reported between Write access")
@@ -117,6 +117,13 @@ def test_a_warning_is_counted_apart_and_is_not_clean(run: Run) -> None:
     assert outcomes(result)["v0/s65"].status == "failed"
 
 
+def test_a_barrier_that_not_all_threads_reach_is_an_error(run: Run) -> None:
+    result = run("barrier=v3/s65")
+    assert counts(result, "synccheck_errors") == [0, 0, 0, 1]
+    assert counts(result) == counts(result, "racecheck_errors") == [0, 0, 0, 0]
+    assert outcomes(result)["v3/s65"].reason.startswith("synccheck: 1 error: Barrier error detected.")
+
+
 @pytest.mark.parametrize("kind", ["crash", "raise", "never", "blind"])
 def test_what_was_not_counted_is_unmeasured_and_the_rest_is_measured(run: Run, kind: str) -> None:
     result = run(f"{kind}=v3/s65")
@@ -137,7 +144,7 @@ def test_a_hang_costs_one_time_limit(run: Run, calls: Calls, monkeypatch: pytest
     assert "racecheck: unmeasured: skipped: hung on s65" in own["v0/s65"].reason
     assert "memcheck: unmeasured: skipped: hung on s65" in own["v0/s129"].reason
     assert counts(result) == [None, 0, None, 0]
-    assert sum(cases[0] == "v0/s65" for _, cases in calls()) == 1, "neither again, nor under the other tool"
+    assert sum(cases[0] == "v0/s65" for _, cases in calls()) == 1, "neither again, nor under another tool"
 
 
 def test_a_count_that_got_lost_is_asked_for_again(run: Run) -> None:
@@ -154,9 +161,9 @@ def test_called_again_nothing_runs_and_the_facts_are_the_same(run: Run, calls: C
 def test_what_the_tool_is_told(run: Run, tmp_path: Path) -> None:
     run()
     lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
-    memcheck, racecheck = (line["arguments"] for line in lines)
+    memcheck, *others = (line["arguments"] for line in lines)
     assert memcheck[memcheck.index("--report-api-errors") + 1] == "no"
-    assert "--report-api-errors" not in racecheck
+    assert all("--report-api-errors" not in o for o in others)
     assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.stages.sanitize.child"]
     assert {line["torch"] for line in lines} == {"1"}, "every tensor has an allocation of its own"
 

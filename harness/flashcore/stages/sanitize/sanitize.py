@@ -1,6 +1,7 @@
 """Sanitize: every kernel once under ``compute-sanitizer``, for faults that no comparison of answers shows.
 
-``memcheck`` finds accesses outside of what was allocated, ``racecheck`` unordered accesses to shared memory.
+``memcheck`` finds accesses outside of what was allocated, ``racecheck`` unordered accesses to shared memory,
+``synccheck`` barriers that are used wrongly.
 One process takes many cases, since starting costs more than running, but the tool gives one count a
 process. A clean batch clears all its cases; otherwise each of its cases runs again alone, so that a count is never
 attributed to the wrong case. All state is in the folder's files: called again, :func:`run` continues where it was
