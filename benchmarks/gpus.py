@@ -6,7 +6,8 @@ Without a GPU: stand-ins, that is real children that sleep, on as many GPUs as a
 adds to the sleep, at a tenth, a third and all of the cases, each with a driver killed (SIGKILL) half-way and begun
 again. A bare loop, as many children that sleep as often and nothing else, tells how much of it is the machine's.
 Kills are at random moments of workers and of whole nodes of a Ray cluster on this machine (needs Ray). With ``--gpu``:
-``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns.
+``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns; with ``--runs``: what such
+commands have recorded before, a folder of runs each.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=50, metavar="N", help="of workers and nodes; 0: leave it out")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--gpu", action="store_true", help="one GPU against all of this host, and nothing else")
+    parser.add_argument("--runs", nargs="+", type=Path, metavar="DIR", help="instead of --gpu: the newest run of each")
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument("--driver", nargs=4, help=argparse.SUPPRESS)
 
@@ -72,6 +74,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         sys.exit(0)
     found: dict[str, Any] = {"machine": raw.machine()}
     with tempfile.TemporaryDirectory(prefix="flashcore-gpus-") as name:
+        if options.runs:
+            return {**found, "gpu": [_row(folder) for folder in options.runs]}
         if options.gpu:
             return {**found, "gpu": _one_against_all(options.suite, Path(name))}
         if options.cases:
@@ -213,25 +217,28 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
 
 
 def _one_against_all(suite: str, folder: Path) -> list[dict[str, Any]]:
-    """One GPU, all, all, one: seconds of each stage, each GPU's share of them, and every case's median."""
-    rows = []
+    """One GPU, all, all, one."""
     for i, gpus in enumerate(("1", "all", "all", "1")):
-        profiles = folder / str(i)
-        words = ("profile", "--suite", suite, "--profiles", str(profiles), "--gpus", gpus, "--no-roofs")
+        words = ("profile", "--suite", suite, "--profiles", str(folder / str(i)), "--gpus", gpus, "--no-roofs")
         done = subprocess.run([*python_process.command("flashcore"), *words], env=python_process.environment())
         if done.returncode not in _ENDED:
             raise SystemExit(f"flashcore {' '.join(words)}: exit {done.returncode}")
-        record = store.read(lookup.find(profiles, None))
-        seconds = {f"{o.case}": o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
-        rows.append({
-            "gpus": gpus,
-            "stages": {n.stage: n.seconds for n in record.stages},
-            "spread": {g.uuid: g.spread for g in record.gpus},
-            "remarks": [g.remark for g in record.gpus if g.remark],
-            "busy": {g.uuid: round(sum(seconds[c] for c in g.cases.get("bench", ())), 2) for g in record.gpus},
-            "medians": {k: statistics.median(v) for k, v in record.samples.items() if k.endswith("/isolated")},
-        })  # fmt: skip
-    return rows
+    return [_row(folder / str(i)) for i in range(4)]
+
+
+def _row(profiles: Path) -> dict[str, Any]:
+    """Of the newest run: seconds of each stage, each GPU's share of them, and every case's median."""
+    record = store.read(lookup.find(profiles, None))
+    seconds = {f"{o.case}": o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
+    return {
+        "gpus": len(record.gpus),
+        "run": record.id,
+        "stages": {n.stage: n.seconds for n in record.stages},
+        "spread": {g.uuid: g.spread for g in record.gpus},
+        "remarks": [g.remark for g in record.gpus if g.remark],
+        "busy": {g.uuid: round(sum(seconds[c] for c in g.cases.get("bench", ())), 2) for g in record.gpus},
+        "medians": {k: statistics.median(v) for k, v in record.samples.items() if k.endswith("/isolated")},
+    }
 
 
 # --- for reading --------------------------------------------------------------------------------
@@ -264,14 +271,16 @@ def table(found: raw.Found) -> list[str]:
             f"{total['begun_again']} were in progress and begun again"
         )
     if rows := found.get("gpu"):
-        one, both = ([r for r in rows if (r["gpus"] == "1") == first] for first in (True, False))
+        one, both = ([r for r in rows if (r["gpus"] == 1) == first] for first in (True, False))
         for stage in one[0]["stages"]:
             a, b = (statistics.mean(r["stages"].get(stage, 0.0) for r in own) for own in (one, both))
-            lines.append(f"{stage:9} {a:8.1f} s on one GPU, {b:8.1f} s on all: {a / b if b else 0:.2f} times the speed")
+            speed = f"{a / b if b else 0:.2f} times the speed"
+            lines.append(f"{stage:9} {a:8.1f} s on one GPU, {b:8.1f} s on {both[0]['gpus']}: {speed}")
         change = [both[0]["medians"][k] / v - 1 for k, v in one[0]["medians"].items() if k in both[0]["medians"]]
-        again = [one[1]["medians"][k] / v - 1 for k, v in one[0]["medians"].items() if k in one[1]["medians"]]
-        for what, own in (("all against one", change), ("one against one (A/A)", again)):
-            worst = sorted(map(abs, own))
+        again = [r["medians"][k] / v - 1 for r in one[1:] for k, v in one[0]["medians"].items() if k in r["medians"]]
+        for what, own in (("several against one", change), ("one against one (A/A)", again)):
+            if not (worst := sorted(map(abs, own))):
+                continue
             lines.append(
                 f"medians, {what}: half within {100 * worst[len(own) // 2]:.2f} %, all within {100 * worst[-1]:.2f} %"
             )

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import gpus
 
 
-def run(number: str, us: float, seconds: float) -> dict[str, Any]:
+def run(number: int, us: float, seconds: float) -> dict[str, Any]:
     return {"gpus": number, "stages": {"bench": seconds}, "spread": {"GPU-a": 0.001}, "remarks": [],
             "busy": {"GPU-a": seconds / 2}, "medians": {"a/m/isolated": us}}  # fmt: skip
 
@@ -34,8 +34,8 @@ def test_what_was_lost_or_answered_twice_is_a_failure() -> None:
 
 
 def test_two_gpus_are_held_against_one_and_one_against_itself() -> None:
-    rows = [run("1", 100.0, 60.0), run("all", 101.0, 30.0), run("all", 101.0, 34.0), run("1", 100.2, 68.0)]
+    rows = [run(1, 100.0, 60.0), run(2, 101.0, 30.0), run(2, 101.0, 34.0), run(1, 100.2, 68.0)]
     lines = gpus.table({"machine": "m", "gpu": rows})
-    assert "64.0 s on one GPU,     32.0 s on all: 2.00 times the speed" in lines[1]
-    assert lines[2].endswith("all against one: half within 1.00 %, all within 1.00 %")
+    assert "64.0 s on one GPU,     32.0 s on 2: 2.00 times the speed" in lines[1]
+    assert lines[2].endswith("several against one: half within 1.00 %, all within 1.00 %")
     assert lines[3].endswith("(A/A): half within 0.20 %, all within 0.20 %")
