@@ -9,7 +9,8 @@
 //   64  at most 132 of 128 queries                      two warpgroups share 64 rows' keys            1,8,2048
 //   64  at most 132 of 256, or S >= 4096                a block for 256 queries                       1,8,4096; 4,16,4096
 //   64  more, S < 4096                                  a block an SM walks through tiles of 256      16,16,1024; 1,128,512
-//   128 at most 132 of 64                               two warpgroups share 64 rows' keys            1,8,512
+//   128 at most 132 of 64 x 256, S <= 512               two blocks, and two warpgroups of each        1,8,512
+//   128 at most 132 of 64                               two warpgroups share 64 rows' keys
 //   128 more                                            a block an SM takes the next tile of 192 left 4,16,4096; 4,32,4096
 //
 // Figures and their machine: NOTES.md beside this. bf16 (ELEMENT_BF16) and the log-sum-exp (WRITE_LSE) go without
@@ -46,6 +47,7 @@ using Rows64 = warpgroups::Config<128, 64, 2, 4, true, false, true, 2, false, 0,
 // Head dimension, row groups, key groups, chunk, chunks of a block, blocks of a cluster, overlap, turns.
 using Keys512 = clusters::Config<64, 1, 1, 128, 2, 2, true, false>;
 using Keys1024 = clusters::Config<64, 2, 1, 128, 4, 2, true, true>;
+using WideKeys512 = clusters::Config<128, 1, 2, 128, 2, 2, true, false>;
 #endif
 
 }  // namespace
@@ -74,17 +76,19 @@ extern "C" __global__ void attention_clear_kernel(unsigned* taken) {
 #define CLUSTERS_KERNEL(name, C)                                                                                     \
   extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                                                       \
       name(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                             \
-           const __grid_constant__ CUtensorMap v, half* out, int seq, int ahead, int sharing, float scale) {         \
-    clusters::forward<C>(q, k, v, out, seq, ahead, sharing, scale);                                                  \
+           const __grid_constant__ CUtensorMap v, half* out,                                                         \
+           const __grid_constant__ clusters::Strides strides, int seq, int ahead, int sharing, float scale) {        \
+    clusters::forward<C>(q, k, v, out, strides, seq, ahead, sharing, scale);                                         \
   }
 
 CLUSTERS_KERNEL(attention_keys512_kernel, Keys512)
 CLUSTERS_KERNEL(attention_keys1024_kernel, Keys1024)
+CLUSTERS_KERNEL(attention_wide_keys512_kernel, WideKeys512)
 #endif
 
 namespace {
 
-enum class Choice { kKeys512, kKeys1024, kRows64, kRows128, kRows256, kWalk256, kNext192 };
+enum class Choice { kKeys512, kKeys1024, kWideKeys512, kRows64, kRows128, kRows256, kWalk256, kNext192 };
 
 // Whether blocks of so many rows, and so many for each of them, all run at once.
 bool at_once(const flashcore::Shape& s, int rows, int blocks) {
@@ -95,6 +99,7 @@ Choice choose(const flashcore::Shape& s) {
 #if WITH_CLUSTERS
   if (s.D == 64 && s.S <= Keys512::kMostKeys && at_once(s, 64, 2)) return Choice::kKeys512;
   if (s.D == 64 && s.S <= Keys1024::kMostKeys && at_once(s, 128, 2)) return Choice::kKeys1024;
+  if (s.D == 128 && s.S <= WideKeys512::kMostKeys && at_once(s, 64, 2)) return Choice::kWideKeys512;
 #endif
   if (s.D == 128) return at_once(s, 64, 1) ? Choice::kRows64 : Choice::kNext192;
   if (at_once(s, 128, 1)) return Choice::kRows128;
@@ -109,6 +114,7 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 #if WITH_CLUSTERS
     case Choice::kKeys512: return clusters::add_forward<Keys512>(p, s, "attention_keys512_kernel");
     case Choice::kKeys1024: return clusters::add_forward<Keys1024>(p, s, "attention_keys1024_kernel");
+    case Choice::kWideKeys512: return clusters::add_forward<WideKeys512>(p, s, "attention_wide_keys512_kernel");
 #endif
     case Choice::kRows64: return warpgroups::add_forward<Rows64>(p, s, "attention_rows64_kernel", kClear);
     case Choice::kRows128: return warpgroups::add_forward<Rows128>(p, s, "attention_rows128_kernel", kClear);
@@ -132,6 +138,8 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const fl
 #if WITH_CLUSTERS
     case Choice::kKeys512: return clusters::launch_forward<Keys512>(a, s, p, attention_keys512_kernel, stream);
     case Choice::kKeys1024: return clusters::launch_forward<Keys1024>(a, s, p, attention_keys1024_kernel, stream);
+    case Choice::kWideKeys512:
+      return clusters::launch_forward<WideKeys512>(a, s, p, attention_wide_keys512_kernel, stream);
 #endif
     case Choice::kRows64: return launch_rows<Rows64>(a, s, p, attention_rows64_kernel, workspace, stream);
     case Choice::kRows128: return launch_rows<Rows128>(a, s, p, attention_rows128_kernel, workspace, stream);

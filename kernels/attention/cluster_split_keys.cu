@@ -26,9 +26,10 @@ using C = clusters::Config<HEAD_DIM, ROW_GROUPS, KEY_GROUPS, CHUNK, STAGES, KEY_
 
 extern "C" __global__ void __launch_bounds__(C::kThreads, 1)
     cluster_split_keys_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
-                              const __grid_constant__ CUtensorMap v, half* out, int seq, int ahead, int sharing,
+                              const __grid_constant__ CUtensorMap v, half* out,
+                              const __grid_constant__ clusters::Strides strides, int seq, int ahead, int sharing,
                               float scale) {
-  clusters::forward<C>(q, k, v, out, seq, ahead, sharing, scale);
+  clusters::forward<C>(q, k, v, out, strides, seq, ahead, sharing, scale);
 }
 
 namespace {

@@ -1,14 +1,17 @@
 """Attention forward as models use it: causal or not, query heads that share key heads, fp16 or bf16, D = 64 and 128.
 
 ``out[b, h, i] = Σ_j softmax_j(q[b, h, i] · k[b, g, j] · scale) · v[b, g, j]`` with ``g = h // (H / HKV)``, over all
-keys, or with ``causal`` over ``j <= i``. Tensors are contiguous: q and out ``[B, H, S, D]``, k and v
-``[B, HKV, S, D]``; ``lse``, where the operator has it, is ``[B, H, S]``: the natural logarithm of the sum of
-exponentials of each row's scaled scores. A shape's parameters are these dimensions, and
+keys, or with ``causal`` over ``j <= i``. q and out are ``[B, H, S, D]``, k and v ``[B, HKV, S, D]``; their rows are
+contiguous, their other strides multiples of 16 bytes (a transposed view of ``[B, S, H, D]``, for one); ``lse``, where
+the operator has it, is ``[B, H, S]``: the natural logarithm of the sum of exponentials of each row's scaled scores.
+A shape's parameters are these dimensions, and
 
 * ``CAUSAL`` (0 or 1), the operator's argument;
 * ``DTYPE``, ``float16`` or ``bfloat16``: of every tensor but ``lse``; the operator's own, stated once more for the
   inputs' sake;
-* ``LSE`` (0 or 1): whether the operator has that output.
+* ``LSE`` (0 or 1): whether the operator has that output;
+* ``VIEWS`` (0 or 1; may be left out, as 0): inputs are transposed views of ``[B, S, H, D]``, as a model's projections
+  leave them, instead of contiguous.
 
 The reference and the emulation are computed in fp64 from the same inputs, some rows of some heads at a time. torch is
 imported where it is used.
@@ -81,6 +84,8 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
         k[..., 0] = torch.arange(seq) * (40 * math.sqrt(depth) / 4 / seq)
     dtype = getattr(torch, str(params["DTYPE"]))
     inputs: Inputs = {name: x.to(dtype).to(device) for name, x in (("q", q), ("k", k), ("v", v))}
+    if params.get("VIEWS"):
+        inputs = {name: x.transpose(1, 2).contiguous().transpose(1, 2) for name, x in inputs.items()}
     return {**inputs, "scale": 1 / math.sqrt(depth), "causal": int(params["CAUSAL"])}
 
 

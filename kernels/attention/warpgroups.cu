@@ -2,10 +2,10 @@
 // heads that share K and V, fp16 or bf16.
 //
 // A block has 2 to 4 warpgroups with 64 query rows each, which hold their scores, weights and part of O in registers;
-// only Q, K and V lie in shared memory, brought there by bulk tensor copies, K and V through a ring of stages. Each
-// switch is a technique of its own, and each rung of the ladder turns one on:
+// only Q, K and V lie in shared memory, brought there by bulk tensor copies, K and V through a ring of stages. One more
+// warpgroup asks for tiles and gives its registers to the others (tma_wgmma.cu goes without). Each switch is a technique
+// of its own, and each rung of the ladder turns one on:
 //
-//   SPECIALIZED  a producer warpgroup asks for tiles and gives its registers to the others
 //   LAZY         how seldom a row's maximum is raised: 0, 1, 2
 //   PINGPONG     warpgroups issue their products in turn
 //   OVERLAP      P·V of one tile beside the softmax of the next
@@ -26,7 +26,6 @@ namespace {
 
 using namespace warpgroups;
 
-static_assert(SPECIALIZED == 0 || SPECIALIZED == 1, "SPECIALIZED: 0 or 1");
 static_assert(PINGPONG == 0 || PINGPONG == 1, "PINGPONG: 0 or 1");
 static_assert(OVERLAP == 0 || OVERLAP == 1, "OVERLAP: 0 or 1");
 static_assert(SMALL_TILES == 0 || SMALL_TILES == 1, "SMALL_TILES: 0 or 1");
@@ -45,7 +44,7 @@ struct Rung {
   static constexpr int kConsumers = kSmallHead ? 3 + SMALL_TILES : KEY_GROUPS > 1 ? 2 : 2 + SMALL_TILES;
   static constexpr int kKeyGroups = kSmallHead || KEY_GROUPS == 1 ? KEY_GROUPS : 2;
   static constexpr int kStages = kSmallHead ? STAGES : SMALL_TILES ? 4 : 2;  // what memory leaves at D = 128
-  using Type = Config<kHeadDim, kKeys, kConsumers, kStages, SPECIALIZED != 0, PINGPONG != 0, OVERLAP != 0, LAZY,
+  using Type = Config<kHeadDim, kKeys, kConsumers, kStages, true, PINGPONG != 0, OVERLAP != 0, LAZY,
                       JOINT != 0, PERSISTENT, kKeyGroups>;
 };
 using D64 = Rung<64>::Type;

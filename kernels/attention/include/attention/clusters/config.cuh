@@ -63,6 +63,11 @@ struct Config {
   static_assert(kSharedBytes <= 227 * 1024, "shared memory");
 };
 
+// Of out, in elements.
+struct Strides {
+  long long batch, head, row;
+};
+
 constexpr float kMasked = -__builtin_huge_valf();  // the score of a key that does not exist
 constexpr float kLowest = -1e20f;  // what weights are relative to where there is no key: all of them are 0
 constexpr float kSlack = 8.0f;     // powers of two that a score may lie above what weights are relative to

@@ -89,7 +89,7 @@ __device__ __forceinline__ float row_max(const float (&s)[kCount], int h, float 
 template <typename C>
 __device__ __forceinline__ void merge(const float (&o)[C::kOutputs], const State& state, uint32_t base,
                                       uint32_t shares_here, int part, int group, int warp, int lane, half* target,
-                                      bool exists, bool exists8) {
+                                      long long row_stride, bool exists, bool exists8) {
   // phase: merge
   const int key_group = group / C::kRowGroups;
   const int row_group = group % C::kRowGroups;
@@ -167,15 +167,16 @@ __device__ __forceinline__ void merge(const float (&o)[C::kOutputs], const State
     }
   }
   // phase: store
-  store_row(target + 8 * half_of_rows * C::kDim + self / 2 * (C::kShare / 2) * 8, last,
+  store_row(target + 8 * half_of_rows * row_stride + self / 2 * (C::kShare / 2) * 8, last,
             half_of_rows == 0 ? exists : exists8, lane);
 }
 
-// One block: kRows queries of head blockIdx.y. Row r sees keys before r + ahead. `sharing`: query heads of a K/V
-// head. `scale`: with log2 e.
+// One block: kRows queries of head blockIdx.y of batch blockIdx.z. Row r sees keys before r + ahead. `sharing`: query
+// heads of a K/V head. `scale`: with log2 e.
 template <typename C>
 __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
-                                        half* out, int seq, int ahead, int sharing, float scale) {
+                                        half* out, const Strides& strides, int seq, int ahead, int sharing,
+                                        float scale) {
   // phase: start
   const uint32_t base = shared_address(cluster_shared);
   const uint32_t queries = base;
@@ -210,7 +211,7 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
     arrive_expecting(here, rows * C::kDim * 2);
 #pragma unroll
     for (int i = 0; i < C::kPanels; ++i) {
-      copy_box(to + i * rows * kPanelRowBytes, map, i * kPanelColumns, first_row, of_head, 0, here);
+      copy_box(to + i * rows * kPanelRowBytes, map, i * kPanelColumns, first_row, of_head, blockIdx.z, here);
     }
   };
   const auto fetch_keys = [&](int c) {
@@ -407,8 +408,8 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
   }
   products_wait<0>();
   pin(o);
-  half* target = out + (static_cast<std::size_t>(head) * seq + row) * C::kDim;
-  merge<C>(o, state, base, shares_here, part, group, warp, lane, target, row < seq, row + 8 < seq);
+  half* target = out + blockIdx.z * strides.batch + head * strides.head + row * strides.row;
+  merge<C>(o, state, base, shares_here, part, group, warp, lane, target, strides.row, row < seq, row + 8 < seq);
 }
 
 }  // namespace clusters

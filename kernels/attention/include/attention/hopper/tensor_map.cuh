@@ -10,10 +10,11 @@
 
 namespace hopper {
 
-// [batches, heads, rows, columns], contiguous, copied in boxes of `box_rows` rows and 64 columns, which is what a
-// 128-byte swizzle takes. The driver's function is found at run time: nothing is linked against it.
-inline cudaError_t describe(CUtensorMap& map, const void* tensor, std::int64_t batches, std::int64_t heads,
-                            std::int64_t rows, std::int64_t columns, int box_rows) {
+// [batches, heads, rows, columns] with strides in elements (of the columns 1, of the others multiples of 8), copied in
+// boxes of `box_rows` rows and 64 columns, which is what a 128-byte swizzle takes. The driver's function is found at run
+// time: nothing is linked against it.
+inline cudaError_t describe(CUtensorMap& map, const void* tensor, const std::int64_t (&strides)[4], std::int64_t batches,
+                            std::int64_t heads, std::int64_t rows, std::int64_t columns, int box_rows) {
   using Encode = decltype(&cuTensorMapEncodeTiled);
   static const Encode encode = [] {
     void* found = nullptr;
@@ -25,7 +26,9 @@ inline cudaError_t describe(CUtensorMap& map, const void* tensor, std::int64_t b
   if (encode == nullptr) return cudaErrorNotSupported;
   const auto u64 = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
   const cuuint64_t size[] = {u64(columns), u64(rows), u64(heads), u64(batches)};
-  const cuuint64_t stride[] = {u64(columns * 2), u64(rows * columns * 2), u64(heads * rows * columns * 2)};
+  // Of a dimension with one element the stride may be anything, and the driver would refuse some of it.
+  const auto bytes = [&](int i) { return u64((size[3 - i] > 1 ? strides[i] : columns) * 2); };
+  const cuuint64_t stride[] = {bytes(2), bytes(1), bytes(0)};
   const cuuint32_t box[] = {kPanelColumns, static_cast<cuuint32_t>(box_rows), 1, 1};
   const cuuint32_t step[] = {1, 1, 1, 1};
   constexpr CUtensorMapDataType kType =

@@ -14,10 +14,11 @@ constexpr int kPanelRowBytes = 128;
 constexpr int kPanelGroupBytes = 8 * kPanelRowBytes;
 
 // Bits 0-13: address / 16; 16-29: leading offset / 16; 32-45: from one group of eight rows to the next, / 16; 62-63:
-// 1 for the 128-byte swizzle. Adding to a descriptor moves it by so many 16 bytes.
+// 1 for the 128-byte swizzle. Adding to a descriptor moves it by so many 16 bytes. In a cluster an address has the
+// block's rank in its upper bits, which would be added to the leading offset: they are left out.
 __device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading_bytes) {
   constexpr uint64_t kFixed = (1ull << 62) | (static_cast<uint64_t>(kPanelGroupBytes / 16) << 32);
-  return kFixed | (static_cast<uint64_t>(leading_bytes / 16) << 16) | (address >> 4);
+  return kFixed | (static_cast<uint64_t>(leading_bytes / 16) << 16) | (address & 0x3ffff) >> 4;
 }
 
 // Depth along the panel's row (Q, K): the leading offset is not used.

@@ -44,16 +44,16 @@ __device__ __forceinline__ uint32_t place(int row, int piece) {
   return (row * C::kPieces + (piece ^ (row % 8))) * 16;
 }
 
-// Rows [0, kCount) of `source` by all threads of the block; rows from `valid` on become zeros.
+// Rows [0, kCount) of `source`, `stride` elements apart, by all threads of the block; rows from `valid` on become zeros.
 template <typename C, int kCount>
-__device__ __forceinline__ void fetch(int at, const uint16_t* source, int valid) {
+__device__ __forceinline__ void fetch(int at, const uint16_t* source, long long stride, int valid) {
 #pragma unroll
   for (int n = 0; n < kCount * C::kPieces / C::kThreads; ++n) {
     const int i = threadIdx.x + n * C::kThreads;
     const int row = i / C::kPieces, piece = i % C::kPieces;
     const bool exists = row < valid;
     attention::copy16_async(reinterpret_cast<half*>(stripes_shared + at + place<C>(row, piece)),
-                            reinterpret_cast<const half*>(source + (exists ? row * C::kHeadDim : 0) + piece * 8), exists);
+                            reinterpret_cast<const half*>(source + (exists ? row * stride : 0) + piece * 8), exists);
   }
 }
 
@@ -83,15 +83,26 @@ __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+struct Strides {
+  long long batch, head, row;  // elements
+};
+
 struct Problem {
+  Strides q, k, v, out;
   int queries, keys;
   int ahead;    // row r sees keys before r + ahead
   int sharing;  // query heads of a K/V head
   float scale_log2e;
 };
 
-// Out, and with WRITE_LSE the natural logarithm of each row's sum of exponentials. Tensors are contiguous
-// [B, heads, S, D]; the block's head is blockIdx.y, its rows blockIdx.x's, the last ones first.
+template <typename T>
+__device__ __forceinline__ T* place_of(T* tensor, const Strides& strides, int batch, int head, int row) {
+  return tensor + batch * strides.batch + head * strides.head + row * strides.row;
+}
+
+// Out, and with WRITE_LSE the natural logarithm of each row's sum of exponentials. Tensors are
+// [B, heads, S, D], rows contiguous; the block's batch is blockIdx.z, its head blockIdx.y, its rows blockIdx.x's, the last
+// ones first.
 template <typename C>
 __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, const uint16_t* k, const uint16_t* v,
                                         uint16_t* out, float* lse) {
@@ -99,19 +110,18 @@ __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, con
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int head = blockIdx.y;
   const int first_row = (gridDim.x - 1 - blockIdx.x) * C::kRows;
-  const long long of_head = static_cast<long long>(head) * p.queries * C::kHeadDim;
-  const long long of_keys = static_cast<long long>(head / p.sharing) * p.keys * C::kHeadDim;
+  const int batch = blockIdx.z, kv_head = head / p.sharing;
   const int rows_here = min(C::kRows, p.queries - first_row);
   const int tiles = (min(p.keys, first_row + rows_here - 1 + p.ahead) + C::kKeys - 1) / C::kKeys;
 
   // phase: load
   const auto fetch_tile = [&](int n) {
     const int at = n % C::kStages * C::kTileBytes;
-    const long long from = of_keys + static_cast<long long>(n) * C::kKeys * C::kHeadDim;
-    fetch<C, C::kKeys>(C::kKeysAt + at, k + from, p.keys - n * C::kKeys);
-    fetch<C, C::kKeys>(C::kValuesAt + at, v + from, p.keys - n * C::kKeys);
+    const int first = n * C::kKeys;
+    fetch<C, C::kKeys>(C::kKeysAt + at, place_of(k, p.k, batch, kv_head, first), p.k.row, p.keys - first);
+    fetch<C, C::kKeys>(C::kValuesAt + at, place_of(v, p.v, batch, kv_head, first), p.v.row, p.keys - first);
   };
-  fetch<C, C::kRows>(0, q + of_head + static_cast<long long>(first_row) * C::kHeadDim, rows_here);
+  fetch<C, C::kRows>(0, place_of(q, p.q, batch, head, first_row), p.q.row, rows_here);
   fetch_tile(0);
   attention::commit_copies();
 
@@ -236,7 +246,7 @@ __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, con
       l[i][h] += __shfl_xor_sync(kAllLanes, l[i][h], 2);
       const float inverse = 1.0f / l[i][h];
       if (WRITE_LSE && lane % 4 == 0 && row < p.queries) {
-        lse[static_cast<long long>(head) * p.queries + row] = (m[i][h] + log2f(l[i][h])) * 0.693147180559945f;
+        lse[(static_cast<long long>(batch) * gridDim.y + head) * p.queries + row] = (m[i][h] + log2f(l[i][h])) * 0.693147180559945f;
       }
 #pragma unroll
       for (int block = 0; block < C::kHeadDim / 8; block += 4) {
@@ -247,7 +257,7 @@ __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, con
         }
         hopper::transpose_quad(words, lane);
         if (row < p.queries) {
-          *reinterpret_cast<uint4*>(out + of_head + static_cast<long long>(row) * C::kHeadDim + (block + lane % 4) * 8) =
+          *reinterpret_cast<uint4*>(place_of(out, p.out, batch, head, row) + (block + lane % 4) * 8) =
               make_uint4(words[0], words[1], words[2], words[3]);
         }
       }

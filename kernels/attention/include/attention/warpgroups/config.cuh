@@ -16,7 +16,7 @@ using namespace hopper;
 // kConsumers  warpgroups that compute, with 64 query rows each
 // kStages     tiles of keys under way
 // kProducer   a warpgroup of its own asks for tiles, and gives its registers to those that compute (setmaxnreg);
-//             without it a thread of the last warpgroup asks
+//             without it all go in step, and one thread asks
 // kPingPong   warpgroups issue their products in turn, so that one's softmax lies beside another's products
 // kOverlap    P·V of one tile beside the softmax of the next, in one warpgroup
 // kLazy       how seldom a row's maximum is raised: 0 in every tile; 1 when it has grown by more than 2^8; 2 after
@@ -78,8 +78,6 @@ struct Config {
   static_assert(kConsumers >= 2 && kConsumers <= 4, "2 to 4 consumers: registers");
   static_assert(kSharedBytes <= 227 * 1024, "too many stages");
   static_assert(kConsumers % kKeyGroups == 0 && kStages % kKeyGroups == 0, "a key group has stages of its own");
-  static_assert(kProducer || (kKeyGroups == 1 && !kPersistent && !kJoint && !kOverlap),
-                "what copies of its own a consumer can do");
   static_assert(kLazy < 2 || kOverlap, "where K still lies in shared memory when weights are checked");
 };
 

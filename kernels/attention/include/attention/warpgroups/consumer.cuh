@@ -1,18 +1,18 @@
 // A warpgroup with 64 rows of Q: products, softmax, and at the end the rows of O.
 #pragma once
 
-#include <attention/warpgroups/producer.cuh>
+#include <attention/hopper/mma.cuh>
+#include <attention/warpgroups/pipeline.cuh>
 #include <attention/warpgroups/products.cuh>
 #include <attention/warpgroups/softmax.cuh>
-#include <attention/hopper/mma.cuh>
+#include <attention/warpgroups/store.cuh>
 
 namespace warpgroups {
 
 using namespace hopper;
 
 template <typename C>
-__device__ __forceinline__ void consume(const Problem& p, const CUtensorMap& q_map, const CUtensorMap& k_map,
-                                        const CUtensorMap& v_map, const Barriers<C>& barriers, uint32_t memory, void* out,
+__device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& barriers, uint32_t memory, void* out,
                                         float* lse, int consumer) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32 % 4;
@@ -90,38 +90,6 @@ __device__ __forceinline__ void consume(const Problem& p, const CUtensorMap& q_m
     };
 
     // phase: load
-    const int batch = tile.head / p.heads, head = tile.head - batch * p.heads;
-    const bool fetches = !C::kProducer && consumer == C::kConsumers - 1 && warp == 0 && lane == 0;
-    const Refill<C> refill = {k_map, v_map, barriers, memory, head / p.sharing, batch, tiles_brought};
-    Place<C> refilled;
-    if (fetches) {
-      for (int n = 0; n < min(C::kStages, tiles_brought); ++n) {
-        refill.keys(n, refilled);
-        if (n == 0) {
-          for (int c = 0; c < C::kRowGroups; ++c) {
-            arrive_expecting(barriers.q_here(c), C::kQBytes);
-            for (int panel = 0; panel < C::kPanels; ++panel) {
-              copy_box(memory + c * C::kQBytes + panel * C::kQPanelBytes, q_map, panel * kPanelColumns,
-                       first_of_block + c * C::kRowsOfConsumer, head, batch, barriers.q_here(c));
-            }
-          }
-        }
-        refill.values(n, refilled);
-        refilled.next();
-      }
-    }
-    // Before this consumer's tile n.
-    const auto fetch_ahead = [&](int n) {
-      const int ahead = n - kLag<C> + C::kStages;
-      if (fetches && n >= kLag<C> && ahead < tiles_brought) {
-        wait(barriers.k_free(refilled.stage), refilled.parity ^ 1);
-        refill.keys(ahead, refilled);
-        wait(barriers.v_free(refilled.stage), refilled.parity ^ 1);
-        refill.values(ahead, refilled);
-        refilled.next();
-      }
-    };
-
     // phase: softmax
     // Scores of tile n, whose K lies at `place`, become weights; K is given back.
     const auto weigh = [&](int n, float (&s)[C::kScores], const Place<C>& place) {
@@ -215,7 +183,6 @@ __device__ __forceinline__ void consume(const Problem& p, const CUtensorMap& q_m
 #pragma unroll 1
       for (int n = 0; n < tiles; ++n) {
         // phase: load
-        if (!C::kProducer) fetch_ahead(n);
         wait(barriers.k_here(k_place.stage), k_place.parity);
         // phase: scores
         await_turn();
@@ -255,7 +222,6 @@ __device__ __forceinline__ void consume(const Problem& p, const CUtensorMap& q_m
     asm volatile("" : "+r"(ended));
     const int brought = tiles_brought_to<C>(p, tile_at(p.order, ended).row_tile * C::kRows) / C::kKeyGroups;
     for (int n = max(tiles, 0); n < brought; ++n) {
-      if (!C::kProducer) fetch_ahead(n);
       wait(barriers.k_here(k_place.stage), k_place.parity);
       await_turn();
       pass_turn();
@@ -335,24 +301,7 @@ __device__ __forceinline__ void consume(const Problem& p, const CUtensorMap& q_m
     }
     uint16_t* target =
         static_cast<uint16_t*>(out) + out_batch * p.out.batch + out_head * p.out.head + out_row * p.out.row;
-    // Lanes of a quad exchange, so that each stores 16 bytes of a row, and the quad 64.
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int block = 0; block < C::kHeadDim / 8; block += 4) {
-        uint32_t words[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const int i = (block + j) * 4 + 2 * h;
-          words[j] = pack(o[i] * inverse[h], o[i + 1] * inverse[h]);
-        }
-        transpose_quad(words, lane);
-        if (out_row + 8 * h < p.queries) {
-          *reinterpret_cast<uint4*>(target + h * 8 * p.out.row + (block + lane % 4) * 8) =
-              make_uint4(words[0], words[1], words[2], words[3]);
-        }
-      }
-    }
+    store_rows<C>(target, p.out.row, o, inverse, out_row, p.queries, lane);
     if (!C::kPersistent) break;
   }
 }

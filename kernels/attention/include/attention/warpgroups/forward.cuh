@@ -11,6 +11,7 @@ namespace warpgroups {
 template <typename C>
 __device__ __forceinline__ void forward(const Problem& p, const CUtensorMap& q, const CUtensorMap& k,
                                         const CUtensorMap& v, void* out, float* lse, unsigned* taken) {
+  static_assert(C::kProducer, "without one: in_step.cuh");
   const uint32_t memory = shared_address(shared);
   const Barriers<C> barriers = {memory + C::kBarriersAt};
   // From one lane, so that the compiler sees that it is the same for a warp.
@@ -38,14 +39,14 @@ __device__ __forceinline__ void forward(const Problem& p, const CUtensorMap& q, 
   }
   __syncthreads();
 
-  if (C::kProducer && warp >= C::kConsumers * 4) {
+  if (warp >= C::kConsumers * 4) {
     give_up_registers<C::kProducerRegisters>();
     if (warp == C::kConsumers * 4 && threadIdx.x % 32 == 0) {
       produce<C>(p, q, k, v, barriers, memory, taken);
     }
   } else {
-    if (C::kProducer) take_registers<C::kConsumerRegisters>();
-    consume<C>(p, q, k, v, barriers, memory, out, lse, warp / 4);
+    take_registers<C::kConsumerRegisters>();
+    consume<C>(p, barriers, memory, out, lse, warp / 4);
   }
 }
 

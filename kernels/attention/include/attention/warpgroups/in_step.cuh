@@ -1,4 +1,4 @@
-// The same without a producer: all warpgroups of a block go in step, tile by tile.
+// Without a producer: all warpgroups of a block go in step, tile by tile.
 //
 // Behind each tile all meet at the block's barrier, and one thread asks for the tile that takes its place. Nobody waits
 // on its own for other warpgroups: see attempt 2 in NOTES.md for what came of that.
@@ -8,35 +8,9 @@
 #include <attention/warpgroups/pipeline.cuh>
 #include <attention/warpgroups/products.cuh>
 #include <attention/warpgroups/softmax.cuh>
+#include <attention/warpgroups/store.cuh>
 
 namespace warpgroups {
-
-// This warp's rows of O, divided by their sums, 16 bytes a lane.
-template <typename C>
-__device__ __forceinline__ void store_rows(const Problem& p, const float (&o)[C::kOutputs], Rows& rows, uint16_t* out,
-                                           int row, int lane) {
-  // phase: store
-  float inverse[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) inverse[h] = 1.0f / quad_sum(rows.l[h]);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int block = 0; block < C::kHeadDim / 8; block += 4) {
-      uint32_t words[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int i = (block + j) * 4 + 2 * h;
-        words[j] = pack(o[i] * inverse[h], o[i + 1] * inverse[h]);
-      }
-      transpose_quad(words, lane);
-      if (row + 8 * h < p.queries) {
-        *reinterpret_cast<uint4*>(out + (row + 8 * h) * p.out.row + (block + lane % 4) * 8) =
-            make_uint4(words[0], words[1], words[2], words[3]);
-      }
-    }
-  }
-}
 
 template <typename C>
 __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensorMap& q, const CUtensorMap& k,
@@ -142,7 +116,10 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
     __syncthreads();  // the tile has been read by all
     if (threadIdx.x == 0 && n + C::kStages < brought) fetch_tile(n + C::kStages);
   }
-  store_rows<C>(p, o, rows, out + batch * p.out.batch + head * p.out.head, row, lane);
+  // phase: store
+  const float inverse[2] = {1.0f / quad_sum(rows.l[0]), 1.0f / quad_sum(rows.l[1])};
+  store_rows<C>(out + batch * p.out.batch + head * p.out.head + row * p.out.row, p.out.row, o, inverse, row, p.queries,
+                lane);
 }
 
 }  // namespace warpgroups

@@ -62,11 +62,11 @@ cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, 
                            rows,
                            causal ? 1 : rows,
                            attention::exp2_scale(a.scale),
-                           {s.H * s.S * s.D, s.S * s.D, s.D}};
+                           {a.out_strides[0], a.out_strides[1], a.out_strides[2]}};
   CUtensorMap q, k, v;
-  for (const cudaError_t error : {describe(q, a.q, s.B, s.H, s.S, s.D, C::kRowsOfConsumer),
-                                  describe(k, a.k, s.B, s.HKV, s.S, s.D, C::kKeys),
-                                  describe(v, a.v, s.B, s.HKV, s.S, s.D, C::kKeys)}) {
+  for (const cudaError_t error : {describe(q, a.q, a.q_strides, s.B, s.H, s.S, s.D, C::kRowsOfConsumer),
+                                  describe(k, a.k, a.k_strides, s.B, s.HKV, s.S, s.D, C::kKeys),
+                                  describe(v, a.v, a.v_strides, s.B, s.HKV, s.S, s.D, C::kKeys)}) {
     if (error != cudaSuccess) return error;
   }
   unsigned* taken = static_cast<unsigned*>(workspace);

@@ -1,4 +1,4 @@
-// Who asks for tiles: a producer of its own, or without one a consumer's thread.
+// The warpgroup that asks for tiles.
 #pragma once
 
 #include <attention/warpgroups/pipeline.cuh>
@@ -67,34 +67,5 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
     }
   }
 }
-
-// The same without a producer: a thread of the last consumer, which has most tiles, asks for a tile as soon as the one
-// kLag before its own has been given back by all. One tile of rows a block.
-template <typename C>
-constexpr int kLag = C::kStages > 3 ? C::kStages / 2 : C::kStages - 1;
-
-template <typename C>
-struct Refill {
-  const CUtensorMap &k, &v;
-  const Barriers<C>& barriers;
-  uint32_t memory;
-  int kv_head, batch, tiles;
-  __device__ void keys(int n, const Place<C>& place) const {
-    arrive_expecting(barriers.k_here(place.stage), C::kTileBytes);
-#pragma unroll
-    for (int panel = 0; panel < C::kPanels; ++panel) {
-      copy_box(memory + C::kKeysAt + place.stage * C::kTileBytes + panel * C::kPanelBytes, k, panel * kPanelColumns, n * C::kKeys,
-               kv_head, batch, barriers.k_here(place.stage));
-    }
-  }
-  __device__ void values(int n, const Place<C>& place) const {
-    arrive_expecting(barriers.v_here(place.stage), C::kTileBytes);
-#pragma unroll
-    for (int panel = 0; panel < C::kPanels; ++panel) {
-      copy_box(memory + C::kValuesAt + place.stage * C::kTileBytes + panel * C::kPanelBytes, v, panel * kPanelColumns,
-               n * C::kKeys, kv_head, batch, barriers.v_here(place.stage));
-    }
-  }
-};
 
 }  // namespace warpgroups
