@@ -44,9 +44,10 @@ def load(build: Path) -> None:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """Attention of fp16 tensors ``[B, H, S, D]``, k and v with as many heads or fewer. On the current stream."""
-    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()  # the operator takes no other layout
-    out = torch.empty_like(q)
+    """Attention of fp16 tensors ``[B, H, S, D]`` or views of that shape, k and v with as many heads or fewer. On the
+    current stream."""
+    # As [B, S, H, D], so that what follows may join the heads without a copy.
+    out = torch.empty_like(q.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
     torch.ops.flashcore_attention.attention(q, k, v, out, 1 / math.sqrt(q.shape[-1]), int(causal))
     return out
 
