@@ -30,6 +30,12 @@ def test_help_imports_nothing_heavy() -> None:
     assert loaded(code) == set()
 
 
+def test_an_option_that_is_a_setting_loads_no_build() -> None:
+    """Reading, importing and drawing records take their folders' defaults from the settings of a run."""
+    report = "\nimport sys; assert not [m for m in sys.modules if m.startswith('flashcore.build.')]"
+    assert not loaded("from flashcore.cli import options; options.default('profiles')" + report)
+
+
 def test_no_module_imports_anything_heavy_by_itself() -> None:
     outside_report = [m for m in MODULES if not m.startswith("flashcore.report")]
     assert len(outside_report) > 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import random
 import sys
@@ -14,6 +15,7 @@ from flashcore.errors import CapabilityError, FlashcoreError, RecordError
 from flashcore.imports import assemble, container, ncu_rep
 from flashcore.imports.read_report import read_report
 from flashcore.machine import python_process
+from flashcore.model import catalogue
 
 
 @pytest.fixture
@@ -74,3 +76,21 @@ def test_damage_within_gives_all_results_or_none(basic: Path, tmp_path: Path) ->
         else:
             assert len({f.subject for f in found.facts if f.subject.launch is not None}) == len(whole.results)
     assert refused
+
+
+def test_what_a_metric_is_called_is_looked_at_once_for_all_results(
+    basic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(name: str) -> object:
+        asked.append(name)
+        return catalogue.spec_of(name)
+
+    monkeypatch.setattr(ncu_rep, "_is_metric", functools.cache(ncu_rep._is_metric.__wrapped__))
+    monkeypatch.setattr(ncu_rep, "spec_of", counted)
+    names = [name for result in read_report(basic).results for name in result.metrics]
+    assert sorted(asked) == sorted(set(names)) and len(names) > 4 * len(asked)
+    monkeypatch.setattr(ncu_rep, "_is_metric", functools.cache(lambda name: False))
+    with pytest.raises(RecordError, match="result 0 has a metric called"):
+        read_report(basic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
@@ -92,9 +93,14 @@ def _damaged(path: Path, why: str) -> RecordError:
     )
 
 
+@functools.cache  # each result has the same thousands of names
+def _is_metric(name: str) -> bool:
+    return spec_of(name) is not None
+
+
 def _result(found: dict[str, Any], path: Path, command: str) -> Result:
     metrics = {name: Metric(*row) for name, row in found["metrics"].items()}
-    if odd := next((name for name in metrics if spec_of(name) is None), None):
+    if odd := next((name for name in metrics if not _is_metric(name)), None):
         raise _damaged(path, f"result {found['id']} has a metric called {odd[:60]!r}")
     caches = "" if command else "cache control unknown"
     if re.search(r"--cache-control[ =]none\b", command):

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.build import build
 from flashcore.machine import toolchain
-from flashcore.machine.gpu import Gpu
 from flashcore.machine.gpu_choice import ALL
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.stages.settings import Bench, Check, Profile
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # commands that build nothing have settings too
+    from flashcore.build import build
+    from flashcore.machine.gpu import Gpu
     from flashcore.machine.ncu import ClockControl
     from flashcore.worker.limits import Place
 
