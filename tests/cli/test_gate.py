@@ -124,8 +124,10 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
     made = run.run(replace(settings, recording="20260102T000000Z-0000"), lambda _: None).record
     shapes = [s.name for s in made.suite.shapes.values()]
 
-    def recorded(run_id: str, gpu: str, us: float, recording: str = made.recording, code: str = "") -> None:
-        where = replace(made.environment, gpu=gpu, gpu_arch="sm_90a")
+    def recorded(
+        run_id: str, gpu: str, us: float, recording: str = made.recording, code: str = "", arch: str = "sm_90a"
+    ) -> None:
+        where = replace(made.environment, gpu=gpu, gpu_arch=arch)
         facts = [factory.fact("isolated_p50", us, "warp", shape="main", source=Source.EVENTS),
                  factory.fact("plan_matches", 1, "warp", shape="main", source=Source.NCU)]  # fmt: skip
         outcomes = [CaseOutcome(v, s, stage, "ok") for v in made.suite.variants for s in shapes for stage in GPU_STAGES]
@@ -146,6 +148,7 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
     recorded("20260102T000001Z-0001", "NVIDIA H100", 50.0)
     recorded("20260102T000002Z-0001", "NVIDIA H200", 5.0)
     assert gate() == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"})
+    recorded("20260102T000000Z-0001", "NVIDIA L4", 50.0, arch="sm_89")  # CUDA_ARCH does not ask about it
     assert gate("--ratchet") == (Exit.FAILED, {"NVIDIA H200": "pass", "NVIDIA H100": "fail"})
     recorded("20260103T000001Z-0001", "NVIDIA H100", 50.0, "20260103T000000Z-0000", code="other")
     recorded("20260103T000002Z-0001", "NVIDIA H200", 5.0, "20260103T000000Z-0000")

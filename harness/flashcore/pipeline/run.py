@@ -250,13 +250,14 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
 
 def each_present(settings: Settings, say: Callable[[str], None]) -> list[Record]:
     """As :func:`present`; where one command recorded the runs to join from, one for each kind of GPU, one record for
-    each of these GPUs."""
+    each of these GPUs whose arch is asked about."""
     from flashcore.runs import assemble
 
     job = _job_to_record(settings)
     built, run_id = compile_all(job, say), store.new_id()
     gpu = job.gpu.name if job.gpu else None
-    each = assemble.each_to_join(settings.places, job.suite.name, gpu) if settings.join else [[]]
+    own, *others = assemble.each_to_join(settings.places, job.suite.name, gpu) if settings.join else [[]]
+    each = [own, *(recorded for recorded in others if recorded[0].gpu_arch in job.suite.archs)]
     if len(each) == 1:
         return [_present(job, run_id, built, say, each[0])]
     return [_present_of(recorded, job, run_id, built, say) for recorded in each]
