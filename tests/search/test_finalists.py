@@ -86,6 +86,7 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
         "mma_keys.cu",
         "tma_keys.cu",
         "warpgroups.toml",
+        "clusters.toml",
     ):
         text = (ROOT / "examples" / "tune" / name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(text.replace('"../', f'"{ROOT}/examples/'))
