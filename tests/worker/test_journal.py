@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from flashcore.worker import supervisor as supervisor_module
-from flashcore.worker.journal import parse, read_journal
+from flashcore.worker.journal import HOPELESS, SUPERVISOR, parse, read_journal
 from flashcore.worker.supervisor import Journal
 from tests.conftest import ROOT
 from tests.worker.test_supervisor import actor, until
@@ -97,3 +98,13 @@ def test_a_child_waits_for_more_and_loses_no_answer(tmp_path: Path, killed: bool
             give(_line())
         assert child.wait(120) == (-signal.SIGKILL if killed else 0)
     assert answered() == "a/s b/s c/s d/s"
+
+
+def test_what_starts_after_its_supervisor_ended_does_nothing() -> None:
+    """Another supervisor may have its tasks by now."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    code = "from flashcore.worker import journal; journal._follow_supervisor(); print('at work')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), SUPERVISOR: str(ended.pid)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (HOPELESS, "")

@@ -275,18 +275,22 @@ def _follow_supervisor() -> None:
         return
     if supervisor == os.getppid() and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        return
+        if supervisor == os.getppid():  # else it ended before the signal was asked for
+            return
 
-    def watch() -> None:
-        while True:
-            time.sleep(1.0)
+    def look() -> None:
+        with contextlib.suppress(PermissionError):
             try:
                 os.kill(supervisor, 0)
             except ProcessLookupError:
                 os._exit(HOPELESS)
-            except PermissionError:
-                return
 
+    def watch() -> None:
+        while True:
+            time.sleep(1.0)
+            look()
+
+    look()  # it may have ended while this process started, and another has taken the tasks since
     threading.Thread(target=watch, name="follow-supervisor", daemon=True).start()
 
 
