@@ -208,6 +208,16 @@ def test_below_a_profiler_nothing_outlives_the_supervisor(tmp_path: Path) -> Non
         assert child.wait(120) != 0
 
 
+def test_a_child_whose_supervisor_ended_and_is_not_reaped_begins_nothing(tmp_path: Path) -> None:
+    task_file, journal = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
+    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {}}]}))
+    with subprocess.Popen(["true"]) as supervisor:
+        until(lambda: os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+        environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
+        assert subprocess.run(actor()(task_file, journal), env=environment).returncode == 74
+    assert not list(read_journal(journal))
+
+
 def test_a_child_that_never_starts_ends_the_stage_after_two_tries(tmp_path: Path) -> None:
     results = supervise(tmp_path, [does(n) for n in "abc"], "broken")
     assert [r.status for r in results] == ["failed"] * 3

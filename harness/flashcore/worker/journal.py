@@ -278,20 +278,25 @@ def _follow_supervisor() -> None:
         if supervisor == os.getppid():  # else it ended before the signal was asked for
             return
 
-    def look() -> None:
-        with contextlib.suppress(PermissionError):
-            try:
-                os.kill(supervisor, 0)
-            except ProcessLookupError:
-                os._exit(HOPELESS)
-
     def watch() -> None:
-        while True:
+        while not _has_ended(supervisor):
             time.sleep(1.0)
-            look()
+        os._exit(HOPELESS)
 
-    look()  # it may have ended while this process started, and another has taken the tasks since
+    if _has_ended(supervisor):  # while this process started, and another may have taken the tasks since
+        os._exit(HOPELESS)
     threading.Thread(target=watch, name="follow-supervisor", daemon=True).start()
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process is over, also if nobody has asked for its exit code yet."""
+    try:
+        os.kill(pid, 0)
+        return sys.platform == "linux" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+    except PermissionError:
+        return False
 
 
 def describe(error: BaseException) -> str:
