@@ -5,9 +5,9 @@
 Without a GPU: stand-ins, that is real children that sleep, on as many GPUs as are made up. Scale counts what sharing
 adds to the sleep, at a tenth, a third and all of the cases, each with a driver killed (SIGKILL) half-way and begun
 again. A bare loop, as many children that sleep as often and nothing else, tells how much of it is the machine's.
-Kills are at random moments of workers and of whole nodes of a Ray cluster on this machine (needs Ray). With ``--gpu``:
-``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns; with ``--runs``: what such
-commands have recorded before, a folder of runs each.
+Kills are at random moments of workers and of whole nodes, with all their processes, of a Ray cluster on this machine
+(needs Ray). With ``--gpu``: ``flashcore profile`` of a suite on one GPU of this host and on all of them, in turns; with
+``--runs``: what such commands have recorded before, a folder of runs each.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from flashcore.worker.journal import answer_of, read_journal
 from flashcore.worker.limits import Limits
 
 _CHILD = (
-    "import sys, time\nfrom flashcore.worker.journal import child\n"
+    "import os, sys, time\nfrom flashcore.worker.journal import child\n"
     "def perform(task, journal):\n"
-    "    open(task.payload['note'], 'a').write(task.name + chr(10)) if task.payload['note'] else None\n"
+    "    if note := task.payload['note']:\n"
+    "        open(note, 'a').write(f'{task.name} {os.getppid()}\\n')\n"
     "    time.sleep(task.payload['seconds'])\n    return {'slept': task.payload['seconds']}\n"
     "sys.exit(child(sys.argv[1:], perform))\n"
 )
@@ -174,6 +175,11 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
 
     from flashcore.worker import cluster
 
+    def alive(pid: int) -> bool:
+        with contextlib.suppress(OSError):  # a killed one is not back yet
+            return b"ray::_Actor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return False
+
     own = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
     nodes = [own.add_node(num_cpus=1, num_gpus=1) for _ in range(3)]
     done: list[str] = []
@@ -184,26 +190,34 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
         while len(done) < kills:
             note, at = folder / f"performed-{len(rows)}", folder / str(len(rows))
             began, before = time.monotonic(), len(done)
+            died: list[int] = []
             with ThreadPoolExecutor(1) as thread:  # Ray adds nodes in the main thread alone
                 shared = thread.submit(_share, at, 600, places, 0.05, str(note))
                 while not wait([shared], timeout=chance.uniform(0.5, 4.0)).done and len(done) < kills:
                     if len(done) % 5 == 4:
-                        own.remove_node(nodes.pop(chance.randrange(len(nodes))), allow_graceful=False)
+                        node = nodes.pop(chance.randrange(len(nodes)))
+                        host = _below(node.all_processes["raylet"][0].process.pid)
+                        died += filter(alive, host)
+                        for pid in host:  # as a host dies: Ray alone would let its workers go on for a second
+                            with contextlib.suppress(ProcessLookupError):
+                                os.kill(pid, signal.SIGKILL)
+                        own.remove_node(node, allow_graceful=False)
                         nodes.append(own.add_node(num_cpus=1, num_gpus=1))
                         done.append("node")
                     else:
                         pid = chance.choice(places).description.pid
-                        with contextlib.suppress(OSError):  # it is dead, and not back yet
-                            if b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                                os.kill(pid, signal.SIGKILL)
-                                done.append("worker")
+                        if alive(pid):
+                            died.append(pid)
+                            os.kill(pid, signal.SIGKILL)
+                            done.append("worker")
                 results = shared.result()
-            answered, begun = _answers(at), Counter(note.read_text().split())
+            lines = [(name, int(pid)) for name, pid in map(str.split, note.read_text().splitlines())]
+            answered, begun = _answers(at), Counter(name for name, _ in lines)
             row = {
                 "cases": len(results), "kills": len(done) - before, "failed": sum(r.status != "ok" for r in results),
                 "lost": len(results) - len(answered), "twice": sum(n > 1 for n in answered.values()),
                 "begun_again": sum(begun.values()) - len(begun), "seconds": round(time.monotonic() - began, 1),
-                "places_lost": len(lost_in(at)),
+                "places_lost": len(lost_in(at)), "of_killed": _cost(lines, died),
             }  # fmt: skip
             print(row, file=sys.stderr, flush=True)
             rows.append(row)
@@ -211,6 +225,31 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
         ray.shutdown()
         own.shutdown()
     return {"ray": ray.__version__, "rows": rows, "kinds": dict(Counter(done))}
+
+
+def _below(pid: int) -> list[int]:
+    """A process and its descendants, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _cost(begun: Sequence[tuple[str, int]], died: Sequence[int]) -> list[int]:
+    """How many of the cases that each killed worker had begun were begun again.
+
+    Args:
+        begun: a case and the worker that began it, in the order of time.
+        died: the killed workers.
+    """
+    last = {name: i for i, (name, _) in enumerate(begun)}
+    again = Counter(worker for i, (name, worker) in enumerate(begun) if i < last[name])
+    return [again[worker] for worker in died]
 
 
 # --- real GPUs ----------------------------------------------------------------------------------
@@ -258,7 +297,7 @@ def table(found: raw.Found) -> list[str]:
         lines += [
             f"{r['cases']:7,} cases on {r['uses']} of {r['standins']} stand-ins: {r['wall_s']:.1f} s, "
             f"ideal {r['ideal_s']:.1f} s ({over:+.1f} %); a bare loop {r['bare_s']:.1f} s ({bare:+.1f} %), to which "
-            f"sharing adds {own:+.1f} %; driver {1e6 * r['cpu_s'] / r['cases']:.0f} us of CPU a case, "
+            f"sharing adds {own:+.1f} %; driver {1e6 * r['cpu_s'] / r['cases']:.0f} µs of CPU a case, "
             f"{r['mib']:.0f} MiB",
             f"        killed at {r['at_kill']:,} and begun again: {r['lost']} lost, {r['twice']} answered twice",
         ]
@@ -269,6 +308,11 @@ def table(found: raw.Found) -> list[str]:
             f"Ray {kills['ray']}: {total['kills']} kills ({json.dumps(kills['kinds'])}) in {total['cases']:,} cases: "
             f"{total['failed']} failed, {total['lost']} lost, {total['twice']} answered twice; "
             f"{total['begun_again']} were in progress and begun again"
+        )
+        cost = [n for r in rows for n in r["of_killed"]]
+        lines.append(
+            f"        {len(cost)} workers died by them: of each {statistics.mean(cost):.2f} cases were begun again, "
+            f"{max(cost)} at most; {sum(max(0, n - 1) for n in cost)} had been answered, and the answer had not arrived"
         )
     if rows := found.get("gpu"):
         one, both = ([r for r in rows if (r["gpus"] == 1) == first] for first in (True, False))

@@ -33,6 +33,14 @@ def test_what_was_lost_or_answered_twice_is_a_failure() -> None:
     assert gpus._wrong({"kills": {"rows": [{**scale, "failed": 2}]}}) == 2
 
 
+def test_what_a_killed_worker_cost_is_told_of_each() -> None:
+    begun = [("a", 1), ("b", 2), ("c", 1), ("d", 2), ("c", 3), ("b", 1), ("d", 3), ("e", 3)]
+    assert gpus._cost(begun, [1, 2, 4]) == [1, 2, 0]
+    row = {"cases": 5, "kills": 3, "failed": 0, "lost": 0, "twice": 0, "begun_again": 3, "of_killed": [1, 2, 0]}
+    line = gpus.table({"machine": "m", "kills": {"ray": "2", "rows": [row], "kinds": {"worker": 3}}})[2]
+    assert "3 workers died by them: of each 1.00 cases were begun again, 2 at most; 1 had been answered" in line
+
+
 def test_two_gpus_are_held_against_one_and_one_against_itself() -> None:
     rows = [run(1, 100.0, 60.0), run(2, 101.0, 30.0), run(2, 101.0, 34.0), run(1, 100.2, 68.0)]
     lines = gpus.table({"machine": "m", "gpu": rows})

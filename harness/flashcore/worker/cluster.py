@@ -35,12 +35,12 @@ from flashcore.worker import supervisor
 from flashcore.worker.gpus import LocalGpu
 from flashcore.worker.journal import Result, Task, answer_of, parse, unwritable
 from flashcore.worker.limits import Limits
-from flashcore.worker.process import POLL
 
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
 _NOT_SENT = (".*", "__pycache__", "build", "profiles", "reports")
 _PATHS = ("root", "library")  # of a case: what of a payload is a path
+_LOOK = 0.002  # seconds between two looks for answers to send: what has not left a worker is lost with it
 _SENT = "flashcore-sent:"  # in a payload: a path that is to be the receiver's own
 
 
@@ -370,7 +370,7 @@ class _Actor:
                 yield from _grown(folder, offsets)
                 if over:
                     break
-                time.sleep(POLL)
+                time.sleep(_LOOK)
             for path in sorted(folder.iterdir()):
                 if path.is_file() and path.suffix != ".jsonl" and not path.name.startswith("tasks-"):
                     yield path.name, path.read_bytes()
@@ -381,11 +381,14 @@ class _Actor:
 def _grown(folder: Path, offsets: dict[str, int]) -> Iterator[tuple[str, bytes]]:
     """The complete lines added to the journals in ``folder`` since the last look."""
     for path in sorted(folder.glob("*.jsonl")):
+        known = offsets.setdefault(path.name, 0)
+        if path.stat().st_size == known:
+            continue
         with path.open("rb") as file:
-            file.seek(offsets.get(path.name, 0))
+            file.seek(known)
             lines = file.read().rpartition(b"\n")[0]
         if lines:
-            offsets[path.name] = offsets.get(path.name, 0) + len(lines) + 1
+            offsets[path.name] += len(lines) + 1
             yield path.name, lines + b"\n"
 
 
