@@ -61,6 +61,23 @@ def test_shares_are_big_first_and_small_at_the_end() -> None:
     assert taken == [4, 3, 3, 2, 1, 1, 1, 1] and not work.left
 
 
+def test_shares_are_of_weight_not_of_number() -> None:
+    tasks = [Task("long", {}, weight=12), *(Task(f"s{i}", {}) for i in range(12))]
+    work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
+    assert [t.name for t in work.take(0, 64, 2)] == ["long"]
+    assert len(work.take(1, 64, 2)) == 3, "half of its share of what is left"
+
+
+def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> None:
+    tasks = [does(f"v{i}/s{i % 2}") for i in range(10)]
+    work = supervisor._Work(tasks, [], 2, Limits(places=TWO, apart=True))
+    assert [t.name for t in work.take(0, 64, 2)] == [f"v{i}/s0" for i in range(0, 10, 2)]
+    assert [t.name for t in work.take(1, 3, 2)] == ["v1/s1", "v3/s1", "v5/s1"], "a process has at most so many"
+    for task in work.of(0):
+        work.done(task.name)
+    assert [t.name for t in work.take(0, 64, 2)] == ["v7/s1", "v9/s1"]
+
+
 def test_what_a_slot_had_is_anybodys_once_it_is_lost() -> None:
     tasks = grid("abcd")
     work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
@@ -123,9 +140,11 @@ def test_a_killed_supervisor_that_refilled_is_resumed(tmp_path: Path, performed:
     text = json.dumps([{"name": t.name, "payload": dict(t.payload)} for t in tasks])
     argv = [sys.executable, str(CHILDREN / "supervisor.py"), str(folder), text, *(p.gpu for p in TWO)]
     with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT / "harness")}) as process:
-        until(lambda: note.exists() and len(note.read_text().splitlines()) >= performed)
+        # Both children have begun: one that still starts notices only then that it is alone.
+        until(lambda: note.exists() and len({p.split()[1] for p in note.read_text().splitlines()}) == len(TWO))
+        until(lambda: len(note.read_text().splitlines()) >= performed)
         process.kill()
-    assert all(gone(next(read_journal(p))["pid"]) for p in folder.glob("journal-*") if p.stat().st_size)
+    assert all(gone(next(read_journal(p))["pid"]) for p in folder.glob("journal-*"))
     before = answers(folder).keys()
     assert {r.status for r in share(folder, tasks, refill=True)} == {"ok"}
     begun = Counter(line.split()[0] for line in note.read_text().splitlines())

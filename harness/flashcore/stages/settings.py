@@ -108,6 +108,7 @@ class Profile(Stage):
     startup_limit: float = 180.0
     finish_limit: float = 60.0
     batch: int = 128
+    apart: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,3 +126,4 @@ class Sanitize(Stage):
     startup_limit: float = 300.0
     finish_limit: float = 60.0
     batch: int = 32
+    apart: bool = True

@@ -52,10 +52,12 @@ POISON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One unit of work. ``name`` is unique among its siblings; ``payload`` is JSON."""
+    """One unit of work. ``name`` is unique among its siblings; ``payload`` is JSON; ``weight`` is about how long it
+    takes beside its siblings."""
 
     name: str
     payload: Mapping[str, Any]
+    weight: int = 1
 
     @property
     def variant(self) -> str:

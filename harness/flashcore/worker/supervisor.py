@@ -179,11 +179,11 @@ def supervise(
 
 
 def _slots(limits: Limits) -> list[Place | None]:
-    """Where processes run side by side: as many as there are lanes, and at least one on each GPU."""
+    """Where processes run side by side: as many as there are lanes, on each GPU."""
     places = limits.places
     if not places:
         return [None] * max(1, limits.lanes)
-    return [places[i % len(places)] for i in range(max(limits.lanes, len(places)))]
+    return [place for _ in range(max(1, limits.lanes)) for place in places]
 
 
 def _child(
@@ -211,12 +211,15 @@ class _Work:
     """The tasks that have no answer yet, and which slot has which.
 
     Without places the shapes are assigned once. With several GPUs a slot that has none takes half of its fair share of
-    the unassigned shapes: big shares first, since a process takes seconds to start, and small ones at the end, so that
-    no GPU waits long for another.
+    what is unassigned, by weight: big shares first, small ones at the end, so that no GPU waits long for another. Of
+    tasks that may go anywhere, to processes that cannot be refilled, it takes its whole share, since each further
+    process takes seconds to start: every so many-th task, since neighbours take about as long.
     """
 
     def __init__(self, tasks: Sequence[Task], known: Iterable[str], slots: int, limits: Limits) -> None:
         self._apart, self._known = limits.apart, set(known)
+        self._at_once = limits.apart and not limits.refill
+        self._weight = 0  # of what is unassigned
         self._order = {t.name: i for i, t in enumerate(tasks)}
         self._of: list[dict[str, Task]] = [{} for _ in range(slots)]
         self._free: dict[str, list[Task]] = {}  # by shape
@@ -233,6 +236,7 @@ class _Work:
 
     def _add(self, task: Task) -> None:
         self._free.setdefault(task.name if self._apart else task.shape, []).append(task)
+        self._weight += task.weight
 
     def of(self, slot: int) -> list[Task]:
         """What this slot has."""
@@ -242,16 +246,28 @@ class _Work:
         """The next tasks of this slot; some of the unassigned ones, if it has none."""
         own = self._of[slot]
         if not own and self._free:
-            taken: list[Task] = []
-            parts = 2 * max(1, sharers) if len(self._of) > 1 else 1
-            for shape in list(islice(self._free, -(-len(self._free) // parts))):
-                if taken and len(taken) + len(self._free[shape]) > most:
+            parts = self._parts(sharers)
+            share = -(-self._weight // parts)
+            shapes: list[str] = []
+            count = weight = 0
+            for shape in islice(self._free, 0, None, parts if self._at_once else 1):
+                tasks = self._free[shape]
+                if shapes and (weight >= share or count + len(tasks) > most):
                     break
-                taken += self._free.pop(shape)
+                shapes.append(shape)
+                count, weight = count + len(tasks), weight + sum(t.weight for t in tasks)
+            self._weight -= weight
+            taken = [task for shape in shapes for task in self._free.pop(shape)]
             for task in sorted(taken, key=lambda t: self._order[t.name]):
                 own[task.name] = task
                 self._slot[task.name] = slot
         return list(islice(own.values(), most))
+
+    def _parts(self, sharers: int) -> int:
+        """Into how many shares what is unassigned is divided."""
+        if len(self._of) == 1:
+            return 1
+        return max(1, min(sharers, sum(not own for own in self._of)) if self._at_once else 2 * sharers)
 
     def done(self, name: str) -> None:
         """A task has its answer."""

@@ -74,7 +74,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(left[name]))),
             }
-            tasks[name] = supervisor.Task(name, payload)
+            tasks[name] = supervisor.Task(name, payload, weight=len(left[name]))
 
         def tell(result: supervisor.Result, left: Mapping[str, Sequence[Case]] = left) -> None:
             for outcome in settle(result, left[result.name]):
