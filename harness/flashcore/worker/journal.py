@@ -231,7 +231,7 @@ def first_share(task_file: Path) -> dict[str, Any]:
 def _given(task_file: Path) -> Iterator[Task]:
     """The tasks of a file as the supervisor writes it: where more may follow, until a line has no tasks."""
     share = first_share(task_file)
-    more = share.get("more", False) and SUPERVISOR in os.environ  # nobody else would end the waiting
+    more = share.get("more", False) and SUPERVISOR in os.environ  # nothing else would end the waiting
     with task_file.open("rb") as lines:
         lines.readline()
         while share["tasks"]:
@@ -291,7 +291,7 @@ def _follow_supervisor() -> None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process is over, also if nobody has asked for its exit code yet."""
+    """Whether a process is over, also if its exit code was not asked for yet."""
     try:
         os.kill(pid, 0)
         return sys.platform == "linux" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
