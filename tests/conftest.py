@@ -271,9 +271,12 @@ def pytest_configure() -> None:
     """What every process of the tests inherits.
 
     One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
+    A compiler that leaves out the special functions of <cmath> (by the include guard of libstdc++'s header): no kernel
+    here calls one, and to read them takes a quarter of the time of a small compilation.
     And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["NVCC_PREPEND_FLAGS"] = "-D_GLIBCXX_BITS_SPECFUN_H"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
