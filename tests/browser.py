@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -67,11 +67,11 @@ class Browser:
                 result: dict[str, Any] = answer["result"]
                 return result
 
-    def pump(self, seconds: float) -> None:
-        """Takes what events there are, for so long."""
+    def pump(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Takes what events there are, for so long or until it is enough."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if not select.select([self._back], [], [], left)[0] and b"\0" not in self._rest:
+        while not enough() and (left := end - time.monotonic()) > 0:
+            if b"\0" not in self._rest and not select.select([self._back], [], [], left)[0]:
                 return
             self._next(left)
 
@@ -140,9 +140,7 @@ class Page:
         """Goes to a file and waits until it has loaded and settled."""
         self._loaded = False
         self.call("Page.navigate", url=path.resolve().as_uri() + query)
-        end = time.monotonic() + 60
-        while not self._loaded and time.monotonic() < end:
-            self._browser.pump(0.1)
+        self._browser.pump(60, lambda: self._loaded)
         self.settle()
 
     def settle(self) -> None:
