@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 
 import pytest
 
 from flashcore.build import binding
+from flashcore.machine import python_process
 from flashcore.model.suite import Argument, Problem
 from flashcore.worker.kernel_call import Case
+from tests import forks
 from tests.conftest import ROOT, TOY, Built
 
-#: One child for all that needs torch: to import it takes longer than all the rest.
 CHILD = """
 import json, os, sys, torch
 from flashcore.worker.kernel_call import Caller, Case
@@ -39,6 +39,12 @@ with FakeTensorMode():
 """
 
 
+def with_torch(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process that has imported torch: to import it takes longer than all the rest."""
+    environment = {**python_process.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
+    return forks.of(forks.KERNELS).run(["-c", code, *words], ROOT, environment, timeout=300)
+
+
 @pytest.fixture(scope="module")
 def said(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What a process said that loaded the operator, then a copy of it under another name, and called both."""
@@ -50,10 +56,7 @@ def said(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), roof="fp32",
     )  # fmt: skip
     copy = shutil.copy(library, tmp_path_factory.mktemp("copy") / "operator.so")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(case.to_json()), str(copy)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = with_torch(CHILD, json.dumps(case.to_json()), str(copy))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 5, lines
@@ -86,9 +89,7 @@ with FakeTensorMode():
 def test_torch_takes_a_tensor_that_is_absent_and_one_that_is_written_in_place(update: Built) -> None:
     library = update.of("plain").library
     assert library is not None
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ABSENT, library], capture_output=True, text=True, check=False
-    )
+    done = with_torch(ABSENT, library)
     schema = "(Tensor a, Tensor b, Tensor(a!) c, Tensor? bias, float alpha, float beta) -> ()"
     assert done.stdout.splitlines() == [f"flashcore_update::plain{schema}", "None None"], done.stderr
 
