@@ -351,11 +351,8 @@ def remedies(known: Readings, shape: str, held_by: Mapping[str, Held]) -> dict[s
 
 def phase_shares(record: Record, subject: Subject) -> dict[str, Fact]:
     """Phase → its share of the warps' time, in the order of the sources; empty where they mark none."""
-    return {
-        f.name.removeprefix(PHASE_SHARE): f
-        for f in record.facts.of(subject.variant)
-        if f.name.startswith(PHASE_SHARE) and f.subject == subject
-    }
+    own = record.facts.about(subject)
+    return {f.name.removeprefix(PHASE_SHARE): f for f in own if f.name.startswith(PHASE_SHARE)}
 
 
 _ERROR = re.compile(r"standard error ([\d.]+) points")

@@ -84,6 +84,7 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
     return found
 
 
+@cache
 def find(gpu: str | None) -> Device | None:
     """The device that the driver calls ``gpu``, or that a person means by ``L4`` or ``h100_pcie``.
 

@@ -128,6 +128,10 @@ class Facts:
         """All facts of one variant."""
         return self._by_variant.get(variant, [])
 
+    def about(self, subject: Subject) -> Iterable[Fact]:
+        """The facts about exactly that subject, the last of each name."""
+        return self._index.get(subject, {}).values()
+
     def get(self, name: str, subject: Subject) -> Fact | None:
         """The fact of that name about exactly that subject."""
         return self._index.get(subject, {}).get(name)
