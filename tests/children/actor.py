@@ -75,7 +75,7 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, journal._file)
     return {"pid": os.getpid(), "echo": task.payload.get("echo"), "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
-            "root": task.payload.get("root")}  # fmt: skip
+            "root": task.payload.get("root"), "temporary": os.environ.get("TMPDIR")}  # fmt: skip
 
 
 if HOW == "mute":

@@ -49,6 +49,15 @@ def test_a_shape_is_on_one_gpu_and_both_work(tmp_path: Path) -> None:
     assert share(tmp_path, tasks) == results, "what is answered is not run again"
 
 
+def test_each_gpu_has_temporary_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ncu locks a file there: processes on two GPUs would wait for each other."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    results = share(tmp_path / "stage", grid("abcd", what="sleep", seconds=0.02))
+    folders = {(r.data["gpu"], r.data["temporary"]) for r in results if r.data}
+    assert len(folders) == len({folder for _, folder in folders}) == 2
+    assert all(Path(folder).is_dir() and tmp_path in Path(folder).parents for _, folder in folders)
+
+
 def test_shares_are_big_first_and_small_at_the_end() -> None:
     tasks = [does(f"{v}/s{i}") for v in ("base", "peer") for i in range(16)]
     work = supervisor._Work(tasks, ["base/s0"], 2, Limits(places=TWO))

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,7 +82,7 @@ class Process:
         except OSError as error:
             raise unwritable(self.folder, error) from error
         argv = self.command(self._task_file, self._journal)
-        own = {"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {}
+        own = {"CUDA_VISIBLE_DEVICES": self.gpu, "TMPDIR": _temporary(self.gpu)} if self.gpu else {}
         with log:
             try:
                 self._popen = subprocess.Popen(
@@ -260,3 +261,14 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _temporary(gpu: str) -> str:
+    """A folder for temporary files of processes on one GPU. Those under ncu that share one wait for each other: it
+    locks a file there, for each case (NVIDIA, Nsight Compute, Profiling Guide, "Serialization")."""
+    folder = Path(tempfile.gettempdir()) / f"flashcore-{os.getuid()}-{gpu}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return tempfile.gettempdir()
+    return str(folder)
