@@ -95,7 +95,7 @@ def _row(cells: tuple[str, ...]) -> str:
 def main(runs: list[str]) -> int:
     folders = [p for p in sorted((ROOT / "profiles").glob("*/")) if (p / "run.json").is_file()]
     records = [store.read(ROOT / "profiles" / run) for run in runs] or [store.read(p) for p in folders]
-    measured = [r for r in records if r.gpu and r.suite.name == SUITE.name]
+    measured = [r for r in records if r.gpu and r.samples and r.suite.name == SUITE.name]
     print("\n".join(page(measured[-1])).rstrip())
     return 0
 

@@ -187,7 +187,7 @@ def figures(profiles: Path) -> Iterator[str]:
     newest: dict[str, Record] = {}
     for folder in sorted(p for p in profiles.iterdir() if (p / "run.json").is_file()):
         record = store.read(folder)
-        if record.gpu is not None:
+        if record.gpu is not None and record.samples:
             newest[record.suite.name] = record
     for record in newest.values():
         machine = record.environment

@@ -43,6 +43,19 @@ def test_the_newest_is_of_roofs_only_where_there_is_no_other(tmp_path: Path) -> 
     assert lookup.find(tmp_path, None).name == "20260103T000000Z-0001"
 
 
+def test_the_newest_is_of_the_sanitizer_only_where_there_is_no_other(tmp_path: Path) -> None:
+    record = factory.bare_record(id="20260102T000000Z-0001")
+    timed = dataclasses.replace(record, samples={"plain/mission/isolated": (1.0,)})
+    sanitized = dataclasses.replace(record, id="20260103T000000Z-0001")
+    for one in (timed, sanitized):
+        store.write(one, folder := store.begin(tmp_path, one.id))
+        (folder / ("sanitize" if one is sanitized else "check")).mkdir()
+        store.complete(folder)
+    assert lookup.find(tmp_path, None).name == record.id
+    shutil.rmtree(tmp_path / record.id)
+    assert lookup.find(tmp_path, None).name == sanitized.id
+
+
 def test_no_runs_yet(tmp_path: Path) -> None:
     assert lookup.runs(tmp_path / "nowhere") == lookup.unfinished(tmp_path / "nowhere") == []
     with pytest.raises(UsageError, match="found none\n  hint: `flashcore profile` records one"):

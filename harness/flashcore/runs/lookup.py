@@ -88,7 +88,8 @@ def _opened(file: Path) -> Traversable:
 def find(places: Places, name: str | None) -> Traversable:
     """The run that ``name`` (an id, the beginning of one, a folder, or a packed file) means; the newest if ``None``.
 
-    ``profile`` may have measured the machine's roofs too: that run counts as the newest only where there is no other.
+    ``profile`` may have measured the machine's roofs too, and ``sanitize`` times nothing: such runs count as the newest
+    only where there is no other.
 
     Raises:
         UsageError: there is no such run, or several begin so.
@@ -106,7 +107,7 @@ def find(places: Places, name: str | None) -> Traversable:
                 f"{where}: expected a recorded run, found none\n"
                 "  hint: `flashcore profile` records one, `flashcore import` reads one, --profiles names another folder"
             )
-        return next((run for run in complete if not _of_roofs(run)), complete[0])
+        return next((run for run in complete if not _of_roofs(run) and not _of_sanitizer(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:
         return matches[0]
@@ -122,9 +123,19 @@ def _of_roofs(run: Traversable) -> bool:
         return False  # reading it reports what is wrong with it
 
 
+def _of_sanitizer(run: Traversable) -> bool:
+    """Whether it holds what ``flashcore sanitize`` found, and nothing else that a GPU did."""
+    return (run / "sanitize").is_dir() and not (run / "check").is_dir()
+
+
 def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
-    """The newest run of this suite that a GPU measured."""
-    return next(measured_runs(places, suite, before=before), None)
+    """The newest run of this suite that a GPU timed; if there is none, the newest that it measured."""
+    newest = None
+    for record in measured_runs(places, suite, before=before):
+        if record.samples:
+            return record
+        newest = newest or record
+    return newest
 
 
 def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
