@@ -1,8 +1,8 @@
 """Two clocks must agree: bench's events, and ncu's own duration of the same case.
 
 Both are cold: ``cold_p50`` holds a launch and what lies between a case's kernels; ncu's duration is the sum over its
-kernels, each with the caches flushed before it, at a clock that may be another. In the run 20261122T010040Z-6a1f on an
-H200 (108 cases) ncu's was 23 % below to 14 % above of single kernels, at most 33 % above of cases of up to 14 kernels.
+kernels, each with the caches flushed before it, at a clock that may be another. In the run 20261122T140615Z-e035 on an
+H200 (115 cases) ncu's was 20 % below to 20 % above of single kernels, at most 34 % above of cases of up to 14 kernels.
 """
 
 from __future__ import annotations
