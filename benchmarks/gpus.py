@@ -62,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=50, metavar="N", help="of workers and nodes; 0: leave it out")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--gpu", action="store_true", help="one GPU against all of this host, and nothing else")
-    parser.add_argument("--runs", nargs="+", type=Path, metavar="DIR", help="instead of --gpu: the newest run of each")
+    parser.add_argument("--runs", nargs="+", metavar="DIR", help="instead of --gpu: the newest run of each")
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
     parser.add_argument("--driver", nargs=4, help=argparse.SUPPRESS)
 
@@ -76,7 +76,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": raw.machine()}
     with tempfile.TemporaryDirectory(prefix="flashcore-gpus-") as name:
         if options.runs:
-            return {**found, "gpu": [_row(folder) for folder in options.runs]}
+            rows = [_row(Path(folder)) for folder in options.runs]
+            return {"machine": "; ".join(dict.fromkeys(r["machine"] for r in rows)), "gpu": rows}
         if options.gpu:
             return {**found, "gpu": _one_against_all(options.suite, Path(name))}
         if options.cases:
@@ -268,9 +269,10 @@ def _one_against_all(suite: str, folder: Path) -> list[dict[str, Any]]:
 def _row(profiles: Path) -> dict[str, Any]:
     """Of the newest run: seconds of each stage, each GPU's share of them, and every case's median."""
     record = store.read(lookup.find(profiles, None))
-    seconds = {f"{o.case}": o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
+    seconds = {o.case: o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
     return {
-        "gpus": len(record.gpus),
+        "gpus": len(record.gpus) or 1,
+        "machine": f"{record.gpu}, driver {record.environment.driver}, torch {record.environment.torch}",
         "run": record.id,
         "stages": {n.stage: n.seconds for n in record.stages},
         "spread": {g.uuid: g.spread for g in record.gpus},
