@@ -206,13 +206,18 @@ def _stairs(
         start = at(times[parent]) if parent else None
         slower = parent is not None and t > times[parent]
         stairs.append(Stair(name, book.role(v), significant(t, 3), at(t), start, slower, bullets, usual))
-    ticks = [(at(us), f"{us:,g}") for us in _ticks(low, high)]
+    ticks: list[tuple[float, str]] = []
+    for us in _ticks(low, high):
+        if not ticks or at(us) - ticks[-1][0] >= _APART:
+            ticks.append((at(us), f"{us:,g}"))
     marks = [("floor", at(floor), f"floor {significant(floor, 3)} µs")] if floor else []
     if found.peer:
         marks.append(("peer", at(found.peer[1]), f"fastest peer: {found.peer[0]} {significant(found.peer[1], 3)} µs"))
     return stairs, ticks, marks
 
 
+#: Percent of the scale that a tick's label needs on a phone.
+_APART = 20
 #: Where ticks stand in a decade, coarse to fine.
 _STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore.analysis import explain, predictions
+from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, OWN_STAGE, RULE
 from flashcore.model.record import Fact, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
@@ -341,10 +342,14 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
     order = [n for n in FACTS if n in found] + [n for n in found if n not in known]
     groups: dict[str, list[dict[str, Any]]] = {}
     gone: dict[str, list[str]] = {}
+    zero: list[str] = []
     for name in order:
         if f"stall_share_{name.removeprefix('stall_')}" in found:
             continue  # its share says the same
         facts = [book.record.facts.get(name, s) for s in shown]
+        if all(f is not None and f.number == 0 for f in facts):
+            zero.append(name)
+            continue
         row = _fact_row(book, name, facts, "")
         row["cells"] = [
             c if f is not None else _absent(book, name, s) for c, f, s in zip(row["cells"], facts, shown, strict=True)
@@ -358,6 +363,7 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
         "columns": [(s.shape, s.kernel) for s in shown],
         "groups": list(groups.items()),
         "gone": list(gone.items()),
+        "zero": zero,
         "more": len(columns) - len(shown),
         "reason": "; ".join(list(reasons)[:4]) or "none of its shapes is profiled",
     }
@@ -371,19 +377,38 @@ def _absent(book: Book, name: str, subject: Subject) -> Cell:
 
 
 def _verdicts(book: Book, variant: Variant) -> list[dict[str, Any]]:
+    """Verdicts that are not plainly kept, worst first; a budget that is unmeasured for one reason has one row."""
     limits = [v for v in book.verdicts.get(variant.name, ()) if v.severity == "limit" and v.status != "pass"]
-    own = sorted(limits, key=lambda v: RANK[v.status])
+    alike: dict[tuple[str, ...], list[Verdict]] = {}
+    for v in sorted(limits, key=lambda v: RANK[v.status]):
+        key = (v.budget, v.reason) if v.status == "unmeasured" else (v.budget, v.reason, str(v.subject))
+        alike.setdefault(key, []).append(v)
+    own = list(alike.values())
     return [
         {
             "cells": [
                 Cell(v.status, sort=float(RANK[v.status]), mark=v.status),
                 Cell(v.budget, title=f"on the fact {v.fact}", sort=v.budget),
-                Cell(str(v.subject).removeprefix(variant.name).lstrip("/ ") or "the variant", sort=str(v.subject)),
+                Cell(_subjects(variant, same), sort=str(v.subject)),
                 value_cell(v),
                 Cell(v.limit, sort=v.limit),
                 Cell(v.source, sort=v.source),
-                Cell(v.reason.strip().splitlines()[0] if v.reason.strip() else "as promised", title=v.reason),
+                _reason(v.reason.strip()),
             ]
         }
-        for v in own[:MOST_VERDICTS]
+        for same in own[:MOST_VERDICTS]
+        for v in same[:1]
     ]
+
+
+def _reason(reason: str) -> Cell:
+    """Its first line; on hover all of it, where there is more."""
+    first, _, more = reason.partition("\n")
+    return Cell(first or "as promised", title=reason if more else "")
+
+
+def _subjects(variant: Variant, verdicts: Sequence[Verdict]) -> str:
+    """What the verdicts are about, below the variant; of many the first three."""
+    names = [str(v.subject).removeprefix(variant.name).lstrip("/ ") or "the variant" for v in verdicts]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
