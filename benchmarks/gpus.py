@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.errors import UsageError
 from flashcore.machine import python_process
 from flashcore.runs import lookup, store
 from flashcore.worker import supervisor
@@ -77,6 +78,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="flashcore-gpus-") as name:
         if options.runs:
             rows = [_row(Path(folder)) for folder in options.runs]
+            if len({r["gpus"] == 1 for r in rows}) != 2:
+                counts = ", ".join(str(r["gpus"]) for r in rows)
+                raise UsageError(f"--runs: expected runs of one GPU and of several, found runs of {counts}")
             return {"machine": "; ".join(dict.fromkeys(r["machine"] for r in rows)), "gpu": rows}
         if options.gpu:
             return {**found, "gpu": _one_against_all(options.suite, Path(name))}

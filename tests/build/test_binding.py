@@ -70,6 +70,16 @@ def test_the_operator_loads_without_a_gpu_and_refuses_cpu_tensors(said: list[str
     assert refusal.startswith("refused: Could not run") and "'CPU' backend" in refusal
 
 
+def test_no_symbol_of_torch_may_stay_unresolved(toy: Built) -> None:
+    """A weak one that is in none of the libraries that an operator names is null, on a GPU too, and nothing says so."""
+    library = toy.of("two_steps").library
+    assert library is not None
+    listed = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True)
+    symbols = [line.split() for line in listed.stdout.splitlines()]
+    assert any(name.startswith("aoti_torch_") for *_, name in symbols)
+    assert not [name for kind, name in symbols if kind.lower() in "vw" and name.startswith("aoti_torch_")]
+
+
 def test_the_operator_has_a_fake_kernel(said: list[str]) -> None:
     assert said[4] == "None"
 

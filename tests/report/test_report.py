@@ -371,6 +371,16 @@ def test_a_zero_is_shown_as_measured(pages: dict[str, str]) -> None:
     assert zero and re.search(r"\bspill_instructions\b", zero[1])
 
 
+def test_counters_that_are_all_zero_are_measured(tmp_path: Path) -> None:
+    """None of them may read as a case without counters."""
+    suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
+    zero = factory.fact("spill_instructions", 0, "fast", shape="mission", source=Source.NCU)
+    record = dataclasses.replace(factory.record(suite), facts=Facts([zero]))
+    words = " ".join(Page(render(record, tmp_path)["variant/fast.html"]).text)
+    assert "Measured, and 0 in every column: spill_instructions" in " ".join(words.split())
+    assert "No counters:" not in words
+
+
 def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> None:
     page = Page(pages["index.html"])
     words = " ".join(" ".join(page.text).split())

@@ -17,6 +17,7 @@ from flashcore.worker import supervisor
 from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
 from flashcore.worker.journal import answers, read_journal
 from flashcore.worker.limits import Limits
+from flashcore.worker.process import _temporary
 from flashcore.worker.supervisor import Result, Task
 from tests.conftest import ROOT
 from tests.worker.test_supervisor import CHILDREN, actor, does, gone, until
@@ -56,6 +57,26 @@ def test_each_gpu_has_temporary_files_of_its_own(tmp_path: Path, monkeypatch: py
     folders = {(r.data["gpu"], r.data["temporary"]) for r in results if r.data}
     assert len(folders) == len({folder for _, folder in folders}) == 2
     assert all(Path(folder).is_dir() and tmp_path in Path(folder).parents for _, folder in folders)
+
+
+def test_what_others_have_made_is_no_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"flashcore-{os.getuid()}-GPU-a").symlink_to(elsewhere)
+    (tmp_path / f"flashcore-{os.getuid()}-GPU-b").touch()
+    assert {_temporary(p.gpu) for p in TWO} == {str(tmp_path)}
+
+
+@pytest.mark.parametrize(("cores", "slots"), [(64, 10), (16, 8), (2, 5)])
+def test_lanes_are_on_each_gpu_if_there_are_cores_for_them(
+    monkeypatch: pytest.MonkeyPatch, cores: int, slots: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    found = supervisor._slots(Limits(places=TWO, lanes=5))
+    assert len(found) == slots and set(found) == set(TWO)
+    assert supervisor._slots(Limits(places=TWO)) == list(TWO), "what is timed has a GPU for itself"
 
 
 def test_shares_are_big_first_and_small_at_the_end() -> None:

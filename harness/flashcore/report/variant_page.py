@@ -347,7 +347,7 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> dict[str
         if f"stall_share_{name.removeprefix('stall_')}" in found:
             continue  # its share says the same
         facts = [book.record.facts.get(name, s) for s in shown]
-        if all(f is not None and f.number == 0 for f in facts):
+        if facts and all(f is not None and f.number == 0 for f in facts):
             zero.append(name)
             continue
         row = _fact_row(book, name, facts, "")

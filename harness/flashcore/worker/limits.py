@@ -83,8 +83,8 @@ class Limits:
         startup_limit: from the start of a process to its first task, and between tasks.
         finish_limit: that a process (a profiler writing its report) has once its work is over.
         batch: tasks that one process takes.
-        lanes: processes side by side (on each of the ``places``), where time is not what is measured. The tasks of a
-            shape go to the same one.
+        lanes: processes side by side, where time is not what is measured; on each of the ``places`` if there are
+            cores for them. The tasks of a shape go to the same one.
         places: the GPUs that share the tasks, of which each takes the tasks of a shape as a whole; none: whatever GPU
             this process would use itself.
         apart: with several GPUs, tasks of one shape may go to different ones.

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -265,10 +266,13 @@ def _alive(pid: int) -> bool:
 
 def _temporary(gpu: str) -> str:
     """A folder for temporary files of processes on one GPU. Those under ncu that share one wait for each other: it
-    locks a file there, for each case (NVIDIA, Nsight Compute, Profiling Guide, "Serialization")."""
-    folder = Path(tempfile.gettempdir()) / f"flashcore-{os.getuid()}-{gpu}"
-    try:
+    locks a file there, for each case (NVIDIA, Nsight Compute, Profiling Guide, "Serialization"). It is the common one
+    where somebody else has made something of that name."""
+    common = Path(tempfile.gettempdir())
+    folder = common / f"flashcore-{os.getuid()}-{gpu}"
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        return tempfile.gettempdir()
-    return str(folder)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            return str(folder)
+    return str(common)

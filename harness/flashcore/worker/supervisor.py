@@ -15,6 +15,7 @@ that no GPU has. A GPU on which no child can be started any more is excluded, an
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -179,11 +180,13 @@ def supervise(
 
 
 def _slots(limits: Limits) -> list[Place | None]:
-    """Where processes run side by side: as many as there are lanes, on each GPU."""
+    """Where processes run side by side: as many as there are lanes; with several GPUs as many on each, as long as each
+    process has two of this host's cores, and at least one on each."""
     places = limits.places
     if not places:
         return [None] * max(1, limits.lanes)
-    return [place for _ in range(max(1, limits.lanes)) for place in places]
+    most = max(limits.lanes, (os.cpu_count() or 1) // 2)
+    return [places[i % len(places)] for i in range(max(len(places), min(most, limits.lanes * len(places))))]
 
 
 def _child(
