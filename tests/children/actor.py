@@ -17,7 +17,7 @@ from flashcore.worker.supervisor import Journal, Task, child
 HOW = sys.argv[3] if len(sys.argv) > 3 else ""
 
 
-def prepare() -> None:
+def prepare(first: Task) -> None:
     if f"without {os.environ.get('CUDA_VISIBLE_DEVICES')}" == HOW:
         raise CapabilityError("no CUDA GPU that this process can use", "plug one in")
     if HOW == "incapable":
@@ -86,4 +86,4 @@ if HOW == "broken":
 if HOW == "no permission":
     print("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access performance counters")
     sys.exit(1)
-sys.exit(child(sys.argv[1:3], perform, prepare=prepare))
+sys.exit(child(sys.argv[1:3], perform, prepare=prepare, imports=lambda: print("imported", flush=True)))

@@ -23,6 +23,7 @@ from flashcore.pipeline import run
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.gpu_stages import measure
 from flashcore.pipeline.state import Job, Settings
+from flashcore.worker.ahead import Ahead
 from tests.conftest import TESTS
 from tests.conftest import Built as ToyBuilt
 
@@ -140,6 +141,39 @@ def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: 
     assert order == ["check", "build over", "bench"]
 
 
+def test_children_of_a_stage_start_while_the_one_before_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
+    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
+
+    def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
+        order.append(stage)
+        return StageResult((), ()), so_far
+
+    class Noted(Ahead):
+        def start(self, folder: Path, *_: object, **__: object) -> None:
+            order.append(f"start {folder.relative_to(tmp_path)}")
+
+    monkeypatch.setattr(stages, "_run_stage", ran)
+    job = run.start(Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None))
+    stages.start_ahead(job, tmp_path, Noted())
+    measure(job, Built("", (), ()), tmp_path, quiet, lambda: None, Noted())
+    assert order == ["start check", "start bench", "check", "start profile/round-0", "bench", "profile"]
+
+
+def test_of_a_run_that_cannot_be_built_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def fails(*_: object, **__: object) -> None:
+        seen.append([p.name for p in (tmp_path / "profiles").iterdir()])
+        raise CapabilityError("no nvcc", "install it")
+
+    monkeypatch.setattr(run, "Compiling", fails)
+    with pytest.raises(CapabilityError, match="no nvcc"):
+        run.run(Settings(str(TOY), build=str(tmp_path), profiles=str(tmp_path / "profiles"), roofs=None), quiet)
+    assert len(seen[0]) == 1 and not list((tmp_path / "profiles").iterdir())
+
+
 def test_quiet_drops_progress_and_keeps_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +185,7 @@ def test_quiet_drops_progress_and_keeps_failures(
         outcome = CaseOutcome("plain", "small", "check", "failed", "wrong everywhere")
         return StageResult((), (outcome,) if stage == "check" else ()), so_far
 
+    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
     monkeypatch.setattr(stages, "_run_stage", ran)
     settings = Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None)
     with progress.shown(quiet=True) as say:

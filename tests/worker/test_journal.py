@@ -104,7 +104,7 @@ def test_what_starts_after_its_supervisor_ended_does_nothing() -> None:
     """Another supervisor may have its tasks by now."""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    code = "from flashcore.worker import journal; journal._follow_supervisor(); print('at work')"
+    code = "from flashcore.worker import journal; journal.follow_supervisor(); print('at work')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), SUPERVISOR: str(ended.pid)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (HOPELESS, "")

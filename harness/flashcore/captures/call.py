@@ -57,4 +57,4 @@ def _synchronize() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(child(sys.argv[1:], perform, prepare=prepare))
+    sys.exit(child(sys.argv[1:], perform, prepare=lambda first: prepare()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,24 +23,28 @@ from flashcore.static import phases
 from flashcore.worker.journal import HANG
 
 if TYPE_CHECKING:
+    from flashcore.stages import settings
+    from flashcore.worker.ahead import Ahead
     from flashcore.worker.kernel_call import Case
 
 Say = Callable[[str], None]
 
 
 def measure(
-    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object] = lambda: None
-) -> Measured:
+    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object] = lambda: None,
+    ahead: Ahead | None = None,
+) -> Measured:  # fmt: skip
     """The GPU stages up to the one asked for. A case that fails one is not taken to the next.
 
     Args:
         before_timing: called when all is checked: background work of this process must have ended when it returns.
+        ahead: where children wait that :func:`start_ahead` started, and those of each further stage.
 
     Raises:
         CapabilityError: the machine cannot run the first of them after all.
     """
     with gpu_lease.leases(() if job.cannot_measure or not job.settings.upto else job.uuids, say):
-        measured = _stages(job, built, folder, say, before_timing)
+        measured = _stages(job, built, folder, say, before_timing, ahead)
     if job.places and measured.outcomes:
         from flashcore.pipeline import sharing
 
@@ -49,7 +54,9 @@ def measure(
     return measured
 
 
-def _stages(job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object]) -> Measured:
+def _stages(
+    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object], ahead: Ahead | None
+) -> Measured:
     upto = job.settings.upto
     wanted: tuple[Stage, ...] = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
     wanted = (*wanted, "sanitize") if job.settings.sanitize else wanted
@@ -57,14 +64,20 @@ def _stages(job: Job, built: Built, folder: Path, say: Say, before_timing: Calla
     if wanted and (reason := job.cannot_measure):
         say(f"{', '.join(wanted)}: left out: {reason}")
         return Measured(notes=tuple(StageNote(stage, "skipped", 0.0, reason) for stage in wanted))
-    for stage in wanted:
+    chosen: dict[Stage, settings.Stage] = {}
+    for stage, following in zip(wanted, (*wanted[1:], None), strict=False):
         if stage != "check":
             before_timing()
         started = time.monotonic()
         ready, left_out = _sorted_out(job, built, stage, measured.outcomes)
         say(f"{stage}: {len(ready)} cases" + (f", {len(left_out)} left out" if left_out else ""))
         try:
-            result, measured = _run_stage(job, built, measured, stage, ready, folder / stage, say)
+            own = chosen.get(stage) or _settings(job, built, stage, say, ahead)
+            if following and ahead:
+                with suppress(CapabilityError):  # said when it is that stage's turn
+                    chosen[following] = _settings(job, built, following, say, ahead)
+                    _start_next(job, built, following, measured, folder, chosen[following], ahead)
+            result, measured = _run_stage(job, built, measured, stage, ready, folder / stage, say, own)
         except CapabilityError as error:
             seconds = time.monotonic() - started
             say(Failure(f"{stage}: {error}"))
@@ -160,43 +173,56 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
 
 
 def _run_stage(
-    job: Job, built: Built, so_far: Measured, stage: Stage, pairs: list[tuple[Variant, Shape]], folder: Path, say: Say
-) -> tuple[StageResult, Measured]:
+    job: Job, built: Built, so_far: Measured, stage: Stage, pairs: list[tuple[Variant, Shape]], folder: Path, say: Say,
+    chosen: settings.Stage,
+) -> tuple[StageResult, Measured]:  # fmt: skip
     """One stage's result; and what was measured before it, with the version of ncu once that is known."""
-    from flashcore.machine import ncu
-    from flashcore.machine.compute_sanitizer import find_sanitizer
     from flashcore.pipeline import sharing
     from flashcore.stages import settings
     from flashcore.stages.check import check
     from flashcore.stages.profile import profile
     from flashcore.stages.sanitize import sanitize
 
-    s = job.settings
     cases = child_cases(job, built, pairs)
     folder.mkdir(parents=True, exist_ok=True)
-    progress = _progress(say, stage, len(cases))
+    chosen = dataclasses.replace(chosen, progress=_progress(say, stage, len(cases)))
+    if isinstance(chosen, settings.Check):
+        return check.run(cases, folder, chosen), so_far
+    if isinstance(chosen, settings.Bench):
+        return sharing.timed(cases, folder, chosen, say), so_far
+    if isinstance(chosen, settings.Sanitize):
+        return sanitize.run(cases, folder, chosen), so_far
+    assert isinstance(chosen, settings.Profile)
+    so_far = dataclasses.replace(so_far, ncu=toolchain.version_said(chosen.ncu))
+    return profile.run(cases, folder, chosen), so_far
+
+
+def _settings(job: Job, built: Built, stage: Stage, say: Say, ahead: Ahead | None) -> settings.Stage:
+    """A stage's settings.
+
+    Raises:
+        CapabilityError: the tool that it needs is not there.
+    """
+    from flashcore.machine import ncu
+    from flashcore.machine.compute_sanitizer import find_sanitizer
+    from flashcore.stages import settings
+    from flashcore.stages.profile import profile
+
+    s = job.settings
     if stage == "check":
-        check_settings = settings.Check(
-            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, progress=progress, places=job.places
+        return settings.Check(
+            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, places=job.places, ahead=ahead
         )
-        return check.run(cases, folder, check_settings), so_far
     if stage == "bench":
-        bench_settings = settings.Bench(
-            baseline=job.suite.baseline, samples=s.samples, seconds=s.seconds, modes=s.modes, progress=progress,
-            places=job.places,
+        return settings.Bench(
+            baseline=job.suite.baseline, samples=s.samples, seconds=s.seconds, modes=s.modes, places=job.places,
+            ahead=ahead,
         )  # fmt: skip
-        return sharing.timed(cases, folder, bench_settings, say), so_far
     if stage == "sanitize":
-        sanitizer = find_sanitizer()
-        sanitize_settings = settings.Sanitize(
-            sanitizer=sanitizer, time_limit=5 * s.time_limit, progress=progress, places=job.places
-        )
-        return sanitize.run(cases, folder, sanitize_settings), so_far
-    program = ncu.find_ncu()
-    so_far = dataclasses.replace(so_far, ncu=toolchain.version_said(program))
+        return settings.Sanitize(sanitizer=find_sanitizer(), time_limit=5 * s.time_limit, places=job.places)
     assert job.gpu is not None
-    profile_settings = settings.Profile(
-        ncu=program,
+    return settings.Profile(
+        ncu=ncu.find_ncu(),
         chip=profile.chip_of(job.gpu.capability),
         plans={f"{p.variant}/{p.shape}": p for p in built.plans},
         codes=phases_of(job, built, say),
@@ -204,10 +230,39 @@ def _run_stage(
         clock_control=s.clock_control,
         keep_report=s.keep_report,
         time_limit=s.time_limit,
-        progress=progress,
         places=job.places,
+        ahead=ahead,
     )
-    return profile.run(cases, folder, profile_settings), so_far
+
+
+def start_ahead(job: Job, folder: Path, ahead: Ahead) -> None:
+    """Starts the children of the first GPU stage, if there is one: they import while the build compiles.
+
+    Args:
+        folder: the run's.
+    """
+    from flashcore.stages import settings
+    from flashcore.stages.check import check
+
+    if job.settings.upto and not job.cannot_measure and (cases := job.cases("check")):
+        chosen = _settings(job, Built("", (), ()), "check", lambda _: None, ahead)
+        assert isinstance(chosen, settings.Check)
+        ahead.start(folder / "check", check.TARGET, chosen, most=-(-len(cases) // chosen.apart))
+
+
+def _start_next(
+    job: Job, built: Built, stage: Stage, so_far: Measured, folder: Path, chosen: settings.Stage, ahead: Ahead
+) -> None:
+    """Starts the children of a stage while the stage before it works."""
+    from flashcore.pipeline import sharing
+    from flashcore.stages import settings
+    from flashcore.stages.profile import profile
+
+    if isinstance(chosen, settings.Bench) and job.cases(stage):
+        sharing.start_ahead(folder / stage, chosen, ahead)
+    elif isinstance(chosen, settings.Profile):
+        ready, _ = _sorted_out(job, built, stage, so_far.outcomes)
+        profile.start_ahead(child_cases(job, built, ready), folder / stage, chosen, ahead)
 
 
 def _registers(job: Job, built: Built) -> dict[str, dict[str, int]]:

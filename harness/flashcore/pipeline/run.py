@@ -6,8 +6,10 @@ GPU is left out on a machine without one, and joined from a recorded run where t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -207,7 +209,8 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
     """
     from flashcore.pipeline import resume as resuming
-    from flashcore.pipeline.gpu_stages import measure
+    from flashcore.pipeline.gpu_stages import measure, start_ahead
+    from flashcore.worker.ahead import Ahead
 
     if resume:
         folder, began = resuming.unfinished(settings)
@@ -219,16 +222,13 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         say(f"resume: {run_id}, begun as: {settings.command}")
     job = _job_to_record(settings, say)
     formulas = _formulas(job)
-    with Compiling(job, say, ahead=settings.upto is not None) as compiling:
-        if not resume:
-            run_id = store.new_id()
-            folder = store.begin(Path(settings.profiles), run_id)
-        with store.claimed(folder):
-            if resume:
-                resuming.require_same(folder, compiling.first.closures)
-            else:
-                resuming.remember(folder, settings, compiling.first.closures)
-            measured = measure(job, compiling.first, folder, say, compiling.finish)
+    if not resume:
+        run_id = store.new_id()
+        folder = store.begin(Path(settings.profiles), run_id)
+    with store.claimed(folder), Ahead() as ahead:
+        start_ahead(job, folder, ahead)
+        with _compiled(job, say, folder, resume) as compiling:
+            measured = measure(job, compiling.first, folder, say, compiling.finish, ahead)
             built = compiling.finish()
             measured, roofs = _drawn_against(job, measured, say)
             recorded = _to_join(job, before=run_id)
@@ -239,6 +239,26 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
             final = store.complete(folder)
     say(f"record: {final}")
     return Run(record, final, settings)
+
+
+@contextlib.contextmanager
+def _compiled(job: Job, say: Callable[[str], None], folder: Path, resume: bool) -> Iterator[Compiling]:
+    """The build of a run, whose folder holds what it began with from then on. Of a run that cannot even be built
+    nothing is left."""
+    from flashcore.pipeline import resume as resuming
+
+    try:
+        compiling = Compiling(job, say, ahead=job.settings.upto is not None)
+        if resume:
+            resuming.require_same(folder, compiling.first.closures)
+        else:
+            resuming.remember(folder, job.settings, compiling.first.closures)
+    except BaseException:
+        if not resume:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    with compiling:
+        yield compiling
 
 
 def present(settings: Settings, say: Callable[[str], None]) -> Record:

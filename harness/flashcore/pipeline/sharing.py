@@ -16,6 +16,7 @@ from pathlib import Path
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
 from flashcore.stages import settings
 from flashcore.stages.bench import bench, reference
+from flashcore.worker.ahead import Ahead
 from flashcore.worker.gpus import lost_in, measured_on
 from flashcore.worker.kernel_call import Case
 from flashcore.worker.limits import Limits, Place
@@ -32,8 +33,7 @@ def timed(cases: Sequence[Case], folder: Path, chosen: settings.Bench, say: Call
     """
     if len(chosen.places) < 2 or not cases:
         return bench.run(cases, folder, chosen)
-    limits = Limits(time_limit=chosen.time_limit, startup_limit=chosen.startup_limit)
-    unfit = reference.unfit(reference.run(chosen.places, folder / _REFERENCE, limits, chosen.device))
+    unfit = reference.unfit(reference.run(chosen.places, folder / _REFERENCE, _limits(chosen), chosen.device))
     for gpu, why in unfit.items():
         say(f"bench: {gpu} times nothing here: {why}")
     fit = [p for p in chosen.places if p.gpu not in unfit]
@@ -50,6 +50,17 @@ def timed(cases: Sequence[Case], folder: Path, chosen: settings.Bench, say: Call
         (*(o for o in result.outcomes if o.shape not in shapes), *again.outcomes),
         {k: v for k, v in result.samples.items() if k.split("/")[1] not in shapes} | dict(again.samples),
     )
+
+
+def start_ahead(folder: Path, chosen: settings.Bench, ahead: Ahead) -> None:
+    """Starts the children that :func:`timed` will ask for first."""
+    if len(chosen.places) > 1:
+        reference.start_ahead(chosen.places, folder / _REFERENCE, _limits(chosen), ahead)
+    ahead.start(folder, bench.TARGET, chosen)
+
+
+def _limits(chosen: settings.Bench) -> Limits:
+    return Limits(time_limit=chosen.time_limit, startup_limit=chosen.startup_limit, ahead=chosen.ahead)
 
 
 def _shapes(folder: Path) -> dict[str, str]:

@@ -71,7 +71,7 @@ def run(
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
     tasks = [supervisor.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
     # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
-    limits = Limits(time_limit=chosen.time_limit, batch=len(tasks), places=places, apart=True, refill=True)
+    limits = Limits(time_limit=chosen.time_limit, batch=len(tasks), places=places, apart=1, refill=True)
 
     def tell(found: supervisor.Result) -> None:
         told(_measured(*waiting.pop(found.name), found))

@@ -47,6 +47,7 @@ class Check(Stage):
         batch: the journal keeps what was answered, so a fault costs no more in a long batch than in a short one; a
             fresh process costs seconds.
         lanes: most of a check is the host's time, so half of its cores are used.
+        apart: each process that has cases of a shape computes its references anew, in less time than one case takes.
     """
 
     kinds: Sequence[str] | None = None
@@ -55,6 +56,7 @@ class Check(Stage):
     batch: int = 1024
     refill: bool = True
     lanes: int = max(1, min(5, (os.cpu_count() or 1) // 2))
+    apart: int = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,7 @@ class Profile(Stage):
     startup_limit: float = 180.0
     finish_limit: float = 60.0
     batch: int = 128
-    apart: bool = True
+    apart: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,4 +128,4 @@ class Sanitize(Stage):
     startup_limit: float = 300.0
     finish_limit: float = 60.0
     batch: int = 32
-    apart: bool = True
+    apart: int = 1

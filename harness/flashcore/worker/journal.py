@@ -199,21 +199,24 @@ def child(
     arguments: Sequence[str],
     perform: Callable[[Task, Journal], Mapping[str, Any] | None],
     *,
-    prepare: Callable[[], None] | None = None,
+    prepare: Callable[[Task], None] | None = None,
+    imports: Callable[[], object] = lambda: None,
     is_poisoned: Callable[[], bool] = lambda: False,
 ) -> int:
     """The main of a child: ``TASKFILE JOURNAL``. Performs every task, returns the exit code.
 
-    An exception in ``perform`` fails its task; the child goes on unless ``is_poisoned``. ``prepare``
-    runs before the first task (imports, the device) and may raise a :class:`FlashcoreError`.
+    An exception in ``perform`` fails its task; the child goes on unless ``is_poisoned``. ``prepare`` runs once the
+    first task is known (the device) and may raise a :class:`FlashcoreError`; ``imports`` before, where tasks are still
+    to come.
     """
-    _follow_supervisor()
+    follow_supervisor()
     task_file, journal_file = arguments
     try:
         with contextlib.closing(Journal(journal_file)) as journal:
-            if prepare is not None:
-                prepare()
-            for task in _given(Path(task_file)):
+            for task in tasks_of(Path(task_file), imports):
+                if prepare is not None:
+                    prepare(task)
+                    prepare = None
                 if not _perform(task, journal, perform, is_poisoned):
                     return int(Exit.FAILED)
     except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
@@ -228,13 +231,19 @@ def first_share(task_file: Path) -> dict[str, Any]:
         return dict(json.loads(lines.readline()))
 
 
-def _given(task_file: Path) -> Iterator[Task]:
-    """The tasks of a file as the supervisor writes it: where more may follow, until a line has no tasks."""
+def tasks_of(task_file: Path, imports: Callable[[], object] = lambda: None) -> Iterator[Task]:
+    """The tasks of a file as the supervisor writes it: where more may follow, until a further line has no tasks.
+
+    Args:
+        imports: called before it waits for the first tasks, where there are none yet.
+    """
     share = first_share(task_file)
     more = share.get("more", False) and SUPERVISOR in os.environ  # nothing else would end the waiting
+    if more and not share["tasks"]:
+        imports()
     with task_file.open("rb") as lines:
         lines.readline()
-        while share["tasks"]:
+        while True:
             yield from (Task(t["name"], t["payload"]) for t in share["tasks"])
             if not more:
                 return
@@ -244,6 +253,8 @@ def _given(task_file: Path) -> Iterator[Task]:
                     time.sleep(_LOOK)
                 line += part
             share = json.loads(line)
+            if not share["tasks"]:
+                return
 
 
 def _perform(
@@ -266,7 +277,7 @@ def _perform(
     return True
 
 
-def _follow_supervisor() -> None:
+def follow_supervisor() -> None:
     """Ends this process when its supervisor has ended: a killed supervisor leaves no orphan on the GPU.
 
     For a direct child the operating system does it (``PR_SET_PDEATHSIG``). Below a profiler that signal would come when

@@ -22,7 +22,7 @@ from flashcore.model.record import Subject
 from flashcore.model.suite import Argument, Regime
 from flashcore.static import cubin, triton_calls
 from flashcore.worker.guarded import POISON_BYTE, Outputs, write
-from flashcore.worker.journal import Journal, Task, child, first_share
+from flashcore.worker.journal import Journal, Task, child
 from flashcore.worker.problem_file import load_file, load_problem
 
 if TYPE_CHECKING:
@@ -358,10 +358,15 @@ def serve(
 ) -> int:
     """The program of a child that runs kernels on the device that its tasks' payloads name: ``TASKFILE JOURNAL``.
     Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`."""
-    device = first_share(Path(arguments[0]))["tasks"][0]["payload"]["device"]
+    device = ""
 
-    def ready() -> None:
+    def ready(first: Task) -> None:
+        nonlocal device
+        device = first.payload["device"]
         require_device(device)
         prepare()
 
-    return child(arguments, perform, prepare=ready, is_poisoned=lambda: is_poisoned(device))
+    def imports() -> None:
+        import torch  # noqa: F401
+
+    return child(arguments, perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device))

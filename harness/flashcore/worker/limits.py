@@ -7,6 +7,7 @@ the batches out. Places are the GPUs of this host (:mod:`flashcore.worker.gpus`)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -74,6 +75,26 @@ class Place(Protocol):
         ...
 
 
+class ChildAhead(Child, Protocol):
+    """A child that was started without tasks."""
+
+    def take_up(self, tasks: list[Task], limits: Limits) -> None: ...
+
+
+class StartedAhead(Protocol):
+    """Children that wait for tasks: :class:`~flashcore.worker.ahead.Ahead`."""
+
+    def take(
+        self,
+        place: Place | None,
+        folder: Path,
+        command: Callable[[Path, Path], list[str]],
+        environment: Mapping[str, str],
+    ) -> ChildAhead | None:
+        """One that waits for tasks of this command at this place, if there is one."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Seconds, and how many tasks one process gets. (Without slots, so that a default is ``Limits.batch``.)
@@ -87,9 +108,10 @@ class Limits:
             cores for them. The tasks of a shape go to the same one.
         places: the GPUs that share the tasks, of which each takes the tasks of a shape as a whole; none: whatever GPU
             this process would use itself.
-        apart: with several GPUs, tasks of one shape may go to different ones.
-        refill: with several GPUs, a process that has answered its tasks is given others, up to ``batch``, since a
-            start takes seconds. Not for a process below a profiler, which reports when the process ends.
+        apart: where it is not 0, tasks of one shape may go to different processes and GPUs, so many together.
+        refill: a process that has answered its tasks is given others, up to ``batch``, since a start takes seconds.
+            Not for a process below a profiler, which reports when the process ends.
+        ahead: where children may wait that were started before.
     """
 
     time_limit: float = 60.0
@@ -98,5 +120,14 @@ class Limits:
     batch: int = 64
     lanes: int = 1
     places: Sequence[Place] = ()
-    apart: bool = False
+    apart: int = 0
     refill: bool = False
+    ahead: StartedAhead | None = None
+
+    def slots(self) -> list[Place | None]:
+        """Where processes run side by side: as many as there are lanes; with several GPUs as many on each, as long as
+        each process has two of this host's cores, and at least one on each."""
+        if not self.places:
+            return [None] * max(1, self.lanes)
+        count = min(max(self.lanes, (os.cpu_count() or 1) // 2), self.lanes * len(self.places))
+        return [self.places[i % len(self.places)] for i in range(max(len(self.places), count))]

@@ -73,7 +73,7 @@ class Process:
         used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
         number = f"{max(used, default=0) + 1:03d}"
         self._task_file = self.folder / f"tasks-{number}.json"
-        self._open = self.limits.refill and bool(self.gpu)
+        self._open = self.limits.refill or not self.tasks
         self._journal = self.folder / f"journal-{number}.jsonl"
         self._log = self.folder / f"child-{number}.log"
         try:
@@ -99,6 +99,13 @@ class Process:
                     f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
                 ) from error
 
+    def take_up(self, tasks: list[Task], limits: Limits) -> None:
+        """Gives its first tasks to a process that was started without any."""
+        self.limits = limits
+        self.refill(tasks)
+        if not self.limits.refill:
+            self.refill([])
+
     def refill(self, tasks: list[Task]) -> None:
         """Gives more tasks to a process that waits for them; none: it ends."""
         self.tasks += tasks
@@ -122,7 +129,7 @@ class Process:
         mark = began = time.monotonic()
         poisoned = finishing = False
         while True:
-            over = self._exited()  # looked at before the journal, so that no last line is missed
+            over = self.has_exited()  # looked at before the journal, so that no last line is missed
             for line in self._new_lines():
                 mark = time.monotonic()
                 event = line.get("event")
@@ -202,15 +209,15 @@ class Process:
                 if os.getsid(target) == self._popen.pid:  # not another process with a reused id
                     os.kill(target, number)
             until = time.monotonic() + patience
-            while time.monotonic() < until and not self._exited():
+            while time.monotonic() < until and not self.has_exited():
                 if target != self._popen.pid and not _alive(target):
                     break
                 time.sleep(POLL)
         until = time.monotonic() + self.limits.finish_limit
-        while time.monotonic() < until and not self._exited():
+        while time.monotonic() < until and not self.has_exited():
             time.sleep(POLL)
 
-    def _exited(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether the child has ended, without reaping it: its group's id stays in use."""
         assert self._popen is not None
         found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from flashcore.worker.journal import Result, Task, answers
+from flashcore.worker.journal import Result, Task, answers, read_journal
 
 ROUNDS = 3  # a case that is still open after so many is left so
 
@@ -56,20 +56,42 @@ def settle(
         OSError: ``folder`` cannot be written.
     """
     settled: Settled[T] = Settled()
-    earlier = {int(path.name.removeprefix("round-")): path for path in folder.glob("round-*")}
-    for _, path in sorted(earlier.items()):
+    earlier = _performed(folder)
+    for path in earlier:
         harvest(path, answers(path), settled)
-    first = number = 1 + max(earlier, default=-1)
+    first = number = len(earlier)
     while number < first + ROUNDS + settled.more_rounds:
         pending = [t for t in tasks if t.name not in settled.found and t.name not in settled.failed]
         if not pending:
             break
-        path = folder / f"round-{number}"
-        path.mkdir(parents=True)
+        path = _path(folder, number)
+        path.mkdir(parents=True, exist_ok=True)
         perform(path, pending, settled)
         harvest(path, answers(path), settled)
         number += 1
     return settled
+
+
+def following(folder: Path) -> Path:
+    """The folder of the next round."""
+    return _path(folder, len(_performed(folder)))
+
+
+def _performed(folder: Path) -> list[Path]:
+    """The rounds so far; not one in which children were started ahead, and then nothing was performed."""
+    found: list[Path] = []
+    while (path := _path(folder, len(found))).is_dir() and _began(path):
+        found.append(path)
+    return found
+
+
+def _began(path: Path) -> bool:
+    lines = (line for journal in path.glob("journal-*.jsonl") for line in read_journal(journal))
+    return (path / "supervisor.jsonl").exists() or any(line["event"] == "begin" for line in lines)
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"round-{number}"
 
 
 def told(result: Result, ok: str = "ok") -> str:

@@ -9,14 +9,15 @@ In ``folder``: ``tasks-N.json`` (a line of tasks, and another for each refill), 
 ``child-N.log`` (stdout and stderr) of the N-th process, and ``supervisor.jsonl`` with the failures that no child could
 write down itself.
 
-With several GPUs (``limits.places``) a shape's tasks are on one GPU at a time; a GPU that has none takes some of those
-that no GPU has. A GPU on which no child can be started any more is excluded, and named in ``supervisor.jsonl``.
+With several GPUs (``limits.places``) a shape's tasks are on one GPU at a time, unless ``limits.apart`` says otherwise;
+a GPU that has none takes some of those that no GPU has. A GPU on which no child can be started any more is excluded,
+and named in ``supervisor.jsonl``. Children that were started before (``limits.ahead``) are given their first tasks.
 """
 
 from __future__ import annotations
 
-import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -70,7 +71,7 @@ def supervise(
     try:
         known = answers(folder)
         stuck = hung(known.values())
-        slots = _slots(limits)
+        slots = limits.slots()
         work = _Work(tasks, known.keys(), len(slots), limits)
         running: dict[int, tuple[Child, Iterator[Result | None]]] = {}
         away: dict[int, float] = {}  # slots whose place was lost, and until when it may come back; 0: never
@@ -149,9 +150,14 @@ def supervise(
                     if slot in away and not _is_back(place, away, slot):
                         continue
                     if batch := share(slot, max(1, limits.batch)):
-                        process = _child(place, folder, batch, command, limits, environment or {})
+                        own_environment = environment or {}
+                        waiting = limits.ahead.take(place, folder, command, own_environment) if limits.ahead else None
+                        process = waiting or _child(place, folder, batch, command, limits, own_environment)
                         running[slot] = process, process.watch()
-                        process.start()
+                        if waiting:
+                            waiting.take_up(batch, limits)
+                        else:
+                            process.start()
                 if not running:
                     if not work.left:
                         break
@@ -179,16 +185,6 @@ def supervise(
         own.close()
 
 
-def _slots(limits: Limits) -> list[Place | None]:
-    """Where processes run side by side: as many as there are lanes; with several GPUs as many on each, as long as each
-    process has two of this host's cores, and at least one on each."""
-    places = limits.places
-    if not places:
-        return [None] * max(1, limits.lanes)
-    most = max(limits.lanes, (os.cpu_count() or 1) // 2)
-    return [places[i % len(places)] for i in range(max(len(places), min(most, limits.lanes * len(places))))]
-
-
 def _child(
     place: Place | None,
     folder: Path,
@@ -213,32 +209,38 @@ def _is_back(place: Place | None, away: dict[int, float], slot: int) -> bool:
 class _Work:
     """The tasks that have no answer yet, and which slot has which.
 
-    Without places the shapes are assigned once. With several GPUs a slot that has none takes half of its fair share of
-    what is unassigned, by weight: big shares first, small ones at the end, so that no GPU waits long for another. Of
-    tasks that may go anywhere, to processes that cannot be refilled, it takes its whole share, since each further
-    process takes seconds to start: every so many-th task, since neighbours take about as long.
+    With one GPU, and processes that cannot be refilled, the shapes are assigned once. Else a slot that has none takes
+    half of its fair share of what is unassigned, by weight: heavy shapes and big shares first, light and small ones at
+    the end, so that no slot waits long for another. Of tasks that may go anywhere, to processes that cannot be
+    refilled, it takes its whole share, since each further process takes seconds to start: every so many-th task, since
+    neighbours take about as long.
     """
 
     def __init__(self, tasks: Sequence[Task], known: Iterable[str], slots: int, limits: Limits) -> None:
         self._apart, self._known = limits.apart, set(known)
-        self._at_once = limits.apart and not limits.refill
+        self._at_once = bool(limits.apart) and not limits.refill
         self._weight = 0  # of what is unassigned
         self._order = {t.name: i for i, t in enumerate(tasks)}
         self._of: list[dict[str, Task]] = [{} for _ in range(slots)]
-        self._free: dict[str, list[Task]] = {}  # by shape
+        self._free: dict[str, list[Task]] = {}  # by shape, or by part of one
+        self._count: Counter[str] = Counter()  # tasks of each shape that were ever unassigned
         self._slot: dict[str, int] = {}
         shapes = {shape: i for i, shape in enumerate(dict.fromkeys(t.shape for t in tasks))}
         left = [t for t in tasks if t.name not in self._known]
         self.left = len(left)
         for task in left:
-            if limits.places:
+            if limits.places or limits.refill:
                 self._add(task)
             else:
                 self._slot[task.name] = slot = shapes[task.shape] % slots
                 self._of[slot][task.name] = task
+        weights = {key: sum(t.weight for t in own) for key, own in self._free.items()}
+        self._free = dict(sorted(self._free.items(), key=lambda item: -weights[item[0]]))
 
     def _add(self, task: Task) -> None:
-        self._free.setdefault(task.name if self._apart else task.shape, []).append(task)
+        part = self._count[task.shape] // self._apart if self._apart else 0
+        self._count[task.shape] += 1
+        self._free.setdefault(f"{task.shape} {part}", []).append(task)
         self._weight += task.weight
 
     def of(self, slot: int) -> list[Task]:

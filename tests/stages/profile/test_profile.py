@@ -25,12 +25,14 @@ from flashcore.stages.profile.ncu_facts import BY_ADDRESS, MEASURED, SAMPLES, me
 from flashcore.stages.settings import Profile
 from flashcore.static.phases import Code
 from flashcore.worker import rounds
+from flashcore.worker.ahead import Ahead
 from flashcore.worker.kernel_call import Case
 from tests.conftest import ROOT, TESTS
 
 STANDIN = TESTS / "standins" / "ncu"
 NAMES = ("v0/mission", "v1/mission", "v2/mission", "v3/mission", "v4/mission")
 RECORDED_NS = (13024, 10112, 15744, 16416, 26400)
+BY_BATCH = [*RECORDED_NS[:3], *RECORDED_NS[:2]]  # each report plays the recording from its start
 DURATION = "gpu__time_duration.sum"
 
 
@@ -110,6 +112,35 @@ def test_all_cases_in_few_processes(run: Run, calls: Callable[[], list[list[str]
     assert saved == ["report-001.csv.gz", "report-002.csv.gz"]
     raw = gzip.decompress((tmp_path / "profile/round-0/report-001.csv.gz").read_bytes()).decode()
     assert "flashcore:v0/mission" in raw and '"ID"' in raw
+
+
+def test_the_ncu_that_was_started_ahead_is_used(run: Run, calls: Callable[[], list[list[str]]], tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    with Ahead() as ahead:
+        chosen = Profile(ncu=STANDIN, chip="gh100", batch=3)
+        profile.start_ahead([case(n) for n in NAMES], folder, chosen, ahead)
+        assert len(list((folder / "round-0").glob("tasks-*"))) == 1
+        result = run(ahead=ahead)
+    assert durations(result) == BY_BATCH and rounds.following(folder).name == "round-1"
+    assert sum("--import" not in words for words in calls()) == 2, "the one that waited, and one for the last two"
+
+
+def test_an_ncu_that_was_started_ahead_for_other_metrics_is_not_used(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    with Ahead() as ahead:
+        chosen = Profile(ncu=STANDIN, chip="gh100", cache_control="none")
+        profile.start_ahead([case(n) for n in NAMES], folder, chosen, ahead)
+        result = run(ahead=ahead)
+    assert durations(result) == BY_BATCH
+    assert json.loads((folder / "round-0" / "tasks-001.json").read_text())["tasks"] == []
+
+
+def test_a_round_that_was_only_started_ahead_is_not_counted(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    with Ahead() as ahead:
+        profile.start_ahead([case(n) for n in NAMES], folder, Profile(ncu=STANDIN, chip="gh100"), ahead)
+    assert rounds.following(folder).name == "round-0"
+    assert durations(run()) == BY_BATCH and not (folder / "round-1").exists()
 
 
 def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> None:

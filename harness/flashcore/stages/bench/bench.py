@@ -28,13 +28,16 @@ from flashcore.worker.journal import SKIPPED
 from flashcore.worker.kernel_call import Case
 from flashcore.worker.problem_file import load_problem, work_of
 
-#: The module that the child runs.
-TARGET = "flashcore.stages.bench.child"
+#: The command line of the child.
+TARGET = python_process.child("flashcore.stages.bench.child")
 #: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets 15
 #: samples: its time varies little, and a hundred samples would take as long as those of all the short calls.
 _SLOW_SECONDS = 24.0
 #: Cases of a shape that a mode's seconds are meant for; more get more.
 _USUAL_CASES = 24
+#: FLOP of a case that are timed as long as another takes to set up (H200), and how often that at most: slow calls get
+#: fewer samples.
+_FLOP_AS_SET_UP, _MOST_SET_UPS = 1e11, 4.0
 #: By how much the two ways to time single calls may differ, beside 2 us: events around a call have a slope of 0.92 to
 #: 0.96 and up to 1.3 us of their own (spins of known length). At the power limit the clock is higher where a GPU rests
 #: in spacers: calls of 0.8 ms took up to 14 % longer by events (H200).
@@ -74,13 +77,13 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(left[name]))),
             }
-            tasks[name] = supervisor.Task(name, payload, weight=len(left[name]))
+            tasks[name] = supervisor.Task(name, payload, weight=_weight(left[name]))
 
         def tell(result: supervisor.Result, left: Mapping[str, Sequence[Case]] = left) -> None:
             for outcome in settle(result, left[result.name]):
                 chosen.progress(f"{outcome.case.name}: {outcome}")
 
-        results = supervisor.supervise(tasks.values(), folder, python_process.child(TARGET), chosen, on_result=tell)
+        results = supervisor.supervise(tasks.values(), folder, TARGET, chosen, on_result=tell)
         for result in results:
             shape = left[result.name][0].shape
             for outcome in settle(result, left[result.name]):
@@ -103,6 +106,12 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
         if not measured[case.name].doubt(mode)
     }
     return StageResult(tuple(facts), tuple(_outcome(c, measured, failed) for c in cases), samples)
+
+
+def _weight(cases: Sequence[Case]) -> int:
+    """How long the cases of a shape take, roughly: of a case that takes long, so much is work, and else the set-up."""
+    work = work_of(load_problem(cases[0].root, cases[0].problem_file), cases[0].params, cases[0].roof)
+    return round(10 * len(cases) * (1 + min(work.get("flop", 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
 
 
 def _shared(rule: StopRule, cases: int) -> StopRule:

@@ -22,6 +22,7 @@ from flashcore.stages.bench.interleave import Watch, sample, serve
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import timer_for
 from flashcore.worker import supervisor
+from flashcore.worker.ahead import Ahead
 from flashcore.worker.limits import Limits, Place
 
 TARGET = python_process.child("flashcore.stages.bench.reference")
@@ -61,12 +62,17 @@ def run(places: Sequence[Place], folder: Path, limits: Limits, device: str) -> d
 
     def one(place: Place) -> Reference:
         task = supervisor.Task("reference", {"device": device})
-        own = replace(limits, places=(place,))
-        (result,) = supervisor.supervise([task], folder / place.gpu, TARGET, own)
+        (result,) = supervisor.supervise([task], folder / place.gpu, TARGET, replace(limits, places=(place,)))
         return _reference(result)
 
     with ThreadPoolExecutor(len(places)) as threads:
         return dict(zip([p.gpu for p in places], threads.map(one, places), strict=True))
+
+
+def start_ahead(places: Sequence[Place], folder: Path, limits: Limits, ahead: Ahead) -> None:
+    """Starts the children that :func:`run` will give their tasks."""
+    for place in places:
+        ahead.start(folder / place.gpu, TARGET, replace(limits, places=(place,)))
 
 
 def recorded(folder: Path) -> dict[str, Reference]:

@@ -21,8 +21,8 @@ from flashcore.worker import supervisor
 from flashcore.worker.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
 from flashcore.worker.kernel_call import Case
 
-#: The module that the child runs.
-TARGET = "flashcore.stages.check.child"
+#: The command line of the child.
+TARGET = python_process.child("flashcore.stages.check.child")
 
 
 def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageResult:
@@ -52,7 +52,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
         complaints = _complaints(result)
         chosen.progress(f"{result.name}: " + (complaints[0] if complaints else "right"))
 
-    results = supervisor.supervise(tasks, folder, python_process.child(TARGET), chosen, on_result=tell)
+    results = supervisor.supervise(tasks, folder, TARGET, chosen, on_result=tell)
     by_name = {r.name: r for r in results}
     facts: list[Fact] = []
     outcomes = []

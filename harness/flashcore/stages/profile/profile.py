@@ -31,6 +31,7 @@ from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Stage
 from flashcore.stages import settings
 from flashcore.stages.profile import ncu_csv, ncu_facts
 from flashcore.worker import rounds, supervisor
+from flashcore.worker.ahead import Ahead
 from flashcore.worker.journal import SKIPPED, Result, Task
 from flashcore.worker.rounds import Settled
 
@@ -95,9 +96,7 @@ def run(
     """
     if importlib.util.find_spec("nvtx") is None:
         raise lacking("nvtx")
-    deep = frozenset(case.name for case in by_depth(cases)[0])
-    sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
-    stage = _UnderNcu(chosen, deep, sampled, target)
+    stage = _under_ncu(cases, chosen, target)
     # Peers last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(cases, key=lambda case: case.is_peer)
     tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
@@ -116,15 +115,40 @@ def run(
                 case.variant, case.shape, settled.found[case.name],
                 chip=chosen.chip, plan=chosen.plans.get(case.name), refused=stage.refused,
                 registers=chosen.registers.get(case.variant),
-                code=chosen.codes.get(case.variant) if case.name in deep else None,
+                code=chosen.codes.get(case.variant) if case.name in stage.deep else None,
             )  # fmt: skip
-            if case.name in deep and case.variant in chosen.codes:
+            if case.name in stage.deep and case.variant in chosen.codes:
                 own = settled.found[case.name]
                 listings += ncu_facts.listings(case.variant, case.shape, own, chosen.codes[case.variant])
         status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
         seconds = settled.seconds.get(case.name)
         outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
     return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
+
+
+def start_ahead(
+    cases: Sequence[Profiled],
+    folder: Path,
+    chosen: settings.Profile,
+    ahead: Ahead,
+    target: Callable[[Path, Path], list[str]] = TARGET,
+) -> None:
+    """Starts the processes under ncu that :func:`run` will ask for first, if these are its cases. They use no GPU
+    before they have tasks, and nor does ncu."""
+    if importlib.util.find_spec("nvtx") is None:
+        return
+    stage = _under_ncu(cases, chosen, target)
+    for group, metrics in zip(by_depth(cases), stage.metrics(), strict=True):
+        if group:
+            ahead.start(rounds.following(folder), stage.command(metrics), chosen)
+
+
+def _under_ncu(
+    cases: Sequence[Profiled], chosen: settings.Profile, target: Callable[[Path, Path], list[str]]
+) -> _UnderNcu:
+    deep = frozenset(case.name for case in by_depth(cases)[0])
+    sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
+    return _UnderNcu(chosen, deep, sampled, target)
 
 
 def _claim(folder: Path, chosen: settings.Profile) -> None:
@@ -177,18 +201,24 @@ class _UnderNcu:
         Raises:
             CapabilityError: ncu says what this machine lacks.
         """
-        metrics = ncu_facts.metrics_to_ask(self.chosen.chip, self.refused, sampled=self.sampled)
+        deep_metrics, metrics = self.metrics()
         deep = [task for task in tasks if task.name in self.deep]
         rest = [task for task in tasks if task.name not in self.deep]
         try:
-            self._batches(path, deep, metrics)
-            self._batches(path, rest, shallow(metrics, self.chosen.chip))
+            self._batches(path, deep, deep_metrics)
+            self._batches(path, rest, metrics)
         except _Refused:
             return
         if missing := said_in(_logs(path)):
             raise missing
 
-    def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
+    def metrics(self) -> tuple[list[str], list[str]]:
+        """What ncu is asked for of the cases that are measured in depth, and of the others."""
+        metrics = ncu_facts.metrics_to_ask(self.chosen.chip, self.refused, sampled=self.sampled)
+        return metrics, shallow(metrics, self.chosen.chip)
+
+    def command(self, metrics: list[str]) -> Callable[[Path, Path], list[str]]:
+        """The command line of ncu and the process below it."""
         chosen = self.chosen
         # Only files that the command refers to are sent to another host.
         ncu, target, clocks, caches = chosen.ncu, self.target, chosen.clock_control, chosen.cache_control
@@ -197,6 +227,11 @@ class _UnderNcu:
             report = journal.with_name(f"{journal.stem.replace('journal', 'report')}.ncu-rep")
             work = target(task_file, journal)
             return command_line(ncu, report, metrics, work, clock_control=clocks, cache_control=caches)
+
+        return command
+
+    def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
+        chosen = self.chosen
 
         def tell(result: Result) -> None:
             if result.status == "failed":
@@ -207,7 +242,7 @@ class _UnderNcu:
                     raise _Refused
             chosen.progress(rounds.told(result))
 
-        supervisor.supervise(tasks, path, command, chosen, on_result=tell)
+        supervisor.supervise(tasks, path, self.command(metrics), chosen, on_result=tell)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
         """Gives each case the rows of its range."""
