@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.machine import ncu
+from flashcore.machine import ncu, toolchain
 from flashcore.machine.gpu import Gpu
+from flashcore.manifest import load
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
 from flashcore.runs import lookup, store
 from flashcore.worker.kernel_call import Case
-from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, flashcore
+from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, build_once, flashcore
 
 pytestmark = pytest.mark.gpu
 
@@ -390,6 +391,74 @@ print(torch.allclose(f(x), 2 * x + 1))
 def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built, call: str, said: str) -> None:
     code = f"\ntry:\n    {call}\n    print('taken')\nexcept RuntimeError as error:\n    print(error)"
     assert said in child(toy, code)
+
+
+ON_THE_SECOND = """
+import math, sys, torch
+from torch.nn.functional import scaled_dot_product_attention
+from flashcore.worker.kernel_call import operator
+op = operator("attention", "attention", sys.argv[1])
+
+def made(device, seq, depth):
+    return [torch.randn(1, 8, seq, depth, device=device, dtype=torch.float16) for _ in range(3)]
+
+def error(out, q, k, v):
+    right = scaled_dot_product_attention(q.double(), k.double(), v.double())
+    return float((out.double() - right).norm() / right.norm())
+
+for seq, depth in ((512, 64), (1100, 128)):  # a cluster; blocks that take tiles from a counter, which is workspace
+    scale, errors, devices = 1 / math.sqrt(depth), [], []
+    for device in ("cuda:0", "cuda:1"):  # shared memory is asked for once per device
+        q, k, v = made(device, seq, depth)
+        out = torch.full_like(q, math.nan)
+        op(q, k, v, out, scale, 0)
+        devices.append(torch.cuda.current_device())
+        errors.append(error(out, q, k, v))
+
+    q, k, v = (torch.zeros_like(x) for x in (q, k, v))
+    new = made("cuda:1", seq, depth)
+    out.fill_(math.nan)
+    torch.cuda.synchronize(1)
+    side = torch.cuda.Stream(device="cuda:1")
+    with torch.cuda.stream(side):  # cuda:1 is current too
+        torch.cuda._sleep(100_000_000)  # clocks: whoever does not wait for this stream reads zeros
+        for x, y in zip((q, k, v), new):
+            x.copy_(y)
+        with torch.cuda.device(0):
+            op(q, k, v, out, scale, 0)
+            devices.append(torch.cuda.current_device())
+    side.synchronize()
+    errors.append(error(out, *new))
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side), torch.cuda.device(0):
+        op(q, k, v, out, scale, 0)
+        devices.append(torch.cuda.current_device())
+    new = made("cuda:1", seq, depth)
+    for x, y in zip((q, k, v), new):
+        x.copy_(y)
+    out.fill_(math.nan)
+    torch.cuda.synchronize(1)
+    graph.replay()
+    torch.cuda.synchronize(1)
+    errors.append(error(out, *new))
+    print(devices, max(errors) < 1e-3 or errors)
+"""
+
+
+@pytest.mark.skipif(
+    not (gpu := Gpu.numbered(1)) or gpu.capability != (9, 0), reason="needs two GPUs, the second of sm_90"
+)
+def test_on_the_second_gpu_while_the_first_is_current(
+    compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Right on its current stream, on another and in a graph; the current device stays what it is."""
+    suite = load.load(ROOT / "kernels" / "attention")
+    library = build_once(tmp_path_factory, suite, [suite.variants["attention"]]).of("attention").library or ""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ON_THE_SECOND, library], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "[0, 0, 0, 0] True\n" * 2, done.stdout + done.stderr
 
 
 def test_the_regimes_read_what_they_say() -> None:

@@ -9,7 +9,7 @@
 //   64  at most 132 of 128 queries                      two warpgroups share 64 rows' keys            1,8,2048
 //   64  at most 132 of 256, or S >= 4096                a block for 256 queries                       1,8,4096; 4,16,4096
 //   64  more, S < 4096                                  a block an SM walks through tiles of 256      16,16,1024; 1,128,512
-//   128 at most 132 of 64 x 256, S <= 512               two blocks, and two warpgroups of each        1,8,512
+//   128 at most 132 of 64 x 256, S <= 512               two blocks of a cluster share the keys        1,8,512
 //   128 at most 132 of 64                               two warpgroups share 64 rows' keys
 //   128 more                                            a block an SM takes the next tile of 192 left 4,16,4096; 4,32,4096
 //
@@ -47,7 +47,7 @@ using Rows64 = warpgroups::Config<128, 64, 2, 4, true, false, true, 2, false, 0,
 // Head dimension, row groups, key groups, chunk, chunks of a block, blocks of a cluster, overlap, turns.
 using Keys512 = clusters::Config<64, 1, 1, 128, 2, 2, true, false>;
 using Keys1024 = clusters::Config<64, 2, 1, 128, 4, 2, true, true>;
-using WideKeys512 = clusters::Config<128, 1, 2, 128, 2, 2, true, false>;
+using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
 #endif
 
 }  // namespace

@@ -27,6 +27,11 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: int) -> Ten
     return _attention("EFFICIENT_ATTENTION", q, k, v, scale, causal)
 
 
+def math(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: int) -> Tensor:
+    """Unfused: matrix products and a softmax as separate operators."""
+    return _attention("MATH", q, k, v, scale, causal)
+
+
 def _attention(backend: str, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: int) -> Tensor:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention

@@ -1,5 +1,4 @@
 // mma_split_keys: small blocks for small grids: 32 queries, and the keys split over the block's 8 warps.
-// KEYS_OF_WARP.
 //
 // Against xor_swizzle: 64 rows a block are 64 blocks at B·H = 8, S = 512, less than half of a large GPU,
 // and each walks through all keys in turn. Here a block has 32 rows (128 blocks) and a warp computes all
@@ -14,8 +13,13 @@
 //   - At the end each warp has (O, m, l) for its keys. O is laid down in the warp's own K buffer, and all
 //     threads merge the 8 parts, relative to the largest m. Always in the same order: bit-equal answers.
 //
-// KEYS_OF_WARP = 64 takes 134 KiB, which sm_89 does not have; 32 takes 70 KiB, and a block passes over
-// 256 keys at a time.
+// Sizes are macros, for flashcore tune (examples/tune); what is said above is of their defaults.
+//
+//   STRIPES       of 16 query rows
+//   WARPS         each with all rows and its own keys
+//   KEYS          of a warp, a pass: 64 take 134 KiB, which sm_89 does not have; 32 take 70 KiB, 256 keys a pass
+//   MIN_BLOCKS    asked for on an SM
+//   PROGRAMMATIC  1: the block is set up before its predecessor has ended
 //
 // The idea is that of split_keys, whose warps share the fetching, a barrier each turn, and WMMA's detours
 // through shared memory; here a warp is on its own until the end.
@@ -26,8 +30,20 @@
 #include <attention/part.cuh>
 #include <attention/shared_memory.cuh>
 
-#ifndef KEYS_OF_WARP
-#define KEYS_OF_WARP 64
+#ifndef STRIPES
+#define STRIPES 2
+#endif
+#ifndef WARPS
+#define WARPS 8
+#endif
+#ifndef KEYS
+#define KEYS 64
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 1
+#endif
+#ifndef PROGRAMMATIC
+#define PROGRAMMATIC 0
 #endif
 
 namespace {
@@ -35,20 +51,21 @@ namespace {
 using namespace attention;
 
 using Layout = Swizzled;
-constexpr int kStripes = 2;
+constexpr int kStripes = STRIPES;
 constexpr int kRows = kStripes * kMmaRows;
-constexpr int kKeys = KEYS_OF_WARP;
-constexpr int kWarps = 8;
+constexpr int kKeys = KEYS;
+constexpr int kWarps = WARPS;
 constexpr int kThreads = kWarps * kWarp;
+constexpr int kLoaders = kRows * 8 % kThreads == 0 ? kThreads : 128;  // of the queries
 constexpr int kPass = kWarps * kKeys;        // keys that the block takes in at a time
 constexpr int kTile = kKeys * kHeadDim;      // halves of a warp's K, or V
 constexpr int kPart = kRows * kHeadDim * 4;  // bytes of a warp's part of O
 
-static_assert(kKeys % 16 == 0, "KEYS_OF_WARP: a multiple of 16");
+static_assert(kKeys % 16 == 0, "KEYS: a multiple of 16");
 
 // A warp's K and V lie side by side, so that its part of O may run over into V's buffer.
 constexpr int kWarpBytes = 2 * kTile * 2;
-static_assert(kPart <= kWarpBytes, "KEYS_OF_WARP: at least 32: a part of O lies in the warp's K and V");
+static_assert(kPart <= kWarpBytes, "KEYS: as many as there are rows: a part of O lies in the warp's K and V");
 
 constexpr int kQueriesAt = 0;
 constexpr int kStatesAt = after(kQueriesAt, kRows * kHeadDim * 2);
@@ -57,7 +74,7 @@ constexpr int kSharedBytes = after(kTilesAt, kWarps * kWarpBytes);
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
     mma_split_keys_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                       half* __restrict__ out, int seq, float scale_log2e, unsigned flip) {
   // phase: load
@@ -85,7 +102,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     commit_copies();
   };
 
-  load_tile_async<Layout, kRows, kThreads>(queries, q + block, seq - first_row, threadIdx.x);
+#if PROGRAMMATIC
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  if (kLoaders == kThreads || threadIdx.x < kLoaders) {
+    load_tile_async<Layout, kRows, kLoaders>(queries, q + block, seq - first_row, threadIdx.x);
+  }
   fetch(keys, k, 0);  // in one group with the queries
   fetch(values, v, 0);
 
@@ -141,34 +164,35 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();  // all parts are whole
 
   // Eight threads a row, with columns c to c + 3 and 32 further on.
-  static_assert(kThreads == kRows * 8, "eight threads a row");
-  const int row = threadIdx.x / 8;
-  const int col = threadIdx.x % 8 * 4;
-  if (row >= seq - first_row) return;
+  for_each_piece<kRows * 8, kThreads>([&](unsigned piece) {
+    const int row = piece / 8;
+    const int col = piece % 8 * 4;
+    if (row >= seq - first_row) return;
 
-  float m = maxima[row];  // finite: warp 0 has a key
+    float m = maxima[row];  // finite: warp 0 has a key
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) m = fmaxf(m, maxima[w * kRows + row]);
-  float l = 0.0f;
-  float sum[8] = {};
+    for (int w = 1; w < kWarps; ++w) m = fmaxf(m, maxima[w * kRows + row]);
+    float l = 0.0f;
+    float sum[8] = {};
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const float f = fast_exp2(maxima[w * kRows + row] - m);  // 0 for a warp without keys, whose part is 0
-    const float* from = shared_at<float>(kTilesAt + w * kWarpBytes);
-    const float4 low = *reinterpret_cast<const float4*>(from + part_at(row, col));
-    const float4 high = *reinterpret_cast<const float4*>(from + part_at(row, col + kHeadDim / 2));
-    l = fmaf(sums[w * kRows + row], f, l);
-    const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    for (int w = 0; w < kWarps; ++w) {
+      const float f = fast_exp2(maxima[w * kRows + row] - m);  // 0 for a warp without keys, whose part is 0
+      const float* from = shared_at<float>(kTilesAt + w * kWarpBytes);
+      const float4 low = *reinterpret_cast<const float4*>(from + part_at(row, col));
+      const float4 high = *reinterpret_cast<const float4*>(from + part_at(row, col + kHeadDim / 2));
+      l = fmaf(sums[w * kRows + row], f, l);
+      const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-    for (int c = 0; c < 8; ++c) sum[c] = fmaf(x[c], f, sum[c]);
-  }
-  const float f = l > 0.0f ? __frcp_rn(l) : 0.0f;
-  half* target = out + block + row * kHeadDim + col;
+      for (int c = 0; c < 8; ++c) sum[c] = fmaf(x[c], f, sum[c]);
+    }
+    const float f = l > 0.0f ? __frcp_rn(l) : 0.0f;
+    half* target = out + block + row * kHeadDim + col;
 #pragma unroll
-  for (int c = 0; c < 8; c += 4) {
-    *reinterpret_cast<uint2*>(target + c / 4 * (kHeadDim / 2)) =
-        make_uint2(pack_halves(sum[c] * f, sum[c + 1] * f), pack_halves(sum[c + 2] * f, sum[c + 3] * f));
-  }
+    for (int c = 0; c < 8; c += 4) {
+      *reinterpret_cast<uint2*>(target + c / 4 * (kHeadDim / 2)) =
+          make_uint2(pack_halves(sum[c] * f, sum[c + 1] * f), pack_halves(sum[c + 2] * f, sum[c + 3] * f));
+    }
+  });
 }
 
 namespace {
@@ -176,7 +200,9 @@ namespace {
 flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
   if ((p.error = refusal(s))) return p;
-  return p.add({"mma_split_keys_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes});
+  flashcore::Launch l = {"mma_split_keys_kernel", query_grid(s, kRows), dim3(kThreads), dim3(1), kSharedBytes};
+  l.programmatic = PROGRAMMATIC != 0;
+  return p.add(l);
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,

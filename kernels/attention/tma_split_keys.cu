@@ -1,4 +1,4 @@
-// tma_split_keys: mma_split_keys with nothing in a warp's way. PROGRAMMATIC.
+// tma_split_keys: mma_split_keys with nothing in a warp's way. The same macros.
 //
 // In mma_split_keys the 8 warps go in step: all load, all multiply, all take exponentials, all multiply
 // again. While one unit works the others wait, and the phases add up. What is new:
@@ -24,6 +24,18 @@
 #include <attention/shared_memory.cuh>
 #include <attention/tensor_copy.cuh>
 
+#ifndef STRIPES
+#define STRIPES 2
+#endif
+#ifndef WARPS
+#define WARPS 8
+#endif
+#ifndef KEYS
+#define KEYS 64
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 1
+#endif
 #ifndef PROGRAMMATIC
 #define PROGRAMMATIC 0
 #endif
@@ -35,11 +47,11 @@ using namespace attention;
 static_assert(PROGRAMMATIC == 0 || PROGRAMMATIC == 1, "PROGRAMMATIC: 0 or 1");
 
 using Layout = Swizzled;  // which is how a bulk tensor copy lays rows of 128 bytes down
-constexpr int kStripes = 2;
+constexpr int kStripes = STRIPES;
 constexpr int kRows = kStripes * kMmaRows;
-constexpr int kKeys = 64;  // of a warp, a pass
+constexpr int kKeys = KEYS;  // of a warp, a pass
 constexpr int kHalf = kKeys / 2;
-constexpr int kWarps = 8;
+constexpr int kWarps = WARPS;
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kPass = kWarps * kKeys;
 constexpr int kTile = kKeys * kHeadDim;
@@ -54,12 +66,13 @@ constexpr float kSlack = 8.0f;
 
 // Tiles of the 128-byte swizzle start at multiples of 1,024 bytes. So does dynamic shared memory, as long as
 // the kernel has no static.
-constexpr int kTilesAt = 0;  // [warp][K, V]; a warp's part of O takes K's place
+constexpr int kTilesAt = 0;  // [warp][K, V]; a warp's part of O takes their place
 constexpr int kQueriesAt = kTilesAt + kWarps * 2 * kTileBytes;
 constexpr int kStatesAt = after(kQueriesAt, kRows * kRowBytes);
 constexpr int kBarriersAt = after(kStatesAt, 2 * kWarps * kRows * 4);
 constexpr int kSharedBytes = after(kBarriersAt, (1 + 4 * kWarps) * sizeof(Barrier));
-static_assert(kRows * kHeadDim * 4 <= kTileBytes, "a warp's part of O lies in its K buffer");
+static_assert(kRows * kHeadDim * 4 <= 2 * kTileBytes, "a warp's part of O lies in its K and V buffers");
+static_assert(kKeys % 32 == 0, "KEYS: two halves of whole steps");
 
 // Lets the successor start, or waits for the predecessor's end and for what it has written.
 __device__ __forceinline__ void release_successor() {
@@ -112,7 +125,7 @@ __device__ __forceinline__ void weigh_half(RowPair (&state)[kStripes], Scores& s
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
     tma_split_keys_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
                           const __grid_constant__ CUtensorMap v, half* __restrict__ out, int seq, float scale_log2e,
                           unsigned flip) {
@@ -288,39 +301,40 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();  // all parts are whole
 
   // Eight threads a row, relative to the largest m; always in the same order: bit-equal answers.
-  static_assert(kThreads == kRows * 8, "eight threads a row");
-  const int row = threadIdx.x / 8;
-  const int col = threadIdx.x % 8 * 4;  // to col + 3, and 32 further on
-  if (row >= seq - first_row) return;
-  float factor[kWarps];
-  float top = kMasked, l = 0.0f;  // the largest m is finite: warp 0 has a key
+  for_each_piece<kRows * 8, kThreads>([&](unsigned piece) {
+    const int row = piece / 8;
+    const int col = piece % 8 * 4;  // to col + 3, and 32 further on
+    if (row >= seq - first_row) return;
+    float factor[kWarps];
+    float top = kMasked, l = 0.0f;  // the largest m is finite: warp 0 has a key
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    factor[w] = maxima[w * kRows + row];
-    top = fmaxf(top, factor[w]);
-  }
+    for (int w = 0; w < kWarps; ++w) {
+      factor[w] = maxima[w * kRows + row];
+      top = fmaxf(top, factor[w]);
+    }
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    factor[w] = fast_exp2(factor[w] - top);  // 0 for a warp without keys, whose part is 0
-    l = fmaf(sums[w * kRows + row], factor[w], l);
-  }
-  float sum[8] = {};
+    for (int w = 0; w < kWarps; ++w) {
+      factor[w] = fast_exp2(factor[w] - top);  // 0 for a warp without keys, whose part is 0
+      l = fmaf(sums[w * kRows + row], factor[w], l);
+    }
+    float sum[8] = {};
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const float* from = shared_at<float>(kTilesAt + w * 2 * kTileBytes);
-    const float4 low = *reinterpret_cast<const float4*>(from + part_at(row, col));
-    const float4 high = *reinterpret_cast<const float4*>(from + part_at(row, col + kHeadDim / 2));
-    const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    for (int w = 0; w < kWarps; ++w) {
+      const float* from = shared_at<float>(kTilesAt + w * 2 * kTileBytes);
+      const float4 low = *reinterpret_cast<const float4*>(from + part_at(row, col));
+      const float4 high = *reinterpret_cast<const float4*>(from + part_at(row, col + kHeadDim / 2));
+      const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-    for (int c = 0; c < 8; ++c) sum[c] = fmaf(x[c], factor[w], sum[c]);
-  }
-  const float f = fast_reciprocal(l);
-  half* target = out + head_offset(seq) + static_cast<std::size_t>(first_row + row) * kHeadDim + col;
+      for (int c = 0; c < 8; ++c) sum[c] = fmaf(x[c], factor[w], sum[c]);
+    }
+    const float f = fast_reciprocal(l);
+    half* target = out + head_offset(seq) + static_cast<std::size_t>(first_row + row) * kHeadDim + col;
 #pragma unroll
-  for (int c = 0; c < 8; c += 4) {
-    *reinterpret_cast<uint2*>(target + c / 4 * (kHeadDim / 2)) =
-        make_uint2(pack_halves(sum[c] * f, sum[c + 1] * f), pack_halves(sum[c + 2] * f, sum[c + 3] * f));
-  }
+    for (int c = 0; c < 8; c += 4) {
+      *reinterpret_cast<uint2*>(target + c / 4 * (kHeadDim / 2)) =
+          make_uint2(pack_halves(sum[c] * f, sum[c + 1] * f), pack_halves(sum[c + 2] * f, sum[c + 3] * f));
+    }
+  });
 }
 
 namespace {

@@ -83,8 +83,6 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
         "product.py",
         "product.cu",
         "softmax.cu",
-        "mma_keys.cu",
-        "tma_keys.cu",
         "warpgroups.toml",
         "clusters.toml",
     ):

@@ -30,7 +30,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("triton_space") / "suite"
     shutil.copytree(ROOT / "examples" / "triton_kernels", folder, ignore=shutil.ignore_patterns("__pycache__"))
     manifest = folder / "suite.toml"
-    lines = [AXES if line.startswith("axes = ") else line for line in manifest.read_text().splitlines()]
+    text = manifest.read_text().replace('"../', f'"{ROOT}/examples/')
+    lines = [AXES if line.startswith("axes = ") else line for line in text.splitlines()]
     manifest.write_text("\n".join(lines) + "\n")
     return folder
 

@@ -18,4 +18,14 @@ __device__ __forceinline__ void store_part_row(float* part, int row, const float
   }
 }
 
+// Calls f(piece) for each of kPieces pieces, which the block's kThreads threads share.
+template <int kPieces, int kThreads, typename F>
+__device__ __forceinline__ void for_each_piece(F&& f) {
+  if constexpr (kPieces == kThreads) {
+    f(threadIdx.x);
+  } else {
+    for (unsigned piece = threadIdx.x; piece < kPieces; piece += kThreads) f(piece);
+  }
+}
+
 }  // namespace attention

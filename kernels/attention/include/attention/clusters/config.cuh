@@ -2,10 +2,12 @@
 #pragma once
 
 #include <attention/hopper/wgmma.cuh>
+#include <attention/strides.cuh>
 
 namespace clusters {
 
 using namespace hopper;
+using attention::Strides;
 
 // kDim        the head dimension, 64 or 128
 // kRowGroups  of 64 queries each, in a block
@@ -61,11 +63,6 @@ struct Config {
   static_assert(kStages >= kKeyGroups, "a chunk for each key group");
   static_assert(kShare % 8 == 0, "a share is whole vectors");
   static_assert(kSharedBytes <= 227 * 1024, "shared memory");
-};
-
-// Of out, in elements.
-struct Strides {
-  long long batch, head, row;
 };
 
 constexpr float kMasked = -__builtin_huge_valf();  // the score of a key that does not exist

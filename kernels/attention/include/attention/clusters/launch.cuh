@@ -37,8 +37,7 @@ cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, 
                                   hopper::describe(v, a.v, a.v_strides, s.B, s.HKV, s.S, s.D, C::kChunk)}) {
     if (error != cudaSuccess) return error;
   }
-  const Strides strides = {a.out_strides[0], a.out_strides[1], a.out_strides[2]};
-  return flashcore::run(p.launches[p.count - 1], kernel, stream, q, k, v, a.out, strides, s.S, a.causal != 0 ? 1 : s.S,
+  return flashcore::run(p.launches[p.count - 1], kernel, stream, q, k, v, a.out, attention::strides_of(a.out_strides), s.S, a.causal != 0 ? 1 : s.S,
                         s.H / s.HKV, attention::exp2_scale(a.scale));
 }
 

@@ -8,11 +8,14 @@
 #include <attention/async_copy.cuh>
 #include <attention/hopper/exp2.cuh>
 #include <attention/hopper/registers.cuh>
+#include <attention/strides.cuh>
 
 #include <cuda_runtime.h>
 
 namespace stripes {
 
+using attention::place_of;
+using attention::Strides;
 using hopper::exp2_unit;
 using hopper::kAllLanes;
 using hopper::pack;
@@ -83,10 +86,6 @@ __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-struct Strides {
-  long long batch, head, row;  // elements
-};
-
 struct Problem {
   Strides q, k, v, out;
   int queries, keys;
@@ -94,11 +93,6 @@ struct Problem {
   int sharing;  // query heads of a K/V head
   float scale_log2e;
 };
-
-template <typename T>
-__device__ __forceinline__ T* place_of(T* tensor, const Strides& strides, int batch, int head, int row) {
-  return tensor + batch * strides.batch + head * strides.head + row * strides.row;
-}
 
 // Out, and with WRITE_LSE the natural logarithm of each row's sum of exponentials. Tensors are
 // [B, heads, S, D], rows contiguous; the block's batch is blockIdx.z, its head blockIdx.y, its rows blockIdx.x's, the last

@@ -32,8 +32,15 @@ inline cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Sha
                                   Kernel kernel, float* lse, cudaStream_t stream) {
   if (!(a.scale > 0)) return cudaErrorInvalidValue;  // a maximum is looked for before scores are scaled
   const int rows = static_cast<int>(s.S);
-  const auto strides = [](const std::int64_t(&of)[4]) { return Strides{of[0], of[1], of[2]}; };
-  const Problem problem = {strides(a.q_strides), strides(a.k_strides), strides(a.v_strides), strides(a.out_strides), rows, rows, a.causal != 0 ? 1 : rows, static_cast<int>(s.H / s.HKV),
+  using attention::strides_of;
+  const Problem problem = {strides_of(a.q_strides),
+                           strides_of(a.k_strides),
+                           strides_of(a.v_strides),
+                           strides_of(a.out_strides),
+                           rows,
+                           rows,
+                           a.causal != 0 ? 1 : rows,
+                           static_cast<int>(s.H / s.HKV),
                            attention::exp2_scale(a.scale)};
   const auto elements = [](const void* tensor) { return static_cast<const uint16_t*>(tensor); };
   return flashcore::run(p.launches[0], kernel, stream, problem, elements(a.q), elements(a.k), elements(a.v),

@@ -299,8 +299,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
             (rows.m[h] + log2f(rows.l[h])) * 0.693147180559945f;
       }
     }
-    uint16_t* target =
-        static_cast<uint16_t*>(out) + out_batch * p.out.batch + out_head * p.out.head + out_row * p.out.row;
+    uint16_t* target = attention::place_of(static_cast<uint16_t*>(out), p.out, out_batch, out_head, out_row);
     store_rows<C>(target, p.out.row, o, inverse, out_row, p.queries, lane);
     if (!C::kPersistent) break;
   }

@@ -118,8 +118,7 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
   }
   // phase: store
   const float inverse[2] = {1.0f / quad_sum(rows.l[0]), 1.0f / quad_sum(rows.l[1])};
-  store_rows<C>(out + batch * p.out.batch + head * p.out.head + row * p.out.row, p.out.row, o, inverse, row, p.queries,
-                lane);
+  store_rows<C>(attention::place_of(out, p.out, batch, head, row), p.out.row, o, inverse, row, p.queries, lane);
 }
 
 }  // namespace warpgroups

@@ -62,7 +62,7 @@ cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, 
                            rows,
                            causal ? 1 : rows,
                            attention::exp2_scale(a.scale),
-                           {a.out_strides[0], a.out_strides[1], a.out_strides[2]}};
+                           attention::strides_of(a.out_strides)};
   CUtensorMap q, k, v;
   for (const cudaError_t error : {describe(q, a.q, a.q_strides, s.B, s.H, s.S, s.D, C::kRowsOfConsumer),
                                   describe(k, a.k, a.k_strides, s.B, s.HKV, s.S, s.D, C::kKeys),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attention/hopper/barrier.cuh>
+#include <attention/strides.cuh>
 #include <attention/warpgroups/config.cuh>
 #include <attention/warpgroups/schedule.cuh>
 
@@ -36,10 +37,6 @@ struct Place {
   }
 };
 
-struct Strides {
-  long long batch, head, row;  // elements
-};
-
 struct Problem {
   Order order;
   int heads;    // of a batch
@@ -47,7 +44,7 @@ struct Problem {
   int queries, keys;
   int ahead;  // row r sees keys before r + ahead: 1 if causal, as many as there are if not
   float scale_log2e;
-  Strides out;
+  attention::Strides out;
 };
 
 extern __shared__ __align__(1024) char shared[];
