@@ -58,8 +58,10 @@ def test_two_keys_without_host_code_are_not_the_same() -> None:
     assert "without a hash of the host code" in freshness.freshness(key, key)
 
 
-def test_peers_are_never_stale() -> None:
-    assert freshness.freshness(PEER, PEER) == ""
+def test_a_peer_is_stale_if_its_file_changed_since_files_were_recorded() -> None:
+    one, other = (dataclasses.replace(PEER, code=code) for code in ("one", "other"))
+    assert freshness.freshness(one, one) == freshness.freshness(one, PEER) == ""
+    assert freshness.freshness(one, other) == "stale: the peer's file or the problem changed"
     assert freshness.freshness(PEER, None) == "never measured"
 
 
@@ -92,7 +94,8 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     loaded = load.load(root)
     first = keys(loaded)
     assert set(first) == {"plain/tail", "plain/small", "torch_mul/tail", "torch_mul/small"}
-    assert first["torch_mul/tail"] == PEER
+    peer = first["torch_mul/tail"]
+    assert peer.peer and peer.code and dataclasses.replace(peer, code="") == PEER
     assert first["plain/tail"] != first["plain/small"]
     case = "plain/small"
     assert keys(loaded, code="d")[case].code != first[case].code
@@ -105,6 +108,12 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     for launched in ({"dynamic_smem": 1024}, {"programmatic": True}, {"cooperative": True}, {"cluster": (2, 1, 1)}):
         other_launch = keys(loaded, **launched)[case]
         assert other_launch.code != first[case].code and other_launch.closure != first[case].closure
+    file = Path(root) / str(loaded.variants["torch_mul"].callable).partition(":")[0]
+    text = file.read_text()
+    file.write_text(f"{text}\n# edited\n")
+    assert keys(loaded)["torch_mul/tail"] != peer
+    file.write_text(text)
+    assert keys(loaded)["torch_mul/tail"] == peer
     wider = dataclasses.replace(loaded.shapes["small"], params={"N": 8192})
     other = keys(dataclasses.replace(loaded, shapes={**loaded.shapes, "small": wider}))
     assert other[case].code != first[case].code and other[case].closure != first[case].closure

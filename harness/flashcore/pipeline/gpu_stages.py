@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,19 +32,20 @@ Say = Callable[[str], None]
 
 def measure(
     job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object] = lambda: None,
-    ahead: Ahead | None = None,
+    ahead: Ahead | None = None, known_right: Collection[str] = (),
 ) -> Measured:  # fmt: skip
     """The GPU stages up to the one asked for. A case that fails one is not taken to the next.
 
     Args:
         before_timing: called when all is checked: background work of this process must have ended when it returns.
         ahead: where children wait that :func:`start_ahead` started, and those of each further stage.
+        known_right: cases that are not checked again.
 
     Raises:
         CapabilityError: the machine cannot run the first of them after all.
     """
     with gpu_lease.leases(() if job.cannot_measure or not job.settings.upto else job.uuids, say):
-        measured = _stages(job, built, folder, say, before_timing, ahead)
+        measured = _stages(job, built, folder, say, before_timing, ahead, known_right)
     if job.places and measured.outcomes:
         from flashcore.pipeline import sharing
 
@@ -55,8 +56,9 @@ def measure(
 
 
 def _stages(
-    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object], ahead: Ahead | None
-) -> Measured:
+    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object], ahead: Ahead | None,
+    known_right: Collection[str],
+) -> Measured:  # fmt: skip
     upto = job.settings.upto
     wanted: tuple[Stage, ...] = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
     wanted = (*wanted, "sanitize") if job.settings.sanitize else wanted
@@ -70,7 +72,10 @@ def _stages(
             before_timing()
         started = time.monotonic()
         ready, left_out = _sorted_out(job, built, stage, measured.outcomes)
-        say(f"{stage}: {len(ready)} cases" + (f", {len(left_out)} left out" if left_out else ""))
+        known = [(v, s) for v, s in ready if stage == "check" and f"{v.name}/{s.name}" in known_right]
+        ready = [pair for pair in ready if pair not in known]
+        why = (f"{len(left_out)} left out" if left_out else "", f"{len(known)} known to be right" if known else "")
+        say(", ".join(filter(None, (f"{stage}: {len(ready)} cases", *why))))
         try:
             own = chosen.get(stage) or _settings(job, built, stage, say, ahead)
             if following and ahead:

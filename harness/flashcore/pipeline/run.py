@@ -61,6 +61,8 @@ def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Jo
         # A time alone says little: the baseline, the parents and the peers are timed beside it.
         names = {suite.baseline, *(v.parent for v in variants)}
         companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
+        if not settings.shapes:  # where none of the chosen runs, there is nothing to compare
+            shapes = [s for s in shapes if any(v.runs_on(s) for v in variants)]
     names_of = frozenset(v.name for v in companions)
     here = () if settings.cluster else tuple(gpus)
     return Job(settings, suite, gpu, arch, options, (*variants, *companions), tuple(shapes), names_of, here, places)
@@ -228,10 +230,11 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     with store.claimed(folder), Ahead() as ahead:
         start_ahead(job, folder, ahead)
         with _compiled(job, say, folder, resume) as compiling:
-            measured = measure(job, compiling.first, folder, say, compiling.finish, ahead)
+            recorded = _to_join(job, before=run_id)
+            known = _known_right(job, compiling.first, recorded)
+            measured = measure(job, compiling.first, folder, say, compiling.finish, ahead, known)
             built = compiling.finish()
             measured, roofs = _drawn_against(job, measured, say)
-            recorded = _to_join(job, before=run_id)
             record = _record(job, run_id, formulas, built, measured, say, recorded=recorded, roofs=roofs)
             store.keep_raw(folder, built.artifacts)
             store.write(record, folder)
@@ -297,6 +300,26 @@ def _present_of(recorded: Sequence[Record], job: Job, run_id: str, built: Built,
 
 def _present(job: Job, run_id: str, built: Built, say: Callable[[str], None], recorded: Sequence[Record]) -> Record:
     return _record(job, run_id, _formulas(job), built, Measured(), say, recorded=recorded, roofs=None)
+
+
+def _known_right(job: Job, built: Built, recorded: Sequence[Record]) -> frozenset[str]:
+    """The companions' cases that a recorded run found right on this machine as it is, with the code that they have."""
+    from flashcore.runs import freshness
+
+    if not (recorded and job.companions and job.gpu_arch):
+        return frozenset()
+    here = of_this_machine(Path(job.suite.root), None, job.gpu, job.gpu_arch, None)
+    cases = [(v, s) for v, s in job.cases("check") if v.name in job.companions]
+    keys = freshness.case_keys(job.suite, cases, built.artifacts, built.plans, job.gpu_arch, built.nvcc)
+    newest: dict[str, bool] = {}
+    for run in recorded:
+        then = run.environment
+        same = all(getattr(then, x) == getattr(here, x) for x in ("gpu", "driver", "torch", "libraries", "harness"))
+        for o in (o for o in run.outcomes if o.stage == "check" and o.case in keys):
+            key = run.keys.get(o.case)
+            fresh = key is not None and bool(key.code) and not freshness.freshness(keys[o.case], key)
+            newest.setdefault(o.case, same and fresh and o.status == "ok")
+    return frozenset(case for case, right in newest.items() if right)
 
 
 def _to_join(job: Job, *, before: str | None) -> list[Record]:

@@ -40,7 +40,10 @@ def case_keys(
         name = f"{variant.name}/{shape.name}"
         params = sorted(shape.params.items())
         if variant.is_peer:
-            keys[name] = CaseKey("", "", "", peer=True)
+            module = variant.callable.partition(":")[0] if variant.callable else ""
+            own = _problem(Path(suite.root) / module) if module else ""
+            code = _hash([own, problems[variant.problem], params, variant.tolerance])
+            keys[name] = CaseKey(code, "", "", peer=True)
             continue
         artifact = built.get(variant.name)
         if artifact is None:
@@ -96,8 +99,9 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
     """Empty if the recorded facts are about the present code, else the reason why not."""
     if recorded is None:
         return "never measured"
-    if present.peer and recorded.peer:
-        return ""
+    if present.peer and recorded.peer:  # those of runs before this was recorded have no hash
+        same = not (present.code and recorded.code) or present.code == recorded.code
+        return "" if same else "stale: the peer's file or the problem changed"
     if not (present.host and recorded.host):
         who = "recorded" if present.host else "built"
         return f"stale: {who} without a hash of the host code: record it again"
