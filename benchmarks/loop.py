@@ -88,6 +88,7 @@ def _shares(folder: Path, run: Timed) -> dict[str, Any]:
     """What was timed, with the seconds of each stage as its run recorded them."""
     record = store.read(lookup.find(folder / "profiles", None))
     stages = {note.stage: note.seconds for note in record.stages if note.seconds}
+    print(f"{run.seconds:.2f} s, {stages}", file=sys.stderr, flush=True)
     return {**asdict(run), "stages": stages, "gpu": record.environment.gpu}
 
 
