@@ -35,7 +35,7 @@ from flashcore.report import (
     roofline_page,
     variant_page,
 )
-from flashcore.report.cells import Cell
+from flashcore.report.cells import Cell, Kind
 from flashcore.report.view import COMPARE, GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
 if TYPE_CHECKING:
@@ -197,8 +197,10 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         page = f"#{(prefix + name).replace('/', '-')}" if single_file else f"{up}{name}.html"
         return page + (f"?{query}" if query else "")
 
-    def cells(row: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None) -> Markup:
-        return markup.row(row, up, href, heading, shown)
+    def cells(
+        row: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None, usual: Kind = "text"
+    ) -> Markup:
+        return markup.row(row, up, href, heading, shown, usual)
 
     def badge(cell: Cell, up: str) -> Markup:
         return markup.badge(cell, up, href)
@@ -244,8 +246,6 @@ def _scripts(bodies: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(script for sign, script in needed if sign in html))
 
 
-def _packed(html: str) -> str:
-    """A page, or a part of one, for a script to unpack: the same bytes every time."""
 #: What a page holds of a shape that is not shown at first. Templates are not nested, and what they hold is escaped.
 _TEMPLATE = re.compile(r'<template class="byshape" (data-shape="[^"]*")>(.*?)</template>', re.DOTALL)
 
@@ -260,6 +260,8 @@ def _folded(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "html": Markup(_TEMPLATE.sub(pack, body["html"]))}
 
 
+def _packed(html: str) -> str:
+    """A page, or a part of one, for a script to unpack: the same bytes every time."""
     return base64.b64encode(gzip.compress(html.encode(), mtime=0)).decode()
 
 
