@@ -447,6 +447,34 @@ def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None
     assert "needs sm_89" in pages["variant/broken.html"]
 
 
+def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) -> None:
+    made = full()
+    refused = [
+        dataclasses.replace(a, status="unsupported", message="needs sm_90a\nand more")
+        if (a.variant, a.arch) in {("slow", "sm_80"), ("slow", "sm_89"), ("fast", "sm_80"), ("fast", "sm_89")}
+        else a
+        for a in made.artifacts
+    ]
+    text = render(dataclasses.replace(made, artifacts=tuple(refused)), tmp_path / "r")["index.html"]
+    listed = text[text.index("Missing builds") :].partition("</ul>")[0]
+    assert re.findall("<li>(.*)</li>", unescape(re.sub("</?[^l/][^>]*>", "", listed))) == [
+        'failed sm_89, sm_90a: k.cu(12): error: "foo<T>" is undefined (broken)',
+        "unsupported sm_80, sm_89: needs sm_90a (slow, fast)",
+        "unsupported sm_80: needs sm_89 (broken)",
+    ]
+
+
+def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, pages: dict[str, str]) -> None:
+    shapes = [factory.shape(), dataclasses.replace(factory.shape("other"), problem="softmax"), factory.shape("long")]
+    text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["roofline.html"]
+    found = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
+    assert [(problem, re.findall('value="([^"]*)"', own)) for problem, own in found] == [
+        ("attention", ["mission", "long"]),
+        ("softmax", ["other"]),
+    ]
+    assert "<optgroup" not in pages["roofline.html"]
+
+
 def test_predictions_stand_beside_what_was_measured(pages: dict[str, str]) -> None:
     row = [c[2] for c in Page(pages["variant/fast.html"]).row("isolated_p50")]
     assert row[1:4] == ["221.0 µs", "100.0 µs", "L4"]
