@@ -269,7 +269,7 @@ def _looked_at(chromium: Browser, folder: Path, name: str, axe: str) -> dict[str
 
 
 def _labels(page: Page) -> list[list[str]]:
-    """What covers what, at every shape that the page can show, once it is unpacked, every variant of the ladder shown."""
+    """What covers what, at every shape of the page once it is unpacked, every variant of the ladder shown."""
     shapes = page.js("Array.from(document.querySelector('[data-switch] select')?.options ?? [], (o) => o.value)")
     bad: list[list[str]] = []
     for shape in shapes or [None]:
