@@ -250,13 +250,13 @@ def _looked_at(chromium: Browser, folder: Path, name: str, axe: str) -> dict[str
     found["labels"], found["sideways"] = {}, {}
     for size in (PHONE, DESK, WIDE):
         with chromium.page(path, size=size) as page:
+            if name == "index":  # as it opens: at other shapes a winner may have no parent
+                found.setdefault("first screen", {})[size[0]] = dict(page.js(ANSWER))
             _seen_whole(page)
             found["labels"][size[0]] = _labels(page)
             found["sideways"][size[0]] = page.js(SIDEWAYS)
-            if name == "index":
-                found.setdefault("first screen", {})[size[0]] = dict(page.js(ANSWER))
-                if size == DESK:
-                    found["table"] = page.js(TABLE)
+            if name == "index" and size == DESK:
+                found["table"] = page.js(TABLE)
     found["axe"] = {}
     for dark in (False, True) if axe else ():
         with chromium.page(path, dark=dark) as page:
@@ -269,14 +269,17 @@ def _looked_at(chromium: Browser, folder: Path, name: str, axe: str) -> dict[str
 
 
 def _labels(page: Page) -> list[list[str]]:
-    """What covers what, at every shape that the page can show, every variant of the ladder shown."""
+    """What covers what, at every shape of the page once it is unpacked, every variant of the ladder shown."""
     shapes = page.js("Array.from(document.querySelector('[data-switch] select')?.options ?? [], (o) => o.value)")
     bad: list[list[str]] = []
     for shape in shapes or [None]:
         page.js(
-            f"""(() => {{
+            f"""(async () => {{
           const select = document.querySelector("[data-switch] select");
-          if (select) {{ select.value = {shape!r}; select.dispatchEvent(new Event("change")); }}
+          select.value = {shape!r};
+          select.dispatchEvent(new Event("change"));
+          const shown = () => document.querySelector(".byshape:not([hidden])");
+          while (shown() && shown().dataset.shape !== {shape!r}) await new Promise(requestAnimationFrame);
           for (const box of document.querySelectorAll(".byshape:not([hidden]) .all input")) box.checked = true;
         }})()"""
             if shape

@@ -319,7 +319,8 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
         })()""")
         assert shown.js("location.search") == "?q=s&shape=long"
         shown.js("document.querySelector('nav a[href*=roofline]').click()")
-        shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined")
+        shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined"
+                    " && !document.documentElement.classList.contains('pending')")  # fmt: skip
         assert shown.js("location.search") == "?shape=long"
         visible = "Array.from(document.querySelectorAll('.byshape:not([hidden])'), (p) => p.dataset.shape)"
         assert set(shown.js(visible)) == {"long"}
@@ -453,7 +454,8 @@ def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compare
         })()""")
         assert "slow" in shown.js("document.querySelector('h1').innerText")
         shown.js("document.querySelector('nav a[href*=roofline]').click()")
-        shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined")
+        shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined"
+                    " && !document.documentElement.classList.contains('pending')")  # fmt: skip
         assert shown.js("document.querySelector('[name=focus]').value") == "split"
         shown.js("document.querySelector('nav a[href*=compare]').click()")
         shown.until("location.pathname.endsWith('compare.html') && window.comparison !== undefined")

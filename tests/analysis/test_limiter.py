@@ -40,6 +40,15 @@ def kinds(**counters: float | None) -> list[str]:
 COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles": 20_000, "issue_active": 20.0}
 
 
+def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
+    known = Readings(record(**COUNTED))
+    assert held(known, "fast", "mission") is held(known, "fast", "mission")
+    assert held(known, "fast", "mission") != held(known, "fast", "long")
+    assert held(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != held(
+        known, "fast", "mission"
+    )
+
+
 # --- kernels whose limiter is known -----------------------------------------------------------------
 
 

@@ -91,6 +91,28 @@ def test_runs_of_several_chips_have_one_report_and_one_gate(
     assert "note: NVIDIA L4, run 20260102T040000Z-0002: gate passed" in capsys.readouterr().out
 
 
+def test_without_a_run_all_that_one_command_recorded_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, recording = factory.record(), "20260102T030404Z-0000"
+    first = dataclasses.replace(own, recording=recording)
+    second = factory.on_l4(own, recording=recording)
+    before = dataclasses.replace(factory.on_l4(own), id=OLD)  # of a chip of the two, by another command
+    for record in (first, second, before):
+        folder = tmp_path / "profiles" / record.id
+        folder.mkdir(parents=True)
+        store.write(record, folder)
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 0
+    there = tmp_path / "reports" / "20260102T030405Z-0001+0002"  # where the command itself had drawn them
+    assert capsys.readouterr().out == f"{there / 'index.html'}\n"
+    assert {p.name for p in there.iterdir() if p.is_dir()} == {"assets", "nvidia-h200", "nvidia-l4"}
+    assert main(["report", second.id]) == 0  # one that is named is drawn alone
+    assert capsys.readouterr().out == f"{tmp_path / 'reports' / second.id / 'index.html'}\n"
+    assert main(["report", "--against", OLD]) == Exit.USAGE
+    assert f"name one of them: {first.id}, {second.id}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["report", "gate"])
 @pytest.mark.parametrize(
     ("which", "message"),

@@ -110,12 +110,16 @@ def render(record: Record, folder: Path, *, single_file: bool = False) -> dict[s
 
 
 def unpacked(text: str) -> str:
+    def html(packed: str) -> str:
+        return gzip.decompress(base64.b64decode(packed)).decode()
+
     def section(found: re.Match[str]) -> str:
-        html = gzip.decompress(base64.b64decode(found[3])).decode()
-        return f'<section class="page" id="{found[1]}" data-title="{found[2]}">{html}</section>'
+        return f'<section class="page" id="{found[1]}" data-title="{found[2]}">{html(found[3])}</section>'
 
     packed = r'<script type="text/plain" class="packed" data-anchor="([^"]*)" data-title="([^"]*)">([^<]*)</script>'
-    return re.sub(packed, section, text)
+    shape = r'<script type="text/plain" class="packed byshape" data-shape="([^"]*)">([^<]*)</script>'
+    text = re.sub(packed, section, text)
+    return re.sub(shape, lambda x: f'<template class="byshape" data-shape="{x[1]}">{html(x[2])}</template>', text)
 
 
 def full() -> Record:
@@ -239,8 +243,26 @@ def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(files, "_swap", full_disk)
     with pytest.raises(WriteError, match="No space"):
         report.render(full(), tmp_path / "r")
-    assert {n: (tmp_path / "r" / n).read_text(encoding="utf-8") for n in before} == before
+    assert {n: unpacked((tmp_path / "r" / n).read_text(encoding="utf-8")) for n in before} == before
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -> None:
+    """They are most of an overview, and only a script can show them."""
+    found = report.render(full(), tmp_path / "r", today=TODAY, single_file=single_file)
+    every = {p.stem: p.read_text(encoding="utf-8") for p in found}
+    for name in ("index",) if single_file else ("index", "roofline"):
+        assert "<template" not in every[name] and "Table at long" not in every[name]
+        (packed,) = re.findall(
+            '<script type="text/plain" class="packed byshape" data-shape="long">([^<]*)', every[name]
+        )
+        assert f'data-shape="long">{gzip.decompress(base64.b64decode(packed)).decode()}' in unpacked(every[name])
+    overview = Page(unpacked(every["index"]))
+    assert [text for text in overview.text if text.startswith("Every variant at ")] == [
+        f"Every variant at {shape}: time, speed-ups, distance from the floor, correctness, limits, limiter"
+        for shape in ("mission", "long")
+    ]
 
 
 # --- the pages ------------------------------------------------------------------------------------
@@ -423,6 +445,34 @@ def test_fastest_stands_first(pages: dict[str, str]) -> None:
 def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None:
     assert "error: &#34;foo&lt;T&gt;&#34; is undefined" in pages["variant/broken.html"]
     assert "needs sm_89" in pages["variant/broken.html"]
+
+
+def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) -> None:
+    made = full()
+    refused = [
+        dataclasses.replace(a, status="unsupported", message="needs sm_90a\nand more")
+        if (a.variant, a.arch) in {("slow", "sm_80"), ("slow", "sm_89"), ("fast", "sm_80"), ("fast", "sm_89")}
+        else a
+        for a in made.artifacts
+    ]
+    text = render(dataclasses.replace(made, artifacts=tuple(refused)), tmp_path / "r")["index.html"]
+    listed = text[text.index("Missing builds") :].partition("</ul>")[0]
+    assert re.findall("<li>(.*)</li>", unescape(re.sub("</?[^l/][^>]*>", "", listed))) == [
+        'failed sm_89, sm_90a: k.cu(12): error: "foo<T>" is undefined (broken)',
+        "unsupported sm_80, sm_89: needs sm_90a (slow, fast)",
+        "unsupported sm_80: needs sm_89 (broken)",
+    ]
+
+
+def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, pages: dict[str, str]) -> None:
+    shapes = [factory.shape(), dataclasses.replace(factory.shape("other"), problem="softmax"), factory.shape("long")]
+    text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["roofline.html"]
+    found = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
+    assert [(problem, re.findall('value="([^"]*)"', own)) for problem, own in found] == [
+        ("attention", ["mission", "long"]),
+        ("softmax", ["other"]),
+    ]
+    assert "<optgroup" not in pages["roofline.html"]
 
 
 def test_predictions_stand_beside_what_was_measured(pages: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from weakref import WeakKeyDictionary
 
 from flashcore.analysis import roofline
 from flashcore.analysis.predictions import Readings
@@ -128,12 +129,22 @@ def limiter(known: Readings, variant: str | None, shape: str) -> str:
     return held(known, variant, shape).text
 
 
+#: What was found, for as long as the readings live: a case is asked about as a variant, as a parent and by each page.
+_FOUND: WeakKeyDictionary[Readings, dict[tuple[str, str], Held]] = WeakKeyDictionary()
+
+
 def held(known: Readings, variant: str | None, shape: str) -> Held:
-    """The limiters of a case, ranked by share."""
+    """The limiters of a case, ranked by share; worked out once for the same readings."""
     own = known.record.suite.variants.get(variant or "")
     if own is None:
         return Held(())
-    case = _Case(known, own, shape)
+    found = _FOUND.setdefault(known, {})
+    if (own.name, shape) not in found:
+        found[own.name, shape] = _held(_Case(known, own, shape))
+    return found[own.name, shape]
+
+
+def _held(case: _Case) -> Held:
     if launched := case.launched():
         return Held((), note=launched)
     if not case.counted:
@@ -141,7 +152,7 @@ def held(known: Readings, variant: str | None, shape: str) -> Held:
     # A wait for a busy resource is no second limiter, and L2 does not limit bytes that come from DRAM.
     resources = sorted(case.resources(), key=lambda x: (x.kind != "dram", -x.share))
     waits = sorted((x for x in (*case.stalls(), *case.idle()) if x.share >= WORTH), key=lambda x: (-x.share, x.kind))
-    return Held((*resources, *waits), _longest_phase(known.record, Subject(own.name, shape=shape)))
+    return Held((*resources, *waits), _longest_phase(case.record, case.subject))
 
 
 @dataclass(frozen=True, slots=True)

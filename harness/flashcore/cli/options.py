@@ -125,7 +125,8 @@ def recorded(arguments: argparse.Namespace) -> Record:
 
 
 def all_recorded(arguments: argparse.Namespace) -> list[Record]:
-    """The runs that the user names, one of each chip; the newest if none.
+    """The runs that the user names, one of each chip. If none: the newest, and those that its command recorded on other
+    chips, in the order they were recorded.
 
     Raises:
         UsageError: see :func:`flashcore.analysis.chips.names`.
@@ -133,7 +134,12 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
     from flashcore.analysis import chips
     from flashcore.runs import lookup, store
 
-    found = [store.read(lookup.find(places(arguments), name)) for name in arguments.recorded or [None]]
+    where = places(arguments)
+    found = [store.read(lookup.find(where, name)) for name in arguments.recorded or [None]]
+    if not arguments.recorded:
+        newest = found[0]
+        beside = lookup.recorded_with(where, newest.suite.name, {newest.recording} - {""})
+        found = [newest if run.name == newest.id else store.read(run) for run, _ in reversed(beside)] or found
     if len(found) > 1:
         chips.names(found)
     return found

@@ -12,7 +12,7 @@ from flashcore.errors import Exit, UsageError
 if TYPE_CHECKING:
     from flashcore.model.record import Record
 
-HELP = "render a recorded run (default: the newest), or runs of several chips, as HTML or as Markdown"
+HELP = "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as Markdown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     records = options.all_recorded(arguments)
     if arguments.against and len(records) > 1:
-        raise UsageError("--against: expected with one run, found it with several, each of another chip")
+        hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
+        raise UsageError(f"--against: expected with one run, found it with several, each of another chip{hint}")
     if arguments.format == "md":
         from flashcore.cli import gate, output
         from flashcore.report import markdown

@@ -11,6 +11,7 @@ import functools
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -34,7 +35,7 @@ from flashcore.report import (
     roofline_page,
     variant_page,
 )
-from flashcore.report.cells import Cell
+from flashcore.report.cells import Cell, Kind
 from flashcore.report.view import COMPARE, GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
 if TYPE_CHECKING:
@@ -150,12 +151,13 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     part, first, _ = every[0]
     if part.single:
         inlined = [_inline(static(name)) for name in _scripts(bodies)]
+        bodies[0] = _folded(bodies[0])
         bodies[1:] = [{**body, "html": "", "packed": _packed(body["html"])} for body in bodies[1:]]
         given = {"style": static("style.css"), "scripts": inlined, "policy": policy(*inlined), "sections": bodies}
         return {"index.html": around(part, first, **given)}
     files = {
         f"{part.folder}{page.name}.html":
-            around(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[body])
+            around(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[_folded(body)])
         for part, page, body in every
     }  # fmt: skip
     files |= {f"assets/{name}": static(name) for name in ("style.css", *_scripts(bodies))}
@@ -195,8 +197,10 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         page = f"#{(prefix + name).replace('/', '-')}" if single_file else f"{up}{name}.html"
         return page + (f"?{query}" if query else "")
 
-    def cells(row: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None) -> Markup:
-        return markup.row(row, up, href, heading, shown)
+    def cells(
+        row: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None, usual: Kind = "text"
+    ) -> Markup:
+        return markup.row(row, up, href, heading, shown, usual)
 
     def badge(cell: Cell, up: str) -> Markup:
         return markup.badge(cell, up, href)
@@ -242,8 +246,22 @@ def _scripts(bodies: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(script for sign, script in needed if sign in html))
 
 
+#: What a page holds of a shape that is not shown at first. Templates are not nested, and what they hold is escaped.
+_TEMPLATE = re.compile(r'<template class="byshape" (data-shape="[^"]*")>(.*?)</template>', re.DOTALL)
+
+
+def _folded(body: dict[str, Any]) -> dict[str, Any]:
+    """A page whose shapes beside the first lie packed in it: most of an overview is about them, and only a script can
+    show them."""
+
+    def pack(found: re.Match[str]) -> str:
+        return f'<script type="text/plain" class="packed byshape" {found[1]}>{_packed(found[2])}</script>'
+
+    return {**body, "html": Markup(_TEMPLATE.sub(pack, body["html"]))}
+
+
 def _packed(html: str) -> str:
-    """A page for a script to unpack: the same bytes every time."""
+    """A page, or a part of one, for a script to unpack: the same bytes every time."""
     return base64.b64encode(gzip.compress(html.encode(), mtime=0)).decode()
 
 

@@ -4,6 +4,7 @@ its bytes are."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from flashcore.analysis import bounds_in_use, heat
@@ -100,10 +101,10 @@ def _moved_row(book: Book, step: Step, moved: Moved, shape: Shape) -> list[Cell]
     else:
         cell = book.cell(moved.fact, Subject(step.variant.name, shape=shape.name))
     text, unit = quantity(was, spec.unit)
-    before = Cell(text, unit, f"of {step.parent}", was, "number")
+    before = Cell(text, unit, f"of {step.parent}", kind="number")
     times = f"{significant(moved.ratio, 3)} ×" if moved.ratio else "from or to 0"
-    name = Cell(COUNTERS[moved.fact], title=spec.why, sort=moved.fact)
-    return [name, before, cell, Cell(times, sort=moved.ratio, kind="number")]
+    name = Cell(COUNTERS[moved.fact], title=spec.why)
+    return [name, before, replace(cell, sort=None), Cell(times, kind="number")]
 
 
 # --- where its warps are ----------------------------------------------------------------------------
@@ -191,8 +192,10 @@ def _line(x: heat.Line, was: float | None, counted: bool) -> dict[str, Any]:
     place = f"{x.file}:{x.number}" if x.number else "no line is known"
     held = f"{x.held[0].replace('_', ' ')} {x.held[1]:.0f} %" if x.held else ""
     hottest = sorted(x.instructions, key=lambda i: -i.values.get("samples", 0))[:MOST_INSTRUCTIONS]
+    counts = [f"{i.values.get('executed', 0):,.0f}" for i in hottest]
+    wide = max(len("executed"), *map(len, counts))
     sass = [
-        f"{i.values.get('samples', 0):>7,.0f} {i.values.get('executed', 0):>11,.0f}  {i.offset:05x}  {i.text}"
+        f"{i.values.get('samples', 0):>7,.0f} {i.values.get('executed', 0):>{wide},.0f}  {i.offset:05x}  {i.text}"
         for i in sorted(hottest, key=lambda i: i.offset)
     ]
     if left := len(x.instructions) - len(hottest):
@@ -208,6 +211,6 @@ def _line(x: heat.Line, was: float | None, counted: bool) -> dict[str, Any]:
             *([_count(x.conflicts)] if counted else []),
             _count(x.local),
         ],
-        "sass": "\n".join(["samples    executed  offset instruction", *sass]),
+        "sass": "\n".join([f"samples {'executed':>{wide}}  offset instruction", *sass]),
         "count": len(x.instructions),
     }  # fmt: skip

@@ -82,7 +82,7 @@ def page(book: Book, other: Record | None = None) -> Page:
     if first and (pair := data["shapes"][first]["first"]) is not None:
         verdict = _verdict(data, first, *pair)
     context = {
-        "options": [(s.name, s.params_text) for s in book.shown_shapes],
+        "shapes": book.shown_shapes,
         "verdict": verdict,
         "other": other,
         "notes": diff.remarks(other, book.record) if other is not None else [],

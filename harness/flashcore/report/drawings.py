@@ -27,6 +27,12 @@ class Drawing:
     table: list[list[Any]]
 
 
+def tenth(value: float) -> float:
+    """A coordinate to a tenth of a pixel, as short as it can be written."""
+    short = round(value, 1)
+    return int(short) if short == int(short) else short
+
+
 # --- samples ------------------------------------------------------------------------------------------
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 350, 12, 178
@@ -48,15 +54,15 @@ def samples(case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Drawing
     low, high = low - room, high + room
 
     def x(value: float) -> float:
-        return round(_LEFT + (_RIGHT - _LEFT) * (min(max(value, low), high) - low) / (high - low), 1)
+        return tenth(_LEFT + (_RIGHT - _LEFT) * (min(max(value, low), high) - low) / (high - low))
 
     def y(share: float) -> float:
-        return round(_BOTTOM - (_BOTTOM - _TOP) * share, 1)
+        return tenth(_BOTTOM - (_BOTTOM - _TOP) * share)
 
     parts = []
     for share in (0, 0.5, 1):
         parts.append(f'<path class="grid" d="M{_LEFT} {y(share)}H{_RIGHT}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{y(share) + 4}" class="end">{100 * share:.0f} %</text>')
+        parts.append(f'<text x="{_LEFT - 5}" y="{tenth(y(share) + 4)}" class="end">{100 * share:.0f} %</text>')
     for value in (low + room, 0.0, high - room):
         if value and abs(x(value) - x(0.0)) < 50:
             continue  # its label would overlap that of the median
@@ -98,7 +104,7 @@ def memory(case: str, own: Read, parent: Read | None) -> Drawing:
     """
     parts = [
         f'<rect x="{x}" y="{y}" width="{w}" height="34" rx="5"/>'
-        f'<text x="{x + w / 2}" y="{y + 22}" class="middle strong">{name}</text>'
+        f'<text x="{tenth(x + w / 2)}" y="{y + 22}" class="middle strong">{name}</text>'
         for name, x, y, w in _BOXES
     ]
     table: list[list[Any]] = [["counter", "value", "parent"]]

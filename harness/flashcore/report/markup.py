@@ -10,16 +10,15 @@ from html import escape
 
 from markupsafe import Markup
 
-from flashcore.report.cells import Cell
+from flashcore.report.cells import Cell, Kind
 
 Href = Callable[[str, str], str]
 
 
 def mark(status: str, text: str, title: str = "") -> Markup:
-    """A status: a sign and a word, never only a colour."""
+    """A status: a word, before which the style sheet sets a sign, never only a colour."""
     hover = f' title="{escape(title)}"' if title else ""
-    sign = '<span class="sign" aria-hidden="true"></span>'
-    return Markup(f'<span class="badge {escape(status)}"{hover}>{sign}{escape(text)}</span>')
+    return Markup(f'<span class="badge {escape(status)}"{hover}>{escape(text)}</span>')
 
 
 def badge(cell: Cell, up: str, href: Href) -> Markup:
@@ -28,10 +27,16 @@ def badge(cell: Cell, up: str, href: Href) -> Markup:
     return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
 
 
-def row(cells: Sequence[Cell], up: str, href: Href, heading: bool = False, shown: int | None = None) -> Markup:
-    """The cells of a table row; with ``heading`` the first one names the row. Those after ``shown`` are hidden."""
+def row(
+    cells: Sequence[Cell], up: str, href: Href, heading: bool = False, shown: int | None = None, usual: Kind = "text"
+) -> Markup:
+    """The cells of a table row; with ``heading`` the first one names the row. Those after ``shown`` are hidden.
+
+    Args:
+        usual: the kind that most cells of the table are of, and that goes without saying: its style is the table's.
+    """
     last = len(cells) if shown is None else shown
-    return Markup("".join(_td(c, up, href, heading and i == 0, i >= last) for i, c in enumerate(cells)))
+    return Markup("".join(_td(c, up, href, heading and i == 0, i >= last, usual) for i, c in enumerate(cells)))
 
 
 def _reads_so(cell: Cell) -> bool:
@@ -41,9 +46,13 @@ def _reads_so(cell: Cell) -> bool:
     return plain and (number or cell.text == cell.sort)
 
 
-def _td(cell: Cell, up: str, href: Href, first: bool, hidden: bool) -> str:
+def _td(cell: Cell, up: str, href: Href, first: bool, hidden: bool, usual: Kind) -> str:
     """Its title tells source and subject; ``data-sort`` is what the column sorts by."""
-    name, attributes = ("th", f'scope="row" class="{cell.kind} name"') if first else ("td", f'class="{cell.kind}"')
+    kind = "" if cell.kind == usual else cell.kind
+    classes = f"{kind} name".strip() if first else kind
+    name, attributes = ("th", ' scope="row"') if first else ("td", "")
+    if classes:
+        attributes += f' class="{classes}"'
     if hidden:
         attributes += " hidden"
     if cell.sort is not None and not _reads_so(cell):
@@ -60,4 +69,4 @@ def _td(cell: Cell, up: str, href: Href, first: bool, hidden: bool) -> str:
         inner += f'<span class="unit"> {escape(cell.unit)}</span>'
     if cell.detail:
         inner += f' <span class="detail">{escape(cell.detail)}</span>'
-    return f"<{name} {attributes}>{inner}</{name}>"
+    return f"<{name}{attributes}>{inner}</{name}>"

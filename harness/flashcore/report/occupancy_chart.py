@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from flashcore.analysis.explain import Step
 from flashcore.hardware import occupancy
+from flashcore.report.drawings import tenth
 
 _Scale = Callable[[float], float]
 
@@ -60,10 +61,10 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
     top = max(4, min(max(n for _, n in panel.alone), 2 * ((target or blocks) + 1)))
 
     def x(value: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * value / most, 1)
+        return tenth(LEFT + (RIGHT - LEFT) * value / most)
 
     def y(count: float) -> float:
-        return round(BOTTOM - (BOTTOM - TOP) * count / top, 1)
+        return tenth(BOTTOM - (BOTTOM - TOP) * count / top)
 
     def path(stairs: Sequence[tuple[int, int]]) -> str:
         """From the first step that fits into the picture; higher ones enter at the top."""
@@ -98,16 +99,17 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
 
 
 def _grid(panel: _Panel, most: int, top: int, x: _Scale, y: _Scale) -> Iterator[str]:
-    for count in sorted({0, *range(0, top + 1, max(1, top // 4))}):
-        yield f'<path class="grid" d="M{LEFT} {y(count)}H{RIGHT}"/>'
-        yield f'<text x="{LEFT - 5}" y="{y(count) + 4}" class="end">{count}</text>'
+    counts = sorted({0, *range(0, top + 1, max(1, top // 4))})
+    yield f'<path class="grid" d="{"".join(f"M{LEFT} {y(count)}H{RIGHT}" for count in counts)}"/>'
+    for count in counts:
+        yield f'<text x="{LEFT - 5}" y="{tenth(y(count) + 4)}" class="end">{count}</text>'
     for value in range(0, most + 1, panel.tick):
         yield f'<text x="{x(value)}" y="{BOTTOM + 14}" class="middle">{value // panel.scale}</text>'
 
 
 def _label(x: float, y: float, text: str, before: bool) -> str:
     at, side = (x - 7, "end mark") if before else (x + 7, "mark")
-    return f'<text x="{at:.1f}" y="{y:.1f}" class="{side}">{escape(text)}</text>'
+    return f'<text x="{tenth(at)}" y="{tenth(y)}" class="{side}">{escape(text)}</text>'
 
 
 def _number(panel: _Panel, value: int) -> str:

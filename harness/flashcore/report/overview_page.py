@@ -367,12 +367,18 @@ def _spills(book: Book, variant: Variant) -> Cell:
 
 
 def _builds(book: Book) -> list[dict[str, Any]]:
-    """Builds that failed or are not meant to be, with the first line of the reason."""
-    return [
-        {"variant": a.variant, "arch": a.arch, "status": a.status, "message": a.message or "no message was kept"}
-        for a in book.record.artifacts
-        if a.status != "ok"
-    ]
+    """Builds that failed or are not meant to be, by the first line of the reason: the variants that have it for the
+    same archs, the failed ones first."""
+    archs: dict[tuple[str, str, str], list[str]] = {}
+    for a in book.record.artifacts:
+        if a.status != "ok":
+            reason = next(iter(a.message.strip().splitlines()), "no message was kept")
+            archs.setdefault((a.status, reason, a.variant), []).append(a.arch)
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (status, reason, variant), own in archs.items():
+        alike.setdefault((status, reason, tuple(own)), []).append(variant)
+    found = [{"status": s, "reason": r, "archs": own, "variants": names} for (s, r, own), names in alike.items()]
+    return sorted(found, key=lambda b: b["status"] != "failed")
 
 
 def _gaps(book: Book) -> list[dict[str, Any]]:

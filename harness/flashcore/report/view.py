@@ -55,7 +55,6 @@ class Book:
         self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
             (o.variant, o.shape, o.stage): o for o in record.outcomes
         }
-        self._held: dict[tuple[str, str], Held] = {}
         self._ladders: dict[str, Ladder] = {}
         self._remedies: dict[str, dict[str, list[Remedy]]] = {}
         self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
@@ -96,9 +95,7 @@ class Book:
 
     def held(self, variant: str, shape: str) -> Held:
         """The limiters of a case."""
-        if (variant, shape) not in self._held:
-            self._held[variant, shape] = limiter.held(self.readings, variant, shape)
-        return self._held[variant, shape]
+        return limiter.held(self.readings, variant, shape)
 
     def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
         """The steps that took a limiter away at a shape, by its kind."""

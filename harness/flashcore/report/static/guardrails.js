@@ -219,10 +219,7 @@
       };
       const badge = document.createElement("span");
       badge.className = `badge ${status}`;
-      const sign = document.createElement("span");
-      sign.className = "sign";
-      sign.ariaHidden = "true";
-      badge.append(sign, status === "open" ? "not yet" : status);
+      badge.append(status === "open" ? "not yet" : status);
       cell(badge).append(status === "unmeasured" && this.get("required", at) ? " required" : "");
       cell(budget, `${budget}\non the fact ${fact}\n${source}`);
       cell(this.link(variant), variant);

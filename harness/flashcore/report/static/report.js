@@ -123,27 +123,30 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // --- one shape at a time: the others lie in templates until they are asked for ---
-  function unfold(template) {
-    const part = document.createElement("div");
-    part.className = template.className;
-    part.dataset.shape = template.dataset.shape;
-    part.append(template.content);
-    template.replaceWith(part);
-    enliven(part);
-    return part;
+  // --- one shape at a time: the others lie packed until they are asked for ---
+  async function unpacked(packed) {
+    const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
-  function showShape(page) {
+  async function unfold(folded) {
+    const part = document.createElement("div");
+    part.className = "byshape";
+    part.dataset.shape = folded.dataset.shape;
+    if (folded instanceof HTMLTemplateElement) part.append(folded.content);
+    else part.innerHTML = await unpacked(folded);
+    if (!folded.isConnected) return; // it was asked for twice
+    folded.replaceWith(part);
+    enliven(part);
+  }
+  async function showShape(page) {
     const select = page.querySelector("[data-switch] select");
     if (!select) return;
     const wanted = state.get("shape");
     const known = wanted && Array.from(select.options).some((option) => option.value === wanted);
     select.value = known ? wanted : select.options[0].value;
-    for (let part of all(".byshape", page)) {
-      const chosen = part.dataset.shape === select.value;
-      if (chosen && part instanceof HTMLTemplateElement) part = unfold(part);
-      part.hidden = !chosen;
-    }
+    const folded = all(":not(div).byshape", page).find((part) => part.dataset.shape === select.value);
+    if (folded) await unfold(folded);
+    for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
     window.charts?.near();
   }
   for (const control of all("[data-switch]")) {
@@ -186,8 +189,7 @@
   document.dispatchEvent(new Event("flashcore")); // for scripts that were there before
   enliven(document);
   alive = true;
-  all(".page").forEach(showShape);
-  document.documentElement.classList.remove("pending");
+  Promise.all(all(".page").map(showShape)).finally(() => document.documentElement.classList.remove("pending"));
 
   // --- what hovering tells, for those who tap ---
   const inspector = document.getElementById("inspector");
@@ -210,16 +212,14 @@
     document.body.classList.add("paged");
     // The other pages lie packed in the file until they are asked for.
     async function unpack(name) {
-      const own = all("script.packed").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
+      const own = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
       const packed = own.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length)[0];
       if (!packed) return;
-      const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
       const page = document.createElement("section");
       page.className = "page";
       page.id = packed.dataset.anchor;
       page.dataset.title = packed.dataset.title;
-      page.innerHTML = await new Response(stream).text();
+      page.innerHTML = await unpacked(packed);
       packed.replaceWith(page);
       enliven(page);
     }
@@ -229,7 +229,7 @@
       const page = target?.closest(".page") ?? document.querySelector(".page");
       for (const other of all(".page")) other.classList.toggle("current", other === page);
       document.title = document.title.replace(/^[^·]*·/, `${page.dataset.title} ·`);
-      showShape(page);
+      await showShape(page);
       for (const heard of listeners) heard({});
       if (target && target !== page) target.scrollIntoView();
       else scrollTo(0, 0);
