@@ -17,6 +17,7 @@ In every regime the device is kept busy while the host enqueues, so that no laun
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -126,8 +127,11 @@ class Timer(Protocol):
         ...
 
 
+@functools.cache
 def timer_for(device: str) -> Timer:
-    """CUDA events on a GPU, the host's clock on the CPU (used only in tests)."""
+    """CUDA events on a GPU, the host's clock on the CPU (used only in tests). A process has one, for all its shapes:
+    where each had another stream, with other events, an empty launch took 0.55 to 0.60 us on a process' first shape
+    and 0.55 to 0.98 on the others (H200)."""
     return HostTimer() if device == "cpu" else CudaTimer()
 
 
