@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
 import os
 import random
@@ -35,7 +36,7 @@ from flashcore.machine import python_process
 from flashcore.runs import lookup, store
 from flashcore.worker import supervisor
 from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
-from flashcore.worker.journal import answer_of, read_journal
+from flashcore.worker.journal import answer_of, parse, read_journal
 from flashcore.worker.limits import Limits
 
 _CHILD = (
@@ -272,8 +273,8 @@ def _one_against_all(suite: str, folder: Path) -> list[dict[str, Any]]:
 
 def _row(profiles: Path) -> dict[str, Any]:
     """Of the newest run: seconds of each stage, each GPU's share of them, and every case's median."""
-    record = store.read(lookup.find(profiles, None))
-    seconds = {o.case: o.seconds or 0.0 for o in record.outcomes if o.stage == "bench"}
+    run = Path(str(lookup.find(profiles, None)))
+    record = store.read(run)
     return {
         "gpus": len(record.gpus) or 1,
         "machine": f"{record.gpu}, driver {record.environment.driver}, torch {record.environment.torch}",
@@ -281,9 +282,21 @@ def _row(profiles: Path) -> dict[str, Any]:
         "stages": {n.stage: n.seconds for n in record.stages},
         "spread": {g.uuid: g.spread for g in record.gpus},
         "remarks": [g.remark for g in record.gpus if g.remark],
-        "busy": {g.uuid: round(sum(seconds[c] for c in g.cases.get("bench", ())), 2) for g in record.gpus},
+        "busy": {stage: _busy(run / stage) for stage in ("bench", "profile")},
         "medians": {k: statistics.median(v) for k, v in record.samples.items() if k.endswith("/isolated")},
     }
+
+
+def _busy(folder: Path) -> dict[str, float]:
+    """Seconds that a task was in progress on each GPU, where one process at a time runs on it."""
+    found: dict[str, float] = {}
+    for path in folder.rglob("journal-*.jsonl.gz"):
+        tasks = path.with_name(f"{path.name.replace('journal', 'tasks').removesuffix('.jsonl.gz')}.json.gz")
+        head = json.loads(gzip.decompress(tasks.read_bytes()).splitlines()[0])
+        for line in parse(gzip.decompress(path.read_bytes())):
+            if (answer := answer_of(line)) is not None:
+                found[head.get("gpu", "")] = found.get(head.get("gpu", ""), 0.0) + answer.seconds
+    return {gpu: round(seconds, 2) for gpu, seconds in found.items()}
 
 
 # --- for reading --------------------------------------------------------------------------------
@@ -334,7 +347,13 @@ def table(found: raw.Found) -> list[str]:
             lines.append(
                 f"medians, {what}: half within {100 * worst[len(own) // 2]:.2f} %, all within {100 * worst[-1]:.2f} %"
             )
-        lines.append(f"spread {both[0]['spread']}, busy {both[0]['busy']} s of {both[0]['stages'].get('bench')} s")
+        gpu_stages = ("check", "bench", "profile")
+        a, b = (statistics.mean(sum(r["stages"].get(s, 0.0) for s in gpu_stages) for r in own) for own in (one, both))
+        lines.append(f"GPU stages {a:.1f} s on one GPU, {b:.1f} s on {both[0]['gpus']}: {a / b:.2f} times the speed")
+        for stage, busy in both[0]["busy"].items():
+            shares = ", ".join(f"{100 * s / both[0]['stages'][stage]:.0f} %" for s in busy.values())
+            lines.append(f"a task was in progress for {shares} of {stage}")
+        lines.append(f"spread {both[0]['spread']}")
     return lines
 
 

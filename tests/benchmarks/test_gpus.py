@@ -10,7 +10,7 @@ from benchmarks import gpus
 
 def run(number: int, us: float, seconds: float) -> dict[str, Any]:
     return {"gpus": number, "stages": {"bench": seconds}, "spread": {"GPU-a": 0.001}, "remarks": [],
-            "busy": {"GPU-a": seconds / 2}, "medians": {"a/m/isolated": us}}  # fmt: skip
+            "busy": {"bench": {"GPU-a": seconds / 2}}, "medians": {"a/m/isolated": us}}  # fmt: skip
 
 
 def test_cases_on_standins_are_answered_once_and_a_killed_driver_goes_on(tmp_path: Path) -> None:
@@ -47,3 +47,5 @@ def test_two_gpus_are_held_against_one_and_one_against_itself() -> None:
     assert "64.0 s on one GPU,     32.0 s on 2: 2.00 times the speed" in lines[1]
     assert lines[2].endswith("several against one: half within 1.00 %, all within 1.00 %")
     assert lines[3].endswith("(A/A): half within 0.20 %, all within 0.20 %")
+    assert "GPU stages 64.0 s on one GPU, 32.0 s on 2: 2.00 times the speed" in lines[4]
+    assert lines[5] == "a task was in progress for 50 % of bench"

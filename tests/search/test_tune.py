@@ -93,6 +93,18 @@ class Telling(tune.Replay):
             super().measure([result], told)
 
 
+def test_a_point_that_breaks_a_condition_is_not_asked_for_after_a_kill_either(tmp_path: Path) -> None:
+    """Killed between the proposal and its rejection."""
+    broken = next(i for i in range(len(GRID)) if GRID.broken(i))
+    with study.begun(tmp_path, header("nsga2")) as own:
+        killed = sampler("nsga2", own)
+        assert isinstance(killed, Proposing)
+        killed._enqueue(broken)
+        killed._study.ask(killed._distributions)
+        again = sampler("nsga2", own)
+        assert broken not in again.ask(len(GRID.feasible))
+
+
 #: The last points of a small space take a sampler long to come to.
 COUNT = {"nsga2": 9, "grid": len(GRID.feasible)}
 

@@ -108,9 +108,12 @@ class Proposing:
         for trial in (t for t in trials if t.state.name == "RUNNING"):  # never answered: the process was killed
             if trial.params.keys() < self._distributions.keys():  # or not even asked in full
                 self._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                continue
+            index, asked = grid.index(self._point(trial.params)), optuna.trial.Trial(self._study, trial._trial_id)
+            if broken := grid.broken(index):
+                self._answer(asked, Result(index, "static", broken))
             else:
-                index = grid.index(self._point(trial.params))
-                self._under_way.setdefault(index, []).append(optuna.trial.Trial(self._study, trial._trial_id))
+                self._under_way.setdefault(index, []).append(asked)
         for index in self._known.keys() & self._under_way.keys():
             self.tell(self._known[index])
         self._again = list(self._under_way)
