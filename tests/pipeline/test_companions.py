@@ -11,7 +11,7 @@ from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Built, CaseOutcome, Environment, Measured, Record, StageResult
 from flashcore.model.suite import Where
-from flashcore.pipeline import gpu_stages, run
+from flashcore.pipeline import companions, gpu_stages, run
 from flashcore.pipeline.state import Job, Settings
 from flashcore.runs import freshness
 from tests import factory
@@ -25,7 +25,7 @@ HERE = factory.record().environment
 def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Job:
     monkeypatch.setattr(Gpu, "find", lambda: H200)
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
-    monkeypatch.setattr(run, "of_this_machine", lambda *_: HERE)
+    monkeypatch.setattr(companions, "of_this_machine", lambda *_: HERE)
     monkeypatch.delenv("CUDA_ARCH", raising=False)
     return run.start(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="bench", roofs=None))
 
@@ -45,7 +45,7 @@ NOTHING = Built("13.0.88", (), ())
 def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = run._known_right(job, NOTHING, [recorded(job)])
+    known = companions.known_right(job, NOTHING, [recorded(job)])
     assert known == {f"{v.name}/{s.name}" for v, s in job.cases("check") if v.is_peer}
     seen: dict[str, list[str]] = {}
 
@@ -77,7 +77,7 @@ def test_what_may_have_changed_is_checked_again(job: Job, what: str, monkeypatch
         runs = [replace(run_, keys={c: replace(k, code="other") for c, k in run_.keys.items()})]
     else:
         job = replace(job, companions=frozenset())
-    assert run._known_right(job, NOTHING, runs) == frozenset()
+    assert companions.known_right(job, NOTHING, runs) == frozenset()
 
 
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Built, Fact, Measured, Origin, Record, Roof, Source, Subject
 from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.pipeline import companions
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.state import Job, Settings
 from flashcore.runs import lookup, store
@@ -56,16 +57,14 @@ def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Jo
         _require_budgets(suite, gpu, arch)
     shapes = [_fitted(suite, s, gpu) for s in shapes]
     suite = dataclasses.replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
-    companions: list[Variant] = []
+    beside: list[Variant] = []
     if settings.variant is not None and settings.upto in ("bench", "profile"):
-        # A time alone says little: the baseline, the parents and the peers are timed beside it.
-        names = {suite.baseline, *(v.parent for v in variants)}
-        companions = [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
+        beside = companions.of(suite, variants)
         if not settings.shapes:  # where none of the chosen runs, there is nothing to compare
             shapes = [s for s in shapes if any(v.runs_on(s) for v in variants)]
-    names_of = frozenset(v.name for v in companions)
+    names_of = frozenset(v.name for v in beside)
     here = () if settings.cluster else tuple(gpus)
-    return Job(settings, suite, gpu, arch, options, (*variants, *companions), tuple(shapes), names_of, here, places)
+    return Job(settings, suite, gpu, arch, options, (*variants, *beside), tuple(shapes), names_of, here, places)
 
 
 def _places(
@@ -231,7 +230,7 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
         start_ahead(job, folder, ahead)
         with _compiled(job, say, folder, resume) as compiling:
             recorded = _to_join(job, before=run_id)
-            known = _known_right(job, compiling.first, recorded)
+            known = companions.known_right(job, compiling.first, recorded)
             measured = measure(job, compiling.first, folder, say, compiling.finish, ahead, known)
             built = compiling.finish()
             measured, roofs = _drawn_against(job, measured, say)
@@ -300,26 +299,6 @@ def _present_of(recorded: Sequence[Record], job: Job, run_id: str, built: Built,
 
 def _present(job: Job, run_id: str, built: Built, say: Callable[[str], None], recorded: Sequence[Record]) -> Record:
     return _record(job, run_id, _formulas(job), built, Measured(), say, recorded=recorded, roofs=None)
-
-
-def _known_right(job: Job, built: Built, recorded: Sequence[Record]) -> frozenset[str]:
-    """The companions' cases that a recorded run found right on this machine as it is, with the code that they have."""
-    from flashcore.runs import freshness
-
-    if not (recorded and job.companions and job.gpu_arch):
-        return frozenset()
-    here = of_this_machine(Path(job.suite.root), None, job.gpu, job.gpu_arch, None)
-    cases = [(v, s) for v, s in job.cases("check") if v.name in job.companions]
-    keys = freshness.case_keys(job.suite, cases, built.artifacts, built.plans, job.gpu_arch, built.nvcc)
-    newest: dict[str, bool] = {}
-    for run in recorded:
-        then = run.environment
-        same = all(getattr(then, x) == getattr(here, x) for x in ("gpu", "driver", "torch", "libraries", "harness"))
-        for o in (o for o in run.outcomes if o.stage == "check" and o.case in keys):
-            key = run.keys.get(o.case)
-            fresh = key is not None and bool(key.code) and not freshness.freshness(keys[o.case], key)
-            newest.setdefault(o.case, same and fresh and o.status == "ok")
-    return frozenset(case for case, right in newest.items() if right)
 
 
 def _to_join(job: Job, *, before: str | None) -> list[Record]:
