@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.machine.gpu import Nvml
 from flashcore.model.suite import Regime
-from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.stages.bench.timing import Timed, rotated
 from flashcore.worker import kernel_call, supervisor
 from flashcore.worker.kernel_call import synchronize
@@ -108,7 +108,8 @@ def sample(
 def distributions(
     ready: Mapping[str, Timed], regime: Regime, rule: StopRule, spent: dict[str, float], announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """us of single calls of a regime, as many as the rule's ``most``; fewer of calls that take many ms.
+    """us of single calls of a regime, as many as the rule's ``most``; where these do not fit half of its
+    ``slow_seconds``, as many as a 90th percentile needs; fewer of calls that take many ms.
 
     Between events around each, less the median of what they read around nothing, which is asked in between.
     """
@@ -119,7 +120,7 @@ def distributions(
         calls: list[float] = []
         nothing: list[float] = []
         turns = 0
-        while len(calls) < rule.most and (not calls or time.monotonic() - start < rule.slow_seconds / 2):
+        while len(calls) < rule.most and _goes_on(len(calls), time.monotonic() - start, rule):
             if turns % _TURNS_A_NOTHING == 0:
                 nothing += timed.each(regime, calls=False)
             calls += timed.each(regime, first=not turns)  # no other calls come between
@@ -128,6 +129,13 @@ def distributions(
         found[label] = [x - least for x in calls[: rule.most]]
         spent[label] += time.monotonic() - start
     return found
+
+
+def _goes_on(count: int, seconds: float, rule: StopRule) -> bool:
+    """Whether more single calls are worth their time, after so many in so many seconds."""
+    limit = rule.slow_seconds / 2
+    in_time = count < P90_SAMPLES or seconds / count * rule.most <= limit
+    return not count or (seconds < limit and in_time)
 
 
 def release(device: str) -> None:

@@ -1,0 +1,46 @@
+"""How many single calls are timed: as many as a percentile needs, and no more than their time is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flashcore.stages.bench import interleave
+from flashcore.stages.bench.statistics import P90_SAMPLES, P99_SAMPLES, StopRule, percentiles
+
+
+class Calls:
+    """Ten calls a turn, each of which takes so many seconds by the clock that it sets forward."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.now = seconds, 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+        self.now += 10 * self.seconds * calls
+        return [self.seconds * 1e6 + 1.0] * 10 if calls else [1.0] * 10
+
+
+@pytest.mark.parametrize(
+    ("us", "count"),
+    [
+        (5, P99_SAMPLES),  # all of them in 5 ms
+        (490, P99_SAMPLES),  # just in time
+        (600, P90_SAMPLES),  # the 99th percentile would come too late, and the 90th needs no more
+        (2_000, P90_SAMPLES),
+        (8_000, 70),  # half a second is over
+        (900_000, 10),  # never fewer than a turn
+    ],
+)
+def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, us: float, count: int) -> None:
+    one: Any = Calls(us * 1e-6)
+    monkeypatch.setattr(interleave, "time", one)
+    rule, spent = StopRule(slow_seconds=1.0), {"slow": 0.0}
+    (found,) = interleave.distributions({"slow": one}, "isolated", rule, spent, lambda _: None).values()
+    assert found == pytest.approx([us] * count)
+    assert spent["slow"] == pytest.approx(one.now)
+    known = [p is not None for p in percentiles(found)]
+    assert known == [count >= P90_SAMPLES, count >= P99_SAMPLES]
