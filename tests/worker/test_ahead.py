@@ -16,7 +16,7 @@ from flashcore.errors import CapabilityError
 from flashcore.worker import supervisor
 from flashcore.worker.ahead import Ahead
 from flashcore.worker.gpus import LocalGpu, measured_on
-from flashcore.worker.journal import read_journal
+from flashcore.worker.journal import Task, read_journal
 from flashcore.worker.limits import Limits
 from tests.conftest import ROOT
 from tests.worker.test_supervisor import actor, does, gone, until
@@ -119,3 +119,23 @@ def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     (result,) = supervisor.supervise([does("a")], tmp_path, actor(), Limits())
     assert result.status == "ok" and time.monotonic() - began < 60
     assert json.loads((tmp_path / "tasks-001.json").read_text())["tasks"] == []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_tasks_will_need_is_imported_while_there_are_none(tmp_path: Path, waits: bool) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import sys\nfrom flashcore.worker.kernel_call import serve\n"
+        "def perform(task, journal): return {'there': 'colorsys' in sys.modules}\n"
+        "sys.exit(serve(sys.argv[1:], perform, modules=('no_such_module', 'colorsys')))"
+    )
+
+    def command(tasks: Path, journal: Path) -> list[str]:
+        return [sys.executable, "-c", code, str(tasks), str(journal)]
+
+    with Ahead() as ahead:
+        limits = Limits(ahead=ahead)
+        if waits:
+            ahead.start(tmp_path, command, limits)
+        (result,) = supervisor.supervise([Task("a", {"device": "cpu"})], tmp_path, command, limits)
+    assert result.data == {"there": waits}

@@ -6,11 +6,12 @@ Only children import torch, so it is imported inside the functions here.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import importlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -293,7 +294,7 @@ def operator(suite: str, variant: str, library: str | None, build: str = "") -> 
     return packet.default  # type: ignore[no-any-return]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _suffixed(suffix: str) -> Iterator[None]:
     """What is loaded meanwhile registers its operator under its name with this suffix."""
     before = os.environ.get(SUFFIX)
@@ -355,9 +356,14 @@ def serve(
     arguments: Sequence[str],
     perform: Callable[[Task, Journal], Mapping[str, Any] | None],
     prepare: Callable[[], object] = lambda: None,
+    modules: Sequence[str] = (),
 ) -> int:
     """The program of a child that runs kernels on the device that its tasks' payloads name: ``TASKFILE JOURNAL``.
-    Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`."""
+    Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`.
+
+    Args:
+        modules: what tasks will need beside torch; imported while there are none yet, if this torch has it.
+    """
     device = ""
 
     def ready(first: Task) -> None:
@@ -367,6 +373,8 @@ def serve(
         prepare()
 
     def imports() -> None:
-        import torch  # noqa: F401
+        for module in ("torch", *modules):
+            with contextlib.suppress(ImportError):  # said by the first task
+                importlib.import_module(module)
 
     return child(arguments, perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device))
