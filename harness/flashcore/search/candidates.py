@@ -28,6 +28,7 @@ from flashcore.search import trial
 from flashcore.search.grid import Grid, variant
 from flashcore.search.study import Result
 from flashcore.static import host_code
+from flashcore.worker.ahead import Ahead
 from flashcore.worker.kernel_call import Case
 
 #: Static facts recorded of each candidate, and which value counts of several kernels.
@@ -139,12 +140,15 @@ class Local:
         self._chosen, self._say = chosen, say
         self._of: dict[int, tuple[Job, Built]] = {}
         self._stopped = False
+        self._ahead = Ahead()
 
     def __enter__(self) -> Self:
+        self._start_ahead()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopped = True
+        self._ahead.close()
 
     def prepare(self, indices: Sequence[int]) -> list[Result]:
         if not indices:
@@ -161,9 +165,15 @@ class Local:
         else:
             cases = [(r, self._cases(r.index)) for r in results]
             with leases(self._job.uuids, self._say):
-                trial.run(cases, self._folder, self._chosen, told, self._job.places)
+                trial.run(cases, self._folder, self._chosen, told, self._job.places, self._ahead)
+            self._start_ahead()
         for built in {id(b): b for r in results for _, b in [self._of.pop(r.index)]}.values():
             forget(built)
+
+    def _start_ahead(self) -> None:
+        """The processes that measure import while the next batch is built."""
+        if self._measures:
+            trial.start_ahead(self._folder, self._chosen, self._job.places, self._ahead)
 
     def _cases(self, index: int) -> list[Case]:
         job, built = self._of[index]

@@ -28,10 +28,13 @@ from flashcore.stages.bench import child as bench_child
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.check import child as check_child
 from flashcore.worker import kernel_call, supervisor
+from flashcore.worker.ahead import Ahead
 from flashcore.worker.guarded import copied
 from flashcore.worker.kernel_call import Case
 from flashcore.worker.limits import Limits, Place
 from flashcore.worker.problem_file import load_problem
+
+_COMMAND = python_process.child("flashcore.search.trial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,14 @@ def run(
     chosen: Settings,
     told: Callable[[Result], None],
     places: Sequence[Place] = (),
+    ahead: Ahead | None = None,
 ) -> None:
     """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
 
     Args:
         told: called with each result as soon as it is known.
         places: the GPUs that share the candidates; none: the one that CUDA gives.
+        ahead: where processes wait that :func:`start_ahead` started.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -70,16 +75,24 @@ def run(
     """
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
     tasks = [supervisor.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
-    # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
-    limits = Limits(time_limit=chosen.time_limit, batch=len(tasks), places=places, apart=1, refill=True)
 
     def tell(found: supervisor.Result) -> None:
         told(_measured(*waiting.pop(found.name), found))
 
-    command = python_process.child("flashcore.search.trial")
-    results = supervisor.supervise(tasks, folder, command, limits, on_result=tell)
+    limits = _limits(chosen, places, len(tasks), ahead)
+    results = supervisor.supervise(tasks, folder, _COMMAND, limits, on_result=tell)
     for found in (r for r in results if r.name in waiting):  # answered before this process began
         tell(found)
+
+
+def start_ahead(folder: Path, chosen: Settings, places: Sequence[Place], ahead: Ahead) -> None:
+    """Starts the processes of a batch that is still being built."""
+    ahead.start(folder, _COMMAND, _limits(chosen, places, 1, ahead))
+
+
+def _limits(chosen: Settings, places: Sequence[Place], batch: int, ahead: Ahead | None) -> Limits:
+    # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
+    return Limits(time_limit=chosen.time_limit, batch=batch, places=places, apart=1, refill=True, ahead=ahead)
 
 
 def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
@@ -118,11 +131,10 @@ def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -
 
 
 def share() -> None:
-    """What depends only on the shape is made once for all candidates of this process: the timer, and the references
-    that answers of timed calls are compared with."""
+    """The references that answers of timed calls are compared with depend only on the shape: made once for all
+    candidates of this process."""
     gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
-    for module, name in ((bench_child, "timer_for"), (proof, "References")):
-        setattr(module, name, functools.cache(getattr(module, name)))
+    setattr(proof, "References", functools.cache(getattr(proof, "References")))  # noqa: B009, B010
 
 
 def _inputs_once(problem: ModuleType) -> None:

@@ -72,6 +72,10 @@ class Ahead:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the children that nobody took."""
         for waiting in self._waiting.values():
             for process in waiting:
                 process.kill()
