@@ -75,7 +75,7 @@ class Ahead:
         self.close()
 
     def close(self) -> None:
-        """Ends the children that nobody took."""
+        """Ends the children that were not taken."""
         for waiting in self._waiting.values():
             for process in waiting:
                 process.kill()
