@@ -62,7 +62,9 @@ def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
     assert any(f"{len(known)} known to be right" in line for line in said)
 
 
-@pytest.mark.parametrize("what", ["driver", "torch", "libraries", "harness", "wrong", "older", "edited", "nobody"])
+@pytest.mark.parametrize(
+    "what", ["driver", "torch", "libraries", "harness", "wrong", "older", "edited", "joined", "nobody"]
+)
 def test_what_may_have_changed_is_checked_again(job: Job, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ = recorded(job)
     runs = [run_]
@@ -75,6 +77,8 @@ def test_what_may_have_changed_is_checked_again(job: Job, what: str, monkeypatch
         runs = [replace(run_, keys={c: replace(k, code="") for c, k in run_.keys.items()})]
     elif what == "edited":
         runs = [replace(run_, keys={c: replace(k, code="other") for c, k in run_.keys.items()})]
+    elif what == "joined":  # by a run of this machine, from one of another
+        runs = [replace(run_, outcomes=tuple(replace(o, origin="elsewhere") for o in run_.outcomes))]
     else:
         job = replace(job, companions=frozenset())
     assert companions.known_right(job, NOTHING, runs) == frozenset()

@@ -75,6 +75,16 @@ def test_a_child_of_another_command_is_not_taken_and_is_ended(tmp_path: Path) ->
     assert gone(other)
 
 
+def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp_path: Path) -> None:
+    with Ahead() as ahead:
+        limits = Limits(ahead=ahead)
+        ahead.start(tmp_path, actor(), limits)
+        until(lambda: len(pids(tmp_path)) == 1)
+        (waits,) = pids(tmp_path)
+        (result,) = supervisor.supervise([does("a")], tmp_path, actor(), limits, environment={"OWN": "1"})
+    assert result.data is not None and result.data["pid"] != waits
+
+
 def test_one_that_died_while_it_waited_is_replaced(tmp_path: Path) -> None:
     with Ahead() as ahead:
         limits = Limits(ahead=ahead)
@@ -90,7 +100,7 @@ def test_one_that_died_while_it_waited_is_replaced(tmp_path: Path) -> None:
 def test_what_cannot_be_started_ahead_is_left_to_its_stage(tmp_path: Path) -> None:
     with Ahead() as ahead:
         ahead.start(tmp_path, lambda *_: [str(tmp_path / "no such program")], Limits())
-        assert ahead.take(None, tmp_path, lambda *_: [str(tmp_path / "no such program")], {}) is None
+        assert ahead.take(None, tmp_path, lambda *_: [str(tmp_path / "no such program")]) is None
 
 
 def test_what_is_wrong_with_the_machine_is_still_said(tmp_path: Path) -> None:

@@ -98,6 +98,19 @@ def test_shares_are_of_weight_not_of_number() -> None:
     assert len(work.take(1, 64, 2)) == 3, "half of its share of what is left"
 
 
+def test_heavy_shapes_come_first() -> None:
+    tasks = [*(Task(f"v/s{i}", {}) for i in range(6)), Task("v/long", {}, weight=9)]
+    work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
+    assert [t.name for t in work.take(0, 64, 2)] == ["v/long"]
+
+
+def test_the_tasks_of_a_shape_go_apart_in_parts() -> None:
+    tasks = [does(f"v{i}/s") for i in range(10)]
+    work = supervisor._Work(tasks, [], 2, Limits(places=TWO, apart=4, refill=True))
+    assert [len(work.take(slot, 64, 2)) for slot in (0, 1)] == [4, 4]
+    assert len({t.name for slot in (0, 1) for t in work.of(slot)}) == 8
+
+
 def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> None:
     tasks = [does(f"v{i}/s{i % 2}") for i in range(10)]
     work = supervisor._Work(tasks, [], 2, Limits(places=TWO, apart=1))

@@ -1,8 +1,9 @@
 """Two clocks must agree: bench's events, and ncu's own duration of the same case.
 
 Both are cold: ``cold_p50`` holds a launch and what lies between a case's kernels; ncu's duration is the sum over its
-kernels, each with the caches flushed before it, at a clock that may be another. In the run 20261122T175101Z-79c1 on an
-H200 (115 cases) ncu's was 20 % below to 20 % above of single kernels, at most 34 % above of cases of up to 14 kernels.
+kernels, each with the caches flushed before it, at a clock that may be another. In the run 20261122T175101Z-79c1 on
+H200s (148 cases) ncu's was 3 % below to 16 % above of single kernels, and 20 % below to 38 % above of peers and of
+cases of several kernels.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def known_right(job: Job, built: Built, recorded: Sequence[Record]) -> frozenset
     newest: dict[str, bool] = {}
     for run in recorded:
         same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)
-        for o in (o for o in run.outcomes if o.stage == "check" and o.case in keys):
+        for o in run.outcomes:
+            if o.stage != "check" or o.origin or o.case not in keys:  # what it joined, another machine may have found
+                continue
             key = run.keys.get(o.case)
             fresh = key is not None and bool(key.code) and not freshness.freshness(keys[o.case], key)
             newest.setdefault(o.case, same and fresh and o.status == "ok")

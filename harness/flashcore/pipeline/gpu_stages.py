@@ -9,6 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ def _stages(
         say(f"{', '.join(wanted)}: left out: {reason}")
         return Measured(notes=tuple(StageNote(stage, "skipped", 0.0, reason) for stage in wanted))
     chosen: dict[Stage, settings.Stage] = {}
-    for stage, following in zip(wanted, (*wanted[1:], None), strict=False):
+    for stage, following in zip_longest(wanted, wanted[1:]):
         if stage != "check":
             before_timing()
         started = time.monotonic()

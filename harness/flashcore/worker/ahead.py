@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -16,7 +16,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.worker.limits import Limits, Place
 from flashcore.worker.process import Process
 
-_Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
+_Key = tuple[str, str, tuple[str, ...]]
 
 
 class Ahead:
@@ -33,10 +33,9 @@ class Ahead:
         limits: Limits,
         *,
         most: int | None = None,
-        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts the children that :func:`flashcore.worker.supervisor.supervise` would start with these arguments, on
-        this host alone. One that cannot be started is left to it, which says why.
+        """Starts the children that :func:`flashcore.worker.supervisor.supervise` would start with these arguments and
+        no environment of their own, on this host alone. One that cannot be started is left to it, which says why.
 
         Args:
             most: at most so many, where there are fewer tasks than children.
@@ -46,21 +45,14 @@ class Ahead:
             for place in limits.slots()[:most]:
                 if place is None or place.host is None:
                     gpu = place.gpu if place else ""
-                    process = Process(folder, [], command, limits, environment or {}, gpu)
+                    process = Process(folder, [], command, limits, {}, gpu)
                     process.start()
-                    key = _key(place, folder, command, environment or {})
-                    self._waiting.setdefault(key, []).append(process)
+                    self._waiting.setdefault(_key(place, folder, command), []).append(process)
 
-    def take(
-        self,
-        place: Place | None,
-        folder: Path,
-        command: Callable[[Path, Path], list[str]],
-        environment: Mapping[str, str],
-    ) -> Process | None:
+    def take(self, place: Place | None, folder: Path, command: Callable[[Path, Path], list[str]]) -> Process | None:
         """A child that waits for tasks of this command at this place, if there is one."""
         with self._lock:
-            waiting = self._waiting.get(_key(place, folder, command, environment), [])
+            waiting = self._waiting.get(_key(place, folder, command), [])
             while waiting:
                 process = waiting.pop(0)
                 if not process.has_exited():
@@ -82,8 +74,6 @@ class Ahead:
         self._waiting.clear()
 
 
-def _key(
-    place: Place | None, folder: Path, command: Callable[[Path, Path], list[str]], environment: Mapping[str, str]
-) -> _Key:
+def _key(place: Place | None, folder: Path, command: Callable[[Path, Path], list[str]]) -> _Key:
     words = tuple(command(folder / "tasks.json", folder / "journal.jsonl"))
-    return place.gpu if place else "", str(folder), words, tuple(sorted(environment.items()))
+    return place.gpu if place else "", str(folder), words

@@ -84,13 +84,7 @@ class ChildAhead(Child, Protocol):
 class StartedAhead(Protocol):
     """Children that wait for tasks: :class:`~flashcore.worker.ahead.Ahead`."""
 
-    def take(
-        self,
-        place: Place | None,
-        folder: Path,
-        command: Callable[[Path, Path], list[str]],
-        environment: Mapping[str, str],
-    ) -> ChildAhead | None:
+    def take(self, place: Place | None, folder: Path, command: Callable[[Path, Path], list[str]]) -> ChildAhead | None:
         """One that waits for tasks of this command at this place, if there is one."""
         ...
 

@@ -150,9 +150,9 @@ def supervise(
                     if slot in away and not _is_back(place, away, slot):
                         continue
                     if batch := share(slot, max(1, limits.batch)):
-                        own_environment = environment or {}
-                        waiting = limits.ahead.take(place, folder, command, own_environment) if limits.ahead else None
-                        process = waiting or _child(place, folder, batch, command, limits, own_environment)
+                        ahead = None if environment else limits.ahead
+                        waiting = ahead.take(place, folder, command) if ahead else None
+                        process = waiting or _child(place, folder, batch, command, limits, environment or {})
                         running[slot] = process, process.watch()
                         if waiting:
                             waiting.take_up(batch, limits)

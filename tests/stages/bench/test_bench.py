@@ -295,3 +295,9 @@ def test_state_facts() -> None:
         "power_cap, thermal_hardware"
     )
     assert set(state_facts({"note": "NVML cannot be asked: no such file"}).values()) == {None}
+
+
+@pytest.mark.parametrize(("flop", "weight"), [(0.0, 20), (1e11, 40), (1e13, 100)])
+def test_cases_of_much_work_weigh_more(monkeypatch: pytest.MonkeyPatch, flop: float, weight: int) -> None:
+    monkeypatch.setattr(bench, "work_of", lambda *_: {"flop": flop})
+    assert bench._weight([case("right"), case("slower")]) == weight

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from flashcore.model.record import StageResult
 from flashcore.stages.bench import bench, proof, rotation
-from flashcore.stages.bench.timing import HostTimer
+from flashcore.stages.bench.timing import HostTimer, timer_for
 from flashcore.stages.settings import Bench
+from flashcore.worker.guarded import Outputs
 from flashcore.worker.problem_file import load_problem
 from tests import update_cases
 from tests.softmax_cases import ROOT, case
@@ -119,6 +122,41 @@ def test_where_numbers_change_with_the_seed_each_set_keeps_its_values(
     sets.take(1)
     sets.renew(1)
     assert torch.equal(sets.inputs[1]["x"], before)
+
+
+@pytest.mark.parametrize(
+    ("new", "again", "void"),
+    [(100.0, 100.0, False), (118.0, 118.0, False), (118.0, 101.0, True), (300.0, 100.0, True)],
+)
+def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again: float, void: bool) -> None:
+    """At the power limit, a call after large writes is slower on new data and on known data alike."""
+    torch = pytest.importorskip("torch")
+    times = iter([[new], [again]])
+    held: list[list[bool]] = []
+    sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
+    known = sets._values[sets._own[0]]["x"]
+
+    class Calls:
+        def anew(self, take: Any, restage: Any, count: int) -> list[float]:
+            restage()
+            for i in range(count):
+                take(i)
+            held.append([torch.equal(own["x"], known) for own in sets.inputs])
+            return next(times)
+
+        def each(self, regime: str, *, calls: bool = True) -> list[float]:
+            return [0.0]
+
+    caller = SimpleNamespace(outputs=lambda: Outputs({}))
+    outputs = [Outputs({}) for _ in sets.inputs]
+    one = proof.Proof(caller, sets, outputs, Calls(), random.Random(1))  # type: ignore[arg-type]
+    one.meet_new_data()
+    assert bool(one.verdict({"isolated": [100.0]}, 0.5)) is void
+    assert not any(held[0]) and all(held[1]), "first on data that is new, then on data that is known"
+
+
+def test_a_process_has_one_timer() -> None:
+    assert timer_for("cpu") is timer_for("cpu")
 
 
 def test_turns_are_chosen_at_random() -> None:
