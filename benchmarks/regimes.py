@@ -116,7 +116,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rule = StopRule(least=options.samples, most=options.samples)
     watch, spent = Watch("cuda"), dict.fromkeys(ready, 0.0)
     samples = {r: sample(ready, r, rule, watch, spent, lambda _: None) for r in REGIMES}
-    calls = distributions(ready, "isolated", StopRule(), spent, lambda _: None)
+    most = dict.fromkeys(ready, StopRule().most)
+    calls = distributions(ready, "isolated", StopRule(), most, spent, lambda _: None)
     said = (gpu.name, f"driver {gpu.driver}", f"torch {toolchain.version_of('torch')}")
     return {
         "machine": raw.machine(*said),

@@ -86,4 +86,4 @@ if HOW == "broken":
 if HOW == "no permission":
     print("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access performance counters")
     sys.exit(1)
-sys.exit(child(sys.argv[1:3], perform, prepare=prepare, imports=lambda: print("imported", flush=True)))
+sys.exit(child(sys.argv[1:3], perform, prepare=prepare, imports=[lambda: print("imported", flush=True)]))

@@ -44,6 +44,14 @@ def test_a_broken_promise_and_what_moved() -> None:
     assert "changed: fast/fast_kernel (sm_89) registers 88 → 96 (worse)" in text
 
 
+def test_a_shape_that_was_not_chosen_has_not_vanished() -> None:
+    work = [factory.fact("formula_flop", 1 << n, "fast", shape=s) for n, s in enumerate(("mission", "huge"))]
+    before = factory.record(facts=work, id=OLD)
+    assert "huge" not in answers(factory.record(facts=work[:1]), before)
+    more = factory.fact("formula_flop", 7, "fast", shape="mission")
+    assert "changed: fast/mission formula_flop 1 → 7" in answers(factory.record(facts=[more]), before)
+
+
 def test_nothing_measured_is_said_and_not_guessed() -> None:
     text = answers(factory.bare_record())
     assert "unmeasured: it was not checked" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,16 @@ from flashcore.machine.gpu import Gpu
 from flashcore.model.record import Built, CaseOutcome, Environment, Measured, Record, StageResult
 from flashcore.model.suite import Where
 from flashcore.pipeline import companions, gpu_stages, run
+from flashcore.pipeline.compile_ahead import Compiling
 from flashcore.pipeline.state import Job, Settings
 from flashcore.runs import freshness
 from tests import factory
 from tests.conftest import TOY
+from tests.conftest import Built as ToyBuilt
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
 HERE = factory.record().environment
+TORCH_ROOT = toolchain.torch_root
 
 
 @pytest.fixture
@@ -82,6 +86,22 @@ def test_what_may_have_changed_is_checked_again(job: Job, what: str, monkeypatch
     else:
         job = replace(job, companions=frozenset())
     assert companions.known_right(job, NOTHING, runs) == frozenset()
+
+
+def test_a_source_is_known_before_its_static_facts_are_read(
+    job: Job, toy: ToyBuilt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "torch_root", TORCH_ROOT)
+    folder = shutil.copytree(toy.folder, tmp_path / "built")
+    job = replace(job, settings=replace(job.settings, build=str(folder)))
+    compiling = Compiling(job, lambda _: None, ahead=True)
+    whole = compiling.finish()
+    cases = [(v, s) for v, s in job.cases("check") if v.source and v.name in job.companions]
+    keys = freshness.case_keys(job.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
+    assert keys and not any(a.code for a in compiling.first.artifacts)
+    outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)
+    run_ = replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE)
+    assert companions.known_right(job, compiling.first, [run_]) == keys.keys()
 
 
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

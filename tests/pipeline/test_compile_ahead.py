@@ -129,19 +129,29 @@ def test_the_build_ends_with_what_it_was_begun_for(built: Path, monkeypatch: pyt
 
 def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
+    seen: list[Built] = []
+    whole = Built("13.0.88", (), ())
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
 
-    def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
+    def ran(_: Job, built: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
         order.append(stage)
+        seen.append(built)
         return StageResult((), ()), so_far
 
     monkeypatch.setattr(stages, "_run_stage", ran)
+
+    def build_over() -> Built:
+        order.append("build over")
+        return whole
+
     settings = Settings(str(TOY), build=str(tmp_path), upto="bench", roofs=None)
-    measure(run.start(settings), Built("", (), ()), tmp_path, quiet, lambda: order.append("build over"))
-    assert order == ["check", "build over", "bench"]
+    measure(run.start(settings), Built("", (), ()), tmp_path, quiet, build_over)
+    assert order == ["check", "build over", "bench"] and seen == [Built("", (), ()), whole]
 
 
-def test_children_of_a_stage_start_while_the_one_before_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_of_all_stages_start_before_the_first_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = []
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
@@ -157,8 +167,8 @@ def test_children_of_a_stage_start_while_the_one_before_works(tmp_path: Path, mo
     monkeypatch.setattr(stages, "_run_stage", ran)
     job = run.start(Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None))
     stages.start_ahead(job, tmp_path, Noted())
-    measure(job, Built("", (), ()), tmp_path, quiet, lambda: None, Noted())
-    assert order == ["start check", "start bench", "check", "start profile/round-0", "bench", "profile"]
+    measure(job, Built("", (), ()), tmp_path, quiet, None, Noted())
+    assert order == ["start check", "start bench", "start profile/round-0", "check", "bench", "profile"]
 
 
 def test_of_a_run_that_cannot_be_built_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

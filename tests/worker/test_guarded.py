@@ -7,7 +7,17 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from flashcore.worker.guarded import GUARD_BYTES, GUARD_MOST, Guarded, Outputs, copied, guard_inputs, laid_out, write
+from flashcore.worker.guarded import (
+    GUARD_BYTES,
+    GUARD_MOST,
+    Guarded,
+    Outputs,
+    copied,
+    damages,
+    guard_inputs,
+    laid_out,
+    write,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
@@ -97,3 +107,14 @@ def test_rows_apart_begin_on_16_bytes(dtype: torch.dtype) -> None:
     other = laid_out(x, "apart")
     assert torch.equal(other, x) and not other.is_contiguous() and other.stride(-1) == 1
     assert all(other[i, j].data_ptr() % 16 == 0 for i in range(2) for j in range(3))
+
+
+def test_all_that_was_written_beside_tensors_is_named_at_once() -> None:
+    outputs = Outputs(dict.fromkeys(("first", "second", "third"), ((5, 7), "float32")))
+    assert damages(outputs.guards) == {} == damages({})
+    arena = outputs["second"].untyped_storage()
+    whole = torch.empty(0, dtype=torch.uint8).set_(arena)
+    whole[outputs["second"].storage_offset() * 4 - 3] = 0
+    found = damages(outputs.guards)
+    assert list(found) == ["second"] and found["second"] == outputs.guards["second"].damage()
+    assert "1 bytes written before its first element, the nearest 3 bytes off" in found["second"]

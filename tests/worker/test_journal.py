@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.worker import supervisor as supervisor_module
-from flashcore.worker.journal import HOPELESS, SUPERVISOR, parse, read_journal
+from flashcore.worker.journal import HOPELESS, SUPERVISOR, parse, read_journal, tasks_of
 from flashcore.worker.supervisor import Journal
 from tests.conftest import ROOT
 from tests.worker.test_supervisor import actor, until
@@ -35,6 +35,26 @@ def test_lines_of_another_form_are_left_out() -> None:  # item 18: without a key
     text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n" + b"[" * 50_000
     text += b'\n{"event": "result", "name": "a", "seconds": ' + b"9" * 5_000 + b"}\n"
     assert list(parse(text)) == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_nothing_more_is_imported_once_there_are_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    monkeypatch.setenv(SUPERVISOR, str(os.getpid()))
+    path = tmp_path / "tasks.json"
+    path.write_text('{"more": true, "tasks": []}\n')
+    order: list[str] = []
+
+    def imports(name: str, given: bool) -> None:
+        order.append(name)
+        if given:
+            with path.open("a") as file:
+                file.write('{"tasks": [{"name": "a", "payload": {}}]}\n{"tasks": []}\n')
+
+    steps = [lambda: imports("torch", first), lambda: imports("what few need", not first)]
+    assert [task.name for task in tasks_of(path, steps)] == ["a"]
+    assert order == ["torch"] if first else ["torch", "what few need"]
 
 
 def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore.machine.environment import of_this_machine
 from flashcore.model.record import Built, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline.state import Job
+from flashcore.static import facts
 
 #: Of the machine, what a recorded check depends on.
 _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
@@ -32,7 +34,10 @@ def known_right(job: Job, built: Built, recorded: Sequence[Record]) -> frozenset
         return frozenset()
     here = of_this_machine(Path(job.suite.root), None, job.gpu, job.gpu_arch, None)
     cases = [(v, s) for v, s in job.cases("check") if v.name in job.companions]
-    keys = freshness.case_keys(job.suite, cases, built.artifacts, built.plans, job.gpu_arch, built.nvcc)
+    # Of a build whose static facts are not read yet, no artifact has the hash of its code.
+    own = [a for a in built.artifacts if a.variant in job.companions and a.arch == job.gpu_arch]
+    artifacts = [replace(a, code=a.code or facts.facts(a)[1]) for a in own]
+    keys = freshness.case_keys(job.suite, cases, artifacts, built.plans, job.gpu_arch, built.nvcc)
     newest: dict[str, bool] = {}
     for run in recorded:
         same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)

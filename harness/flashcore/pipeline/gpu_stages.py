@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,13 +30,15 @@ Say = Callable[[str], None]
 
 
 def measure(
-    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object] = lambda: None,
+    job: Job, built: Built, folder: Path, say: Say, finish: Callable[[], Built] | None = None,
     ahead: Ahead | None = None, known_right: Collection[str] = (),
 ) -> Measured:  # fmt: skip
     """The GPU stages up to the one asked for. A case that fails one is not taken to the next.
 
     Args:
-        before_timing: called when all is checked: background work of this process must have ended when it returns.
+        built: what checking needs.
+        finish: called when all is checked: background work of this process must have ended when it returns all that was
+            built, with the static facts.
         ahead: where children wait that :func:`start_ahead` started, and those of each further stage.
         known_right: cases that are not checked again.
 
@@ -46,7 +46,7 @@ def measure(
         CapabilityError: the machine cannot run the first of them after all.
     """
     with gpu_lease.leases(() if job.cannot_measure or not job.settings.upto else job.uuids, say):
-        measured = _stages(job, built, folder, say, before_timing, ahead, known_right)
+        measured = _stages(job, built, folder, say, finish, ahead, known_right)
     if job.places and measured.outcomes:
         from flashcore.pipeline import sharing
 
@@ -57,7 +57,7 @@ def measure(
 
 
 def _stages(
-    job: Job, built: Built, folder: Path, say: Say, before_timing: Callable[[], object], ahead: Ahead | None,
+    job: Job, built: Built, folder: Path, say: Say, finish: Callable[[], Built] | None, ahead: Ahead | None,
     known_right: Collection[str],
 ) -> Measured:  # fmt: skip
     upto = job.settings.upto
@@ -67,10 +67,10 @@ def _stages(
     if wanted and (reason := job.cannot_measure):
         say(f"{', '.join(wanted)}: left out: {reason}")
         return Measured(notes=tuple(StageNote(stage, "skipped", 0.0, reason) for stage in wanted))
-    chosen: dict[Stage, settings.Stage] = {}
-    for stage, following in zip_longest(wanted, wanted[1:]):
-        if stage != "check":
-            before_timing()
+    begun = {later: _start_later(job, built, later, folder, say, ahead) for later in (wanted[1:] if ahead else ())}
+    for stage in wanted:
+        if stage != "check" and finish:
+            built = finish()
         started = time.monotonic()
         ready, left_out = _sorted_out(job, built, stage, measured.outcomes)
         known = [(v, s) for v, s in ready if stage == "check" and f"{v.name}/{s.name}" in known_right]
@@ -78,11 +78,7 @@ def _stages(
         why = (f"{len(left_out)} left out" if left_out else "", f"{len(known)} known to be right" if known else "")
         say(", ".join(filter(None, (f"{stage}: {len(ready)} cases", *why))))
         try:
-            own = chosen.get(stage) or _settings(job, built, stage, say, ahead)
-            if following and ahead:
-                with suppress(CapabilityError):  # said when it is that stage's turn
-                    chosen[following] = _settings(job, built, following, say, ahead)
-                    _start_next(job, built, following, measured, folder, chosen[following], ahead)
+            own = begun.get(stage) or _settings(job, built, stage, say, ahead)
             result, measured = _run_stage(job, built, measured, stage, ready, folder / stage, say, own)
         except CapabilityError as error:
             seconds = time.monotonic() - started
@@ -164,6 +160,7 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
             params=dict(shape.params),
             arguments=job.suite.problems[v.problem].arguments,
             library=str(Path(built_as[v.name].library or "").resolve()) if v.source else None,
+            operator=built_as[v.name].host if v.source else "",
             callable=v.callable,
             config=dict(v.config) if v.cubins else {},
             calls=tuple(traced.calls(built_as[v.name], shape.name)) if v.cubins else (),
@@ -200,6 +197,7 @@ def _run_stage(
         return sanitize.run(cases, folder, chosen), so_far
     assert isinstance(chosen, settings.Profile)
     so_far = dataclasses.replace(so_far, ncu=toolchain.version_said(chosen.ncu))
+    chosen = dataclasses.replace(chosen, registers=_registers(job, built))
     return profile.run(cases, folder, chosen), so_far
 
 
@@ -217,12 +215,13 @@ def _settings(job: Job, built: Built, stage: Stage, say: Say, ahead: Ahead | Non
     s = job.settings
     if stage == "check":
         return settings.Check(
-            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, places=job.places, ahead=ahead
-        )
+            time_limit=s.time_limit, repeats=s.repeats, opcheck=s.opcheck, places=job.places, ahead=ahead,
+            opchecked=Path(s.build) / job.suite.name / ".opcheck",
+        )  # fmt: skip
     if stage == "bench":
         return settings.Bench(
             baseline=job.suite.baseline, samples=s.samples, seconds=s.seconds, modes=s.modes, places=job.places,
-            ahead=ahead,
+            companions=job.companions, ahead=ahead,
         )  # fmt: skip
     if stage == "sanitize":
         return settings.Sanitize(sanitizer=find_sanitizer(), time_limit=5 * s.time_limit, places=job.places)
@@ -232,7 +231,6 @@ def _settings(job: Job, built: Built, stage: Stage, say: Say, ahead: Ahead | Non
         chip=profile.chip_of(job.gpu.capability),
         plans={f"{p.variant}/{p.shape}": p for p in built.plans},
         codes=phases_of(job, built, say),
-        registers=_registers(job, built),
         clock_control=s.clock_control,
         keep_report=s.keep_report,
         time_limit=s.time_limit,
@@ -256,19 +254,25 @@ def start_ahead(job: Job, folder: Path, ahead: Ahead) -> None:
         ahead.start(folder / "check", check.TARGET, chosen, most=-(-len(cases) // chosen.apart))
 
 
-def _start_next(
-    job: Job, built: Built, stage: Stage, so_far: Measured, folder: Path, chosen: settings.Stage, ahead: Ahead
-) -> None:
-    """Starts the children of a stage while the stage before it works."""
+def _start_later(
+    job: Job, built: Built, stage: Stage, folder: Path, say: Say, ahead: Ahead | None
+) -> settings.Stage | None:
+    """Starts the children of a stage before the first stage works; the stage's settings. Not while calls are timed: a
+    start of ncu makes the calls of other processes wait, once for 2.4 s (H200)."""
     from flashcore.pipeline import sharing
     from flashcore.stages import settings
     from flashcore.stages.profile import profile
 
-    if isinstance(chosen, settings.Bench) and job.cases(stage):
+    try:
+        chosen = _settings(job, built, stage, say, ahead)
+    except CapabilityError:  # said when it is that stage's turn
+        return None
+    if ahead and isinstance(chosen, settings.Bench) and job.cases(stage):
         sharing.start_ahead(folder / stage, chosen, ahead)
-    elif isinstance(chosen, settings.Profile):
-        ready, _ = _sorted_out(job, built, stage, so_far.outcomes)
+    elif ahead and isinstance(chosen, settings.Profile):
+        ready, _ = _sorted_out(job, built, stage, ())
         profile.start_ahead(child_cases(job, built, ready), folder / stage, chosen, ahead)
+    return chosen
 
 
 def _registers(job: Job, built: Built) -> dict[str, dict[str, int]]:

@@ -105,7 +105,7 @@ def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
             {"case": c.to_json(), "kinds": None, "repeats": chosen.repeats, "opcheck": False, **more} for c in cases
         ],
         "bench": [
-            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), **more} for c in cases
+            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], **more} for c in cases
         ],
     }  # fmt: skip
 

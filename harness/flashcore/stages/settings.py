@@ -44,6 +44,7 @@ class Check(Stage):
         kinds: the kinds of input to use; all that the problem knows unless given.
         repeats: calls of each case that must agree bit by bit.
         opcheck: whether each operator goes through ``torch.library.opcheck``, on its first shape.
+        opchecked: a folder that remembers which operators were found right; those are not asked again.
         batch: the journal keeps what was answered, so a fault costs no more in a long batch than in a short one; a
             fresh process costs seconds.
         lanes: most of a check is the host's time, so half of its cores are used.
@@ -53,6 +54,7 @@ class Check(Stage):
     kinds: Sequence[str] | None = None
     repeats: int = 20
     opcheck: bool = True
+    opchecked: Path | None = None
     batch: int = 1024
     refill: bool = True
     lanes: int = max(1, min(5, (os.cpu_count() or 1) // 2))
@@ -71,6 +73,7 @@ class Bench(Stage):
             as a 99th percentile needs.
         seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
         noise: relative noise of the median at which sampling may end.
+        companions: variants of which fewer single calls are timed: as many as a 90th percentile needs.
         modes: see :mod:`flashcore.stages.bench.timing`.
     """
 
@@ -80,6 +83,7 @@ class Bench(Stage):
     max_samples: int = 1000
     seconds: float = 1.5
     noise: float = 0.002
+    companions: frozenset[str] = frozenset()
     modes: tuple[str, ...] = ("isolated", "back_to_back", "cold", "eager")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.worker.guarded import Outputs
+from flashcore.worker.guarded import Outputs, damages
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,28 +78,35 @@ def differing(a: Tensor, b: Tensor) -> Tensor:
 
 
 def errors(found: Tensor, reference: Tensor) -> Errors:
-    """Compares an answer with the fp64 reference, where the reference is finite."""
+    """Compares an answer with the fp64 reference, where the reference is finite. Read from the device at once: each
+    read waits, where processes share a GPU for a time slice of every other one."""
     import torch
 
+    values = found.double()
     finite = reference.isfinite()
-    signed = torch.where(finite, found.double() - reference, 0.0)
+    signed = torch.where(finite, values - reference, 0.0)
     difference = signed.abs()
-    count = max(1, int(finite.sum()))
     known = torch.where(finite, reference, 0.0)
-    norm = float(known.norm())
-    # NaN wins against every number here, as it should.
-    index = int(difference.argmax()) if difference.numel() else 0
-    at = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), reference.shape))
+    if not reference.numel():
+        return Errors(0.0, 0.0, 0.0, ulp(0.0, found.dtype), 1.0, (0,) * reference.dim(), math.nan, math.nan)
+    worst = difference.argmax()  # NaN wins against every number here, as it should
+    parts = (
+        worst, finite.sum(), difference.take(worst), difference.sum(), difference.norm(), known.norm(),
+        known.abs().max(), (signed * known).sum(), reference.take(worst), values.take(worst),
+    )  # fmt: skip
+    index, count, most, total, frobenius, norm, largest, along, expected, answer = torch.stack(
+        [part.double() for part in parts]
+    ).tolist()
     return Errors(
-        max=float(difference[at]),
-        mean=float(difference.sum()) / count,
-        frobenius=float(difference.norm()) / norm if norm > 0 else float(difference.norm()),
-        ulp=ulp(float(known.abs().max()), found.dtype),
+        max=most,
+        mean=total / max(1.0, count),
+        frobenius=frobenius / norm if norm > 0 else frobenius,
+        ulp=ulp(largest, found.dtype),
         norm=norm if norm > 0 else 1.0,
-        at=at,
-        expected=float(reference[at]),
-        found=float(found[at]),
-        gain=float((signed * known).sum()) / norm**2 if norm > 0 else 0.0,
+        at=tuple(int(i) for i in torch.unravel_index(torch.tensor(int(index)), reference.shape)),
+        expected=expected,
+        found=answer,
+        gain=along / norm**2 if norm > 0 else 0.0,
         rows=math.prod(reference.shape[:-1]),
     )
 
@@ -149,10 +156,8 @@ def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mappin
     """Complaints about out-of-bounds writes, unwritten elements, NaN and Inf; empty if none. ``unwritten`` holds
     masks."""
     complaints = []
-    for name, guard in outputs.guards.items():
-        damage = guard.damage()
-        if damage:
-            complaints.append(f"{name}: out-of-bounds write: {damage}")
+    for name, damage in damages(outputs.guards).items():
+        complaints.append(f"{name}: out-of-bounds write: {damage}")
     for name, mask in unwritten.items():
         count = int(mask.sum())
         if count:

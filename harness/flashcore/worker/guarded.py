@@ -72,24 +72,33 @@ class Guarded:
         """Fills tensor and bands anew."""
         self._buffer.fill_(self.fill)
 
+    def is_damaged(self) -> Tensor:
+        """Whether anything beside the tensor was written: one bool, which is not read from the device yet."""
+        before, after = self._buffer[: self._band], self._buffer[self._end :]
+        damaged: Tensor = (before != self.fill).any() | (after != self.fill).any()
+        return damaged | self._between().any() if self._strided else damaged
+
     def damage(self) -> str:
         """Says which bytes beside the tensor were written; empty if none."""
         for where, band, origin in (
             ("before its first", self._buffer[: self._band], self._band),
             ("past its last", self._buffer[self._end :], -1),
         ):
-            if (other := band != self.fill).any():  # faster than finding out where
-                touched = other.nonzero().flatten()
+            if (touched := (band != self.fill).nonzero().flatten()).numel():
                 first = int(touched[0])
                 distance = origin - int(touched[-1]) if origin > 0 else first + 1
                 return f"{touched.numel()} bytes written {where} element, the nearest {distance} bytes off"
         if self._strided:
-            touched = ~self._untouched()
-            once(touched.as_strided(self.tensor.shape, self.tensor.stride())).fill_(False)
-            if touched.any():
-                first = int(touched.nonzero()[0])
-                return f"{int(touched.sum())} elements written between its own, the first {first} past its first"
+            touched = self._between().nonzero()
+            if len(touched):
+                return f"{len(touched)} elements written between its own, the first {int(touched[0])} past its first"
         return ""
+
+    def _between(self) -> Tensor:
+        """Mask of the memory from the tensor's first element to its last: what was written, and is not its own."""
+        touched = ~self._untouched()
+        once(touched.as_strided(self.tensor.shape, self.tensor.stride())).fill_(False)
+        return touched
 
     def _untouched(self) -> Tensor:
         """Mask of the memory from the tensor's first element to its last: what holds nothing but poison."""
@@ -103,6 +112,19 @@ class Guarded:
 
         mask = self._untouched().as_strided(self.tensor.shape, self.tensor.stride())
         return mask if self.tensor.numel() else torch.zeros_like(mask)
+
+
+def any_of(flags: Mapping[str, Tensor]) -> list[str]:
+    """The names of those bools of a device that are true, read from it at once."""
+    import torch
+
+    raised: list[bool] = torch.stack(list(flags.values())).tolist() if flags else []
+    return [name for name, up in zip(flags, raised, strict=True) if up]
+
+
+def damages(guards: Mapping[str, Guarded]) -> dict[str, str]:
+    """What was written beside each tensor, of those where anything was."""
+    return {name: guards[name].damage() for name in any_of({name: g.is_damaged() for name, g in guards.items()})}
 
 
 class Outputs(dict[str, "Tensor"]):

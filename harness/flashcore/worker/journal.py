@@ -200,14 +200,14 @@ def child(
     perform: Callable[[Task, Journal], Mapping[str, Any] | None],
     *,
     prepare: Callable[[Task], None] | None = None,
-    imports: Callable[[], object] = lambda: None,
+    imports: Sequence[Callable[[], object]] = (),
     is_poisoned: Callable[[], bool] = lambda: False,
 ) -> int:
     """The main of a child: ``TASKFILE JOURNAL``. Performs every task, returns the exit code.
 
     An exception in ``perform`` fails its task; the child goes on unless ``is_poisoned``. ``prepare`` runs once the
-    first task is known (the device) and may raise a :class:`FlashcoreError`; ``imports`` before, where tasks are still
-    to come.
+    first task is known (the device) and may raise a :class:`FlashcoreError`; ``imports`` before, one by one as long as
+    no task has come.
     """
     follow_supervisor()
     task_file, journal_file = arguments
@@ -231,16 +231,19 @@ def first_share(task_file: Path) -> dict[str, Any]:
         return dict(json.loads(lines.readline()))
 
 
-def tasks_of(task_file: Path, imports: Callable[[], object] = lambda: None) -> Iterator[Task]:
+def tasks_of(task_file: Path, imports: Sequence[Callable[[], object]] = ()) -> Iterator[Task]:
     """The tasks of a file as the supervisor writes it: where more may follow, until a further line has no tasks.
 
     Args:
-        imports: called before it waits for the first tasks, where there are none yet.
+        imports: called one by one before it waits for the first tasks, as long as there are none.
     """
     share = first_share(task_file)
     more = share.get("more", False) and SUPERVISOR in os.environ  # nothing else would end the waiting
     if more and not share["tasks"]:
-        imports()
+        size = task_file.stat().st_size
+        for one in imports:
+            if task_file.stat().st_size == size:
+                one()
     with task_file.open("rb") as lines:
         lines.readline()
         while True:

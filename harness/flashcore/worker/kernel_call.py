@@ -11,11 +11,12 @@ import functools
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.machine.capabilities import lacking
@@ -41,7 +42,8 @@ class Case:
     A callable with ``calls``, the launches that it was compiled for, is a variant and gets ``config`` by keyword.
     With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
     are absolute. ``build`` tells several builds of one variant apart in one process: ``before``.
-    ``launches`` is how many kernels its plan launches; a peer has none.
+    ``launches`` is how many kernels its plan launches; a peer has none. ``operator`` is the hash of the library's host
+    code, which registers the operator.
     """
 
     variant: str
@@ -62,6 +64,7 @@ class Case:
     repeats: int = 0
     config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
     calls: tuple[Sequence[Mapping[str, Any]], ...] = ()
+    operator: str = ""
 
     @property
     def name(self) -> str:
@@ -352,6 +355,15 @@ def require_device(device: str) -> None:
         raise lacking("gpu", build)
 
 
+def leave(code: int) -> NoReturn:
+    """Ends this process at once: the driver frees a GPU's memory sooner than torch and the CUDA runtime do one by one,
+    and the next stage waits for it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def serve(
     arguments: Sequence[str],
     perform: Callable[[Task, Journal], Mapping[str, Any] | None],
@@ -362,7 +374,7 @@ def serve(
     Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`.
 
     Args:
-        modules: what tasks will need beside torch; imported while there are none yet, if this torch has it.
+        modules: what tasks may need beside torch; imported as long as there are none yet, if this torch has it.
     """
     device = ""
 
@@ -372,9 +384,9 @@ def serve(
         require_device(device)
         prepare()
 
-    def imports() -> None:
-        for module in ("torch", *modules):
-            with contextlib.suppress(ImportError):  # said by the first task
-                importlib.import_module(module)
+    def import_(module: str) -> None:
+        with contextlib.suppress(ImportError):  # said by the first task
+            importlib.import_module(module)
 
+    imports = [functools.partial(import_, module) for module in ("torch", *modules)]
     return child(arguments, perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device))

@@ -39,8 +39,17 @@ def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, 
     one: Any = Calls(us * 1e-6)
     monkeypatch.setattr(interleave, "time", one)
     rule, spent = StopRule(slow_seconds=1.0), {"slow": 0.0}
-    (found,) = interleave.distributions({"slow": one}, "isolated", rule, spent, lambda _: None).values()
+    (found,) = interleave.distributions(
+        {"slow": one}, "isolated", rule, {"slow": rule.most}, spent, lambda _: None
+    ).values()
     assert found == pytest.approx([us] * count)
     assert spent["slow"] == pytest.approx(one.now)
     known = [p is not None for p in percentiles(found)]
     assert known == [count >= P90_SAMPLES, count >= P99_SAMPLES]
+
+
+def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready: Any = {label: Calls(5e-6) for label in ("chosen", "companion")}
+    most, spent = {"chosen": 1000, "companion": P90_SAMPLES}, dict.fromkeys(ready, 0.0)
+    found = interleave.distributions(ready, "cold", StopRule(), most, spent, lambda _: None)
+    assert {label: len(calls) for label, calls in found.items()} == most

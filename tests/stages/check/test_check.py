@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from flashcore.errors import UsageError
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
 from flashcore.stages.check import check, child
 from flashcore.stages.settings import Check
+from flashcore.worker import supervisor
 from flashcore.worker.kernel_call import Case
-from flashcore.worker.supervisor import Journal, Task
+from flashcore.worker.supervisor import Journal, Result, Task
 from tests import update_cases
 from tests.softmax_cases import case
 
@@ -131,6 +133,36 @@ def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> Non
     found, lines = result
     assert sorted(line.partition(":")[0] for line in lines) == sorted(o.case for o in found.outcomes)
     assert "right/small: right" in lines
+
+
+def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    wrong: list[str] = []
+
+    def supervised(tasks: list[Task], *_: object, **__: object) -> list[Result]:
+        asked.extend(t.name for t in tasks if t.payload["opcheck"])
+        return [Result(t.name, "ok", "", {"complaints": wrong, "worst": {}}) for t in tasks]
+
+    monkeypatch.setattr(supervisor, "supervise", supervised)
+    cases = [replace(case("right", s), operator="same code", library="r.so", callable=None) for s in ("small", "wide")]
+
+    def seen(cases: list[Case], **changes: Any) -> list[str]:
+        asked.clear()
+        check.run(cases, tmp_path, replace(Check(device="cpu", opchecked=tmp_path / "seen"), **changes))
+        return asked
+
+    wrong.append("no answer")
+    assert seen(cases) == seen(cases) == ["right/small"], "what was found wrong is asked again"
+    wrong.clear()
+    assert seen(cases) == ["right/small"]
+    assert seen(cases) == []
+    assert seen([replace(c, operator="other code") for c in cases], opcheck=False) == []
+    assert seen([replace(c, operator="other code") for c in cases]) == ["right/small"]
+    assert seen([replace(c, operator="") for c in cases]) == ["right/small"], "an unknown operator is no other's"
+    assert seen([replace(c, operator="") for c in cases]) == ["right/small"]
+    assert seen(cases, device="cuda") == ["right/small"]
+    monkeypatch.setattr(check, "version_of", lambda _: "another")
+    assert seen(cases) == ["right/small"]
 
 
 def test_unknown_kind(tmp_path: Path) -> None:

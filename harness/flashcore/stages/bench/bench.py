@@ -76,6 +76,7 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
                 "device": chosen.device,
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(left[name]))),
+                "few": [c.variant for c in left[name] if c.variant in chosen.companions],
             }
             tasks[name] = supervisor.Task(name, payload, weight=_weight(left[name]))
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from flashcore.stages.bench.interleave import Watch, distributions, release, sample, serve
 from flashcore.stages.bench.proof import Proof, Sets
-from flashcore.stages.bench.statistics import StopRule
+from flashcore.stages.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.stages.bench.timing import Timed, timer_for
 from flashcore.worker.journal import Journal, Task, answers, describe, hung
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned, synchronize
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, leave, synchronize
 from flashcore.worker.problem_file import load_problem
 
 #: Nanoseconds; the chip's own clock is too coarse to time less.
@@ -63,18 +63,19 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         proof.meet_new_data()
     for mode in payload["modes"]:
         # The mode that ranks gets the full time, the others half of it: for calls of many ms they agree. Eager calls
-        # get a quarter: the host's noise alone would use all of it.
-        half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2)
-        own_rule = rule if mode == cases[0].rank_by else half
-        if mode == "eager":
-            own_rule = replace(half, seconds=half.seconds / 2)
+        # get a quarter: the host's noise alone would use all of it. Nor are the others taken as often.
+        own_rule = rule
+        if mode != cases[0].rank_by:
+            half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)
+            own_rule = replace(half, seconds=half.seconds / 2, noise=5 * rule.noise) if mode == "eager" else half
         announce = functools.partial(_announce, log, task.name, mode)
         timed = ready if mode == "eager" else ready | empty
         for variant, values in sample(timed, mode, own_rule, watch, spent, announce, proofs).items():
             samples[variant][mode] = values
         if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
             announce = functools.partial(_announce, log, task.name, f"{mode} calls")
-            for variant, values in distributions(ready, mode, own_rule, spent, announce).items():
+            most = {v: P90_SAMPLES if v in payload["few"] else own_rule.most for v in ready}
+            for variant, values in distributions(ready, mode, own_rule, most, spent, announce).items():
                 calls[variant][mode] = values
     own_clocks = {}
     for variant, one in ready.items():
@@ -149,4 +150,4 @@ def _announce(log: Journal, task: str, mode: str, variant: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], perform))
+    leave(serve(sys.argv[1:], perform))

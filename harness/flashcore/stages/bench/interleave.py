@@ -106,10 +106,11 @@ def sample(
 
 
 def distributions(
-    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, spent: dict[str, float], announce: Callable[[str], None]
-) -> dict[str, list[float]]:
-    """us of single calls of a regime, as many as the rule's ``most``; where these do not fit half of its
-    ``slow_seconds``, as many as a 90th percentile needs; fewer of calls that take many ms.
+    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, most: Mapping[str, int], spent: dict[str, float],
+    announce: Callable[[str], None],
+) -> dict[str, list[float]]:  # fmt: skip
+    """us of single calls of a regime, ``most`` of each; where these do not fit half of the rule's ``slow_seconds``, as
+    many as a 90th percentile needs; fewer of calls that take many ms.
 
     Between events around each, less the median of what they read around nothing, which is asked in between.
     """
@@ -120,21 +121,21 @@ def distributions(
         calls: list[float] = []
         nothing: list[float] = []
         turns = 0
-        while len(calls) < rule.most and _goes_on(len(calls), time.monotonic() - start, rule):
+        while len(calls) < most[label] and _goes_on(len(calls), most[label], time.monotonic() - start, rule):
             if turns % _TURNS_A_NOTHING == 0:
                 nothing += timed.each(regime, calls=False)
             calls += timed.each(regime, first=not turns)  # no other calls come between
             turns += 1
         least = statistics.median(nothing)
-        found[label] = [x - least for x in calls[: rule.most]]
+        found[label] = [x - least for x in calls[: most[label]]]
         spent[label] += time.monotonic() - start
     return found
 
 
-def _goes_on(count: int, seconds: float, rule: StopRule) -> bool:
-    """Whether more single calls are worth their time, after so many in so many seconds."""
+def _goes_on(count: int, most: int, seconds: float, rule: StopRule) -> bool:
+    """Whether more single calls, up to ``most``, are worth their time, after so many in so many seconds."""
     limit = rule.slow_seconds / 2
-    in_time = count < P90_SAMPLES or seconds / count * rule.most <= limit
+    in_time = count < P90_SAMPLES or seconds / count * most <= limit
     return not count or (seconds < limit and in_time)
 
 

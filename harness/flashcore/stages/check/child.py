@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import UsageError
 from flashcore.worker.accuracy import FACT_NAMES, NORMAL, Errors, differing, errors, judge, over_class, soundness
-from flashcore.worker.guarded import LAYOUTS, POISON_BYTE, Outputs, guard_inputs, laid_out
+from flashcore.worker.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, damages, guard_inputs, laid_out
 from flashcore.worker.journal import Journal, Task, describe
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned, serve, synchronize
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.worker.problem_file import load_problem
 from flashcore.worker.references import References
 
@@ -105,9 +105,7 @@ def _compare(
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"]
-    for name, guard in bands.items():
-        if damage := guard.damage():
-            complaints.append(f"{name}: out-of-bounds write beside an input: {damage}")
+    complaints += [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
     complaints += soundness(outputs, _unwritten(caller, outputs, given), reference)
     for name, answer in reference.items():
         own = errors(outputs[name], answer)
@@ -127,10 +125,11 @@ def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> d
     poison is unwritten only if, over another poison, it looks like that one.
     """
     masks = {name: guard.unwritten() for name, guard in outputs.guards.items()}
-    if any(mask.any() for mask in masks.values()):
-        second = _fresh(caller, inputs, _OTHER_POISON)
-        masks = {name: mask & second.guards[name].unwritten() for name, mask in masks.items()}
-    return masks
+    poisoned = any_of({name: mask.any() for name, mask in masks.items()})
+    if not poisoned:
+        return {}
+    second = _fresh(caller, inputs, _OTHER_POISON)
+    return {name: masks[name] & second.guards[name].unwritten() for name in poisoned}
 
 
 def _keep_worst(worst: dict[str, tuple[float | None, str]], name: str, value: float | None, where: str) -> None:
@@ -147,11 +146,9 @@ def _keep_worst(worst: dict[str, tuple[float | None, str]], name: str, value: fl
 def _changed(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     import torch
 
-    return [
-        f"{name}: an input was written to"
-        for name, value in inputs.items()
-        if isinstance(value, torch.Tensor) and differing(value, given[name]).any()
-    ]
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    changed = any_of({name: differing(value, given[name]).any() for name, value in tensors.items()})
+    return [f"{name}: an input was written to" for name in changed]
 
 
 def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -> Outputs:
@@ -249,4 +246,4 @@ def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], perform, modules=_OPCHECK))
+    leave(serve(sys.argv[1:], perform, modules=_OPCHECK))
