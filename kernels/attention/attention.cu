@@ -11,7 +11,8 @@
 //   64  more, S < 4096                                  a block an SM walks through tiles of 256      16,16,1024; 1,128,512
 //   128 at most 132 of 64 x 256, S <= 512               two blocks of a cluster share the keys        1,8,512
 //   128 at most 132 of 64                               two warpgroups share 64 rows' keys
-//   128 more                                            a block an SM takes the next tile of 192 left 4,16,4096; 4,32,4096
+//   128 more, fp16                                      a block an SM walks through tiles of 192      4,16,4096
+//   128 more, bf16                                      a block an SM takes the next tile of 192 left 4,32,4096, grouped
 //
 // Figures and their machine: NOTES.md beside this. bf16 (ELEMENT_BF16) and the log-sum-exp (WRITE_LSE) go without
 // clusters, which exchange halves and store no more than the answer.
@@ -41,7 +42,7 @@ using warpgroups::Problem;
 using Rows256 = warpgroups::Config<64, 64, 4, 4, true, false, true, 2, false, 0, 1>;
 using Walk256 = warpgroups::Config<64, 64, 4, 6, true, false, true, 2, true, 1, 1>;
 using Rows128 = warpgroups::Config<64, 64, 4, 8, true, false, true, 2, false, 0, 2>;
-using Next192 = warpgroups::Config<128, 64, 3, 4, true, false, true, 2, true, 2, 1>;
+using Tiles192 = warpgroups::Config<128, 64, 3, 4, true, false, true, 2, true, 1 + ELEMENT_BF16, 1>;
 using Rows64 = warpgroups::Config<128, 64, 2, 4, true, false, true, 2, false, 0, 2>;
 #if WITH_CLUSTERS
 // Head dimension, row groups, key groups, chunk, chunks of a block, blocks of a cluster, overlap, turns.
@@ -65,12 +66,16 @@ WARPGROUPS_KERNEL(attention_rows256_kernel, Rows256)
 #endif
 WARPGROUPS_KERNEL(attention_walk256_kernel, Walk256)
 WARPGROUPS_KERNEL(attention_rows128_kernel, Rows128)
-WARPGROUPS_KERNEL(attention_next192_kernel, Next192)
+WARPGROUPS_KERNEL(attention_tiles192_kernel, Tiles192)
 WARPGROUPS_KERNEL(attention_rows64_kernel, Rows64)
 
+#if ELEMENT_BF16
 extern "C" __global__ void attention_clear_kernel(unsigned* taken) {
   if (threadIdx.x == 0) *taken = 0;
 }
+#else
+constexpr void (*attention_clear_kernel)(unsigned*) = nullptr;
+#endif
 
 #if WITH_CLUSTERS
 #define CLUSTERS_KERNEL(name, C)                                                                                     \
@@ -88,7 +93,7 @@ CLUSTERS_KERNEL(attention_wide_keys512_kernel, WideKeys512)
 
 namespace {
 
-enum class Choice { kKeys512, kKeys1024, kWideKeys512, kRows64, kRows128, kRows256, kWalk256, kNext192 };
+enum class Choice { kKeys512, kKeys1024, kWideKeys512, kRows64, kRows128, kRows256, kWalk256, kTiles192 };
 
 // Whether blocks of so many rows, and so many for each of them, all run at once.
 bool at_once(const flashcore::Shape& s, int rows, int blocks) {
@@ -101,7 +106,7 @@ Choice choose(const flashcore::Shape& s) {
   if (s.D == 64 && s.S <= Keys1024::kMostKeys && at_once(s, 128, 2)) return Choice::kKeys1024;
   if (s.D == 128 && s.S <= WideKeys512::kMostKeys && at_once(s, 64, 2)) return Choice::kWideKeys512;
 #endif
-  if (s.D == 128) return at_once(s, 64, 1) ? Choice::kRows64 : Choice::kNext192;
+  if (s.D == 128) return at_once(s, 64, 1) ? Choice::kRows64 : Choice::kTiles192;
   if (at_once(s, 128, 1)) return Choice::kRows128;
   return !WRITE_LSE && (at_once(s, 256, 1) || s.S >= 4096) ? Choice::kRows256 : Choice::kWalk256;
 }
@@ -122,7 +127,7 @@ flashcore::Plan plan(const flashcore::Shape& s) {
     case Choice::kRows256: return warpgroups::add_forward<Rows256>(p, s, "attention_rows256_kernel", kClear);
 #endif
     case Choice::kWalk256: return warpgroups::add_forward<Walk256>(p, s, "attention_walk256_kernel", kClear);
-    default: return warpgroups::add_forward<Next192>(p, s, "attention_next192_kernel", kClear);
+    default: return warpgroups::add_forward<Tiles192>(p, s, "attention_tiles192_kernel", kClear);
   }
 }
 
@@ -147,7 +152,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const fl
     case Choice::kRows256: return launch_rows<Rows256>(a, s, p, attention_rows256_kernel, workspace, stream);
 #endif
     case Choice::kWalk256: return launch_rows<Walk256>(a, s, p, attention_walk256_kernel, workspace, stream);
-    default: return launch_rows<Next192>(a, s, p, attention_next192_kernel, workspace, stream);
+    default: return launch_rows<Tiles192>(a, s, p, attention_tiles192_kernel, workspace, stream);
   }
 }
 

@@ -13,13 +13,7 @@
 //   - At the end each warp has (O, m, l) for its keys. O is laid down in the warp's own K buffer, and all
 //     threads merge the 8 parts, relative to the largest m. Always in the same order: bit-equal answers.
 //
-// Sizes are macros, for flashcore tune (examples/tune); what is said above is of their defaults.
-//
-//   STRIPES       of 16 query rows
-//   WARPS         each with all rows and its own keys
-//   KEYS          of a warp, a pass: 64 take 134 KiB, which sm_89 does not have; 32 take 70 KiB, 256 keys a pass
-//   MIN_BLOCKS    asked for on an SM
-//   PROGRAMMATIC  1: the block is set up before its predecessor has ended
+// Sizes are macros (attention/split_keys_sizes.cuh); what is said above is of their defaults.
 //
 // The idea is that of split_keys, whose warps share the fetching, a barrier each turn, and WMMA's detours
 // through shared memory; here a warp is on its own until the end.
@@ -29,22 +23,7 @@
 #include <attention/mma_stripe.cuh>
 #include <attention/part.cuh>
 #include <attention/shared_memory.cuh>
-
-#ifndef STRIPES
-#define STRIPES 2
-#endif
-#ifndef WARPS
-#define WARPS 8
-#endif
-#ifndef KEYS
-#define KEYS 64
-#endif
-#ifndef MIN_BLOCKS
-#define MIN_BLOCKS 1
-#endif
-#ifndef PROGRAMMATIC
-#define PROGRAMMATIC 0
-#endif
+#include <attention/split_keys_sizes.cuh>
 
 namespace {
 

@@ -22,29 +22,12 @@
 #include <attention/mma_stripe.cuh>
 #include <attention/part.cuh>
 #include <attention/shared_memory.cuh>
+#include <attention/split_keys_sizes.cuh>
 #include <attention/tensor_copy.cuh>
-
-#ifndef STRIPES
-#define STRIPES 2
-#endif
-#ifndef WARPS
-#define WARPS 8
-#endif
-#ifndef KEYS
-#define KEYS 64
-#endif
-#ifndef MIN_BLOCKS
-#define MIN_BLOCKS 1
-#endif
-#ifndef PROGRAMMATIC
-#define PROGRAMMATIC 0
-#endif
 
 namespace {
 
 using namespace attention;
-
-static_assert(PROGRAMMATIC == 0 || PROGRAMMATIC == 1, "PROGRAMMATIC: 0 or 1");
 
 using Layout = Swizzled;  // which is how a bulk tensor copy lays rows of 128 bytes down
 constexpr int kStripes = STRIPES;
