@@ -149,9 +149,7 @@ def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: 
     assert order == ["check", "build over", "bench"] and seen == [Built("", (), ()), whole]
 
 
-def test_children_of_all_stages_start_before_the_first_one_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
@@ -167,7 +165,7 @@ def test_children_of_all_stages_start_before_the_first_one_works(
     monkeypatch.setattr(stages, "_run_stage", ran)
     job = run.start(Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None))
     stages.start_ahead(job, tmp_path, Noted())
-    measure(job, Built("", (), ()), tmp_path, quiet, None, Noted())
+    measure(job, Built("", (), ()), tmp_path, quiet)
     assert order == ["start check", "start bench", "start profile/round-0", "check", "bench", "profile"]
 
 

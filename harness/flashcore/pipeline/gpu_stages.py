@@ -39,7 +39,7 @@ def measure(
         built: what checking needs.
         finish: called when all is checked: background work of this process must have ended when it returns all that was
             built, with the static facts.
-        ahead: where children wait that :func:`start_ahead` started, and those of each further stage.
+        ahead: where children wait that :func:`start_ahead` started.
         known_right: cases that are not checked again.
 
     Raises:
@@ -60,14 +60,12 @@ def _stages(
     job: Job, built: Built, folder: Path, say: Say, finish: Callable[[], Built] | None, ahead: Ahead | None,
     known_right: Collection[str],
 ) -> Measured:  # fmt: skip
-    upto = job.settings.upto
-    wanted: tuple[Stage, ...] = GPU_STAGES[: GPU_STAGES.index(upto) + 1] if upto else ()
+    wanted: tuple[Stage, ...] = _stages_up_to(job.settings.upto)
     wanted = (*wanted, "sanitize") if job.settings.sanitize else wanted
     measured = Measured()
     if wanted and (reason := job.cannot_measure):
         say(f"{', '.join(wanted)}: left out: {reason}")
         return Measured(notes=tuple(StageNote(stage, "skipped", 0.0, reason) for stage in wanted))
-    begun = {later: _start_later(job, built, later, folder, say, ahead) for later in (wanted[1:] if ahead else ())}
     for stage in wanted:
         if stage != "check" and finish:
             built = finish()
@@ -78,7 +76,7 @@ def _stages(
         why = (f"{len(left_out)} left out" if left_out else "", f"{len(known)} known to be right" if known else "")
         say(", ".join(filter(None, (f"{stage}: {len(ready)} cases", *why))))
         try:
-            own = begun.get(stage) or _settings(job, built, stage, say, ahead)
+            own = _settings(job, built, stage, say, ahead)
             result, measured = _run_stage(job, built, measured, stage, ready, folder / stage, say, own)
         except CapabilityError as error:
             seconds = time.monotonic() - started
@@ -240,39 +238,35 @@ def _settings(job: Job, built: Built, stage: Stage, say: Say, ahead: Ahead | Non
 
 
 def start_ahead(job: Job, folder: Path, ahead: Ahead) -> None:
-    """Starts the children of the first GPU stage, if there is one: they import while the build compiles.
+    """Starts the children of the GPU stages: they import while the build compiles.
 
     Args:
         folder: the run's.
     """
-    from flashcore.stages import settings
-    from flashcore.stages.check import check
-
-    if job.settings.upto and not job.cannot_measure and (cases := job.cases("check")):
-        chosen = _settings(job, Built("", (), ()), "check", lambda _: None, ahead)
-        assert isinstance(chosen, settings.Check)
-        ahead.start(folder / "check", check.TARGET, chosen, most=-(-len(cases) // chosen.apart))
-
-
-def _start_later(
-    job: Job, built: Built, stage: Stage, folder: Path, say: Say, ahead: Ahead | None
-) -> settings.Stage | None:
-    """Starts the children of a stage before the first stage works; the stage's settings. Not while calls are timed: a
-    start of ncu makes the calls of other processes wait, once for 2.4 s (H200)."""
     from flashcore.pipeline import sharing
     from flashcore.stages import settings
+    from flashcore.stages.check import check
     from flashcore.stages.profile import profile
 
-    try:
-        chosen = _settings(job, built, stage, say, ahead)
-    except CapabilityError:  # said when it is that stage's turn
-        return None
-    if ahead and isinstance(chosen, settings.Bench) and job.cases(stage):
-        sharing.start_ahead(folder / stage, chosen, ahead)
-    elif ahead and isinstance(chosen, settings.Profile):
-        ready, _ = _sorted_out(job, built, stage, ())
-        profile.start_ahead(child_cases(job, built, ready), folder / stage, chosen, ahead)
-    return chosen
+    for stage in () if job.cannot_measure else _stages_up_to(job.settings.upto):
+        cases = job.cases(stage)
+        try:
+            chosen = _settings(job, Built("", (), ()), stage, lambda _: None, ahead)
+        except CapabilityError:  # said when it is that stage's turn
+            continue
+        if isinstance(chosen, settings.Check) and cases:
+            ahead.start(folder / stage, check.TARGET, chosen, most=-(-len(cases) // chosen.apart))
+        elif isinstance(chosen, settings.Bench) and cases:
+            sharing.start_ahead(folder / stage, chosen, ahead)
+        elif isinstance(chosen, settings.Profile):
+            marks = phases.Sources(Path(job.suite.root))
+            marked = {v.name: phases.Code(()) for v, _ in cases if v.source and any(marks(v.source))}
+            named = [profile.Named(f"{v.name}/{s.name}", v.name, v.is_peer) for v, s in cases]
+            profile.start_ahead(named, folder / stage, dataclasses.replace(chosen, codes=marked), ahead)
+
+
+def _stages_up_to(last: str | None) -> tuple[Stage, ...]:
+    return GPU_STAGES[: GPU_STAGES.index(last) + 1] if last else ()
 
 
 def _registers(job: Job, built: Built) -> dict[str, dict[str, int]]:

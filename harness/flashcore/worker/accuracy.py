@@ -80,6 +80,7 @@ def differing(a: Tensor, b: Tensor) -> Tensor:
 def errors(found: Tensor, reference: Tensor) -> Errors:
     """Compares an answer with the fp64 reference, where the reference is finite. Read from the device at once: each
     read waits, where processes share a GPU for a time slice of every other one."""
+    import numpy
     import torch
 
     values = found.double()
@@ -103,7 +104,8 @@ def errors(found: Tensor, reference: Tensor) -> Errors:
         frobenius=frobenius / norm if norm > 0 else frobenius,
         ulp=ulp(largest, found.dtype),
         norm=norm if norm > 0 else 1.0,
-        at=tuple(int(i) for i in torch.unravel_index(torch.tensor(int(index)), reference.shape)),
+        # torch's own imports sympy first, which takes seconds.
+        at=tuple(int(i) for i in numpy.unravel_index(int(index), tuple(reference.shape))),
         expected=expected,
         found=answer,
         gain=along / norm**2 if norm > 0 else 0.0,

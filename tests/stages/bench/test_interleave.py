@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from flashcore.stages.bench import interleave
+from flashcore.stages.bench.interleave import Watch
 from flashcore.stages.bench.statistics import P90_SAMPLES, P99_SAMPLES, StopRule, percentiles
 
 
@@ -53,3 +55,21 @@ def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) 
     most, spent = {"chosen": 1000, "companion": P90_SAMPLES}, dict.fromkeys(ready, 0.0)
     found = interleave.distributions(ready, "cold", StopRule(), most, spent, lambda _: None)
     assert {label: len(calls) for label, calls in found.items()} == most
+
+
+def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
+    class Launch:
+        def __init__(self, *values: float) -> None:
+            self.values = itertools.cycle(values)
+
+        def cold(self) -> float:
+            return next(self.values)
+
+    ready: Any = {"call": Launch(5.0), "noisy": Launch(5.0, 5.1, 5.2), "empty": Launch(0.5, 1.0, 1.5)}
+    rule = StopRule(least=10, most=1000, noise=0.004, seconds=60.0)
+    found = interleave.sample(
+        ready, "cold", rule, Watch("cpu"), dict.fromkeys(ready, 0.0), lambda _: None, beside={"empty"}
+    )
+    assert len(found["call"]) == 10 < len(found["noisy"]) == len(found["empty"]) < 1000
+    alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, Watch("cpu"), {"empty": 0.0}, lambda _: None)
+    assert len(alone["empty"]) == 1000

@@ -70,7 +70,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             own_rule = replace(half, seconds=half.seconds / 2, noise=5 * rule.noise) if mode == "eager" else half
         announce = functools.partial(_announce, log, task.name, mode)
         timed = ready if mode == "eager" else ready | empty
-        for variant, values in sample(timed, mode, own_rule, watch, spent, announce, proofs).items():
+        for variant, values in sample(timed, mode, own_rule, watch, spent, announce, proofs, empty).items():
             samples[variant][mode] = values
         if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
             announce = functools.partial(_announce, log, task.name, f"{mode} calls")

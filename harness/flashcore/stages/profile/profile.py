@@ -58,21 +58,35 @@ def chip_of(capability: tuple[int, int]) -> str:
     return chip
 
 
-class Profiled(Protocol):
-    """A case as far as profiling is concerned: :class:`~flashcore.worker.kernel_call.Case`, or a Python function."""
+class Depth(Protocol):
+    """A case as far as it decides how deep it is measured."""
 
     @property
     def name(self) -> str: ...
     @property
     def variant(self) -> str: ...
     @property
-    def shape(self) -> str: ...
-    @property
     def is_peer(self) -> bool: ...
+
+
+class Profiled(Depth, Protocol):
+    """A case as far as profiling is concerned: :class:`~flashcore.worker.kernel_call.Case`, or a Python function."""
+
+    @property
+    def shape(self) -> str: ...
     def to_json(self) -> dict[str, Any]: ...
 
 
-C = TypeVar("C", bound=Profiled)
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A case that is not built yet."""
+
+    name: str
+    variant: str
+    is_peer: bool
+
+
+C = TypeVar("C", bound=Depth)
 
 
 def run(
@@ -127,14 +141,18 @@ def run(
 
 
 def start_ahead(
-    cases: Sequence[Profiled],
+    cases: Sequence[Depth],
     folder: Path,
     chosen: settings.Profile,
     ahead: Ahead,
     target: Callable[[Path, Path], list[str]] = TARGET,
 ) -> None:
     """Starts the processes under ncu that :func:`run` will ask for first, if these are its cases. They use no GPU
-    before they have tasks, and nor does ncu."""
+    before they have tasks, and nor does ncu.
+
+    Args:
+        chosen: of its ``codes`` only the names count.
+    """
     if importlib.util.find_spec("nvtx") is None:
         return
     stage = _under_ncu(cases, chosen, target)
@@ -144,7 +162,7 @@ def start_ahead(
 
 
 def _under_ncu(
-    cases: Sequence[Profiled], chosen: settings.Profile, target: Callable[[Path, Path], list[str]]
+    cases: Sequence[Depth], chosen: settings.Profile, target: Callable[[Path, Path], list[str]]
 ) -> _UnderNcu:
     deep = frozenset(case.name for case in by_depth(cases)[0])
     sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
