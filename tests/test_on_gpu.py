@@ -292,7 +292,9 @@ def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> Non
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    while not list(tmp_path.glob(f"profiles/*.partial/{stage}/**/journal-*")):
+    while not any(  # children wait for their tasks from the start
+        '"begin"' in p.read_text() for p in tmp_path.glob(f"profiles/*.partial/{stage}/**/journal-*")
+    ):
         assert time.monotonic() < deadline and first.poll() is None
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGKILL)

@@ -43,7 +43,7 @@ class Check(Stage):
     Args:
         kinds: the kinds of input to use; all that the problem knows unless given.
         repeats: calls of each case that must agree bit by bit.
-        opcheck: whether each operator goes through ``torch.library.opcheck``, on its first shape.
+        opcheck: whether operators go through ``torch.library.opcheck``, one of each schema, on its first shape.
         opchecked: a folder that remembers which operators were found right; those are not asked again.
         batch: the journal keeps what was answered, so a fault costs no more in a long batch than in a short one; a
             fresh process costs seconds.

@@ -161,6 +161,11 @@ def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, mon
     assert seen([replace(c, operator="") for c in cases]) == ["right/small"], "an unknown operator is no other's"
     assert seen([replace(c, operator="") for c in cases]) == ["right/small"]
     assert seen(cases, device="cuda") == ["right/small"]
+    others = [replace(c, variant=v, operator=v) for v in ("one", "two") for c in cases]
+    assert seen(others) == ["one/small"], "both are generated from one schema"
+    others[2:] = [replace(c, arguments=c.arguments[::-1]) for c in others[2:]]
+    assert seen(others) == ["two/small"], "the first is remembered"
+    assert seen([replace(c, operator="") for c in others]) == ["one/small", "two/small"]
     monkeypatch.setattr(check, "version_of", lambda _: "another")
     assert seen(cases) == ["right/small"]
 

@@ -38,11 +38,13 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
     """
     # Cases of a shape side by side: the child keeps the answers of one shape at a time.
     shapes = list(dict.fromkeys(c.shape for c in cases))
-    first: dict[str, str] = {}
+    first: dict[object, str] = {}
     tasks = []
     memory: dict[str, Path] = {}
     for case in sorted(cases, key=lambda c: shapes.index(c.shape)):
-        opcheck = chosen.opcheck and not case.callable and first.setdefault(case.variant, case.name) == case.name
+        # A library's operator is generated from its schema, so one variant of each is asked.
+        schema = (case.problem_file, case.arguments) if case.operator else case.variant
+        opcheck = chosen.opcheck and not case.callable and first.setdefault(schema, case.name) == case.name
         if opcheck and chosen.opchecked and case.operator:
             memory[case.name] = chosen.opchecked / _identity(case, chosen.device)
         payload = {
