@@ -5,7 +5,8 @@ before. Calls whose launches are programmatic overlap: this is a throughput. - i
   graph of N × [spacer, call] against one of N × [spacer], in turns; the difference over N. The spacer is one block an
   SM that spins, without memory and without a programmatic trigger, so the launch overhead is hidden behind it and no
   call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
-- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
+- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines, if there
+  can be any, reset before each sample.
 - eager: calls from Python back to back between two events, over their number: the host's time where the
   host is slower than the kernel.
 
@@ -129,9 +130,7 @@ class Timer(Protocol):
 
 @functools.cache
 def timer_for(device: str) -> Timer:
-    """CUDA events on a GPU, the host's clock on the CPU (used only in tests). A process has one, for all its shapes:
-    where each had another stream, with other events, an empty launch took 0.55 to 0.60 us on a process' first shape
-    and 0.55 to 0.98 on the others (H200)."""
+    """CUDA events on a GPU, the host's clock on the CPU (used only in tests). A process has one, for all its shapes."""
     return HostTimer() if device == "cpu" else CudaTimer()
 
 
