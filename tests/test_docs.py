@@ -124,7 +124,7 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give() -> None:
 
 
 def test_the_readmes_results_are_those_of_the_published_run() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T175101Z-79c1")
+    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
     shapes = {_sizes(s): s for s in record.suite.shapes.values() if s.problem.startswith("general")}
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
@@ -160,7 +160,7 @@ def blocks(page: str, kind: str) -> list[str]:
 
 
 def test_the_answers_shown_are_those_of_the_published_run() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T175101Z-79c1")
+    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
     answers = inner_loop.answers(record, None, "tma_split_keys")
     shown = blocks("find-the-limiter.md", "text")[0].splitlines()
     assert shown and set(shown) <= set(answers), "hint: copy the lines of these answers: " + "\n".join(answers)

@@ -1,6 +1,6 @@
 """What ``import flashcore as fc`` offers: runs as frames, for notebooks and scripts. The names are stable.
 
-    run = fc.read_run("20261122T175101Z-79c1")
+    run = fc.read_run("20261122T201621Z-c175")
     run.table("mission").sort_values("isolated_p50 [us]")
     fc.judge(run).exit_code
 

@@ -243,7 +243,7 @@ def test_regimes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None
 
 def test_a_published_programmatic_launch_contradicts_itself() -> None:
     """It overlaps its neighbours: a throughput that one call by itself does not have."""
-    record = store.read(ROOT / "profiles" / "20261122T175101Z-79c1")
+    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
     plain, early = (
         {m: record.samples[f"{v}/mission/{m}"] for m in REGIMES} for v in ("tma_split_keys", "tma_split_keys_pdl")
     )

@@ -90,7 +90,7 @@ def test_the_published_roofs_are_held_by_what_they_are_made_of(
 
 def test_a_launch_is_a_bound_and_no_limiter(roofs: Readings) -> None:
     found = held(roofs, "launch", "launch_h200")
-    assert found.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.7\d+ µs each", found.text)
+    assert found.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", found.text)
 
 
 def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidence() -> None:

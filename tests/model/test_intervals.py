@@ -73,7 +73,7 @@ def test_runs_of_different_lengths_count_whole_and_a_drift_of_both_is_no_comfort
 
 
 def test_the_published_run_recorded_these_very_intervals() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T175101Z-79c1")
+    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
     found = 0
     for fact in record.facts.named("speedup_vs_baseline_low"):
         shape = fact.subject.shape

@@ -1,8 +1,8 @@
 """Two clocks must agree: bench's events, and ncu's own duration of the same case.
 
 Both are cold: ``cold_p50`` holds a launch and what lies between a case's kernels; ncu's duration is the sum over its
-kernels, each with the caches flushed before it, at a clock that may be another. In the run 20261122T175101Z-79c1 on
-H200s (148 cases) ncu's was 3 % below to 16 % above of single kernels, and 20 % below to 38 % above of peers and of
+kernels, each with the caches flushed before it, at a clock that may be another. In the run 20261122T201621Z-c175 on
+H200s (149 cases) ncu's was 4 % below to 18 % above of single kernels, and 19 % below to 35 % above of peers and of
 cases of several kernels.
 """
 

@@ -31,7 +31,6 @@ again:
 }
 """
 _EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the record becomes a node of the graph
-_PERSISTING = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 _KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE = 0, 1, 4  # CUgraphNodeType
 
 
@@ -82,13 +81,8 @@ class Driver:
         return milliseconds.value * 1000.0
 
     def reset_persisting_l2(self) -> None:
-        """Lines that were marked persisting in L2 are so no longer. Where nothing of L2 is set aside for them there are
-        none, and it is not asked: ever after, each launch of the process would take 0.18 us longer, and 0.35 us where
-        L2 was flushed before (H200, driver 580.159)."""
-        aside = ctypes.c_size_t()
-        self.ask("cuCtxGetLimit", ctypes.byref(aside), _PERSISTING)
-        if aside.value:
-            self.ask("cuCtxResetPersistingL2Cache")
+        """Lines that were marked persisting in L2 are so no longer."""
+        self.ask("cuCtxResetPersistingL2Cache")
 
     def captured(self, stream: int) -> tuple[int, int]:
         """Kernels, and copies of the driver's own, in the graph that ``stream`` is capturing."""

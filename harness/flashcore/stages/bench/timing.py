@@ -5,8 +5,7 @@ before. Calls whose launches are programmatic overlap: this is a throughput. - i
   graph of N × [spacer, call] against one of N × [spacer], in turns; the difference over N. The spacer is one block an
   SM that spins, without memory and without a programmatic trigger, so the launch overhead is hidden behind it and no
   call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
-- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines, if there
-  can be any, reset before each sample.
+- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
 - eager: calls from Python back to back between two events, over their number: the host's time where the
   host is slower than the kernel.
 
