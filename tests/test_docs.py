@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from mdit_py_plugins.anchors import anchors_plugin
 
 from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
+from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.runs import store
@@ -164,6 +167,27 @@ def test_the_answers_shown_are_those_of_the_published_run() -> None:
     answers = inner_loop.answers(record, None, "tma_split_keys")
     shown = blocks("find-the-limiter.md", "text")[0].splitlines()
     assert shown and set(shown) <= set(answers), "hint: copy the lines of these answers: " + "\n".join(answers)
+
+
+def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
+    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    sampled: dict[Subject, Counter[str]] = {}
+    for listing in record.listings:
+        case = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
+        for instruction in listing.instructions:
+            case.update({r: instruction.values.get(f"stall_{r}", 0) for r in STALL_REASONS if r != "selected"})
+    worst: list[float] = []
+    alike = 0
+    for case, samples in sampled.items():
+        read = {r: record.facts.number(f"stall_share_{r}", case) for r in samples}
+        counted = {r: share for r, share in read.items() if share is not None}
+        total = sum(samples[r] for r in counted)
+        alike += max(counted, key=lambda r: counted[r]) == max(counted, key=lambda r: samples[r])
+        worst.append(max(abs(100 * samples[r] / total - share) for r, share in counted.items()))
+    text = " ".join((ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8").split())
+    assert f"largest in {alike} of {len(sampled)} cases" in text
+    assert f"differs by {statistics.median(worst):.1f} points in the median" in text
+    assert f"up to {max(worst):.0f} where" in text
 
 
 def test_the_kernel_that_is_added_builds(compiler: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from flashcore import report
-from flashcore.model.record import Record, Roof, SharingGpu, Subject
+from flashcore.model.record import Facts, Record, Roof, SharingGpu, Subject
 from flashcore.model.text import significant
 from flashcore.report import chips_page
 from tests import factory
@@ -94,6 +94,16 @@ def test_links_resolve_ids_are_unique_and_bytes_the_same(tmp_path: Path, single:
             assert target is None or target.resolve().is_file(), f"{name}: {link} leads nowhere"
             ids = page.ids if target is None or not address.fragment else Page(target.read_text(encoding="utf-8")).ids
             assert not address.fragment or address.fragment.partition("?")[0] in ids, f"{name}: {link}"
+
+
+def test_the_page_opens_with_a_shape_that_was_timed_on_all_chips(tmp_path: Path) -> None:
+    def order(other: Record) -> list[str]:
+        front = rendered(tmp_path / str(len(other.facts)), other=other)["index.html"]
+        return re.findall(r'<option value="([^"]*)"', front)
+
+    assert order(L4) == ["mission", "long"]
+    gone = [f for f in L4.facts if not (f.subject.shape == "mission" and f.name.endswith("_p50"))]
+    assert order(replace(L4, facts=Facts(gone))) == ["long", "mission"]
 
 
 def test_folders_are_told_apart() -> None:

@@ -48,7 +48,10 @@ def page(books: Sequence[Book], pages: Sequence[Sequence[Page]], own: Sequence[s
     by_name = [{p.name: p.context for p in of} for of in pages]
     sections = [{s["shape"].name: s for s in of[INDEX]["sections"]} for of in by_name]
     drawn = [{s["shape"].name: s for s in of[ROOFLINE]["shapes"]} for of in by_name]
+    answers = [{name: s["answer"] for name, s in of.items() if s["answer"]} for of in sections]
     shapes = {name: s["shape"] for of in sections for name, s in of.items()}
+    # What was timed on most of them comes first: the page opens with it.
+    shapes = dict(sorted(shapes.items(), key=lambda item: -sum(item[0] in of for of in answers)))
     context: dict[str, Any] = {
         "title": records[0].suite.title,
         "chips": [{"name": name, "folder": folder} for name, folder in zip(judgement.chips, own, strict=True)],
@@ -60,7 +63,7 @@ def page(books: Sequence[Book], pages: Sequence[Sequence[Page]], own: Sequence[s
                 "shape": shape,
                 "params": shape.params_text,
                 "others": _others(judgement.chips, sections, shape),
-                "answers": [of[name]["answer"] if name in of else None for of in sections],
+                "answers": [of.get(name) for of in answers],
                 "rows": _rows(books, sections, own, shape),
                 "rooflines": [of.get(name) for of in drawn],
             }
