@@ -173,9 +173,9 @@ def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
     record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
     sampled: dict[Subject, Counter[str]] = {}
     for listing in record.listings:
-        case = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
+        own = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
         for instruction in listing.instructions:
-            case.update({r: instruction.values.get(f"stall_{r}", 0) for r in STALL_REASONS if r != "selected"})
+            own.update({r: instruction.values.get(f"stall_{r}", 0) for r in STALL_REASONS if r != "selected"})
     worst: list[float] = []
     alike = 0
     for case, samples in sampled.items():

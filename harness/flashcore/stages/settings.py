@@ -72,7 +72,8 @@ class Bench(Stage):
         max_samples: at most so many (at least ``samples``), and so many calls for the percentiles of a regime; as many
             as a 99th percentile needs.
         seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
-        noise: relative noise of the median at which sampling may end.
+        noise: relative noise of the median at which sampling may end; twice that in regimes that do not rank, and five
+            times eagerly.
         companions: variants of which fewer single calls are timed: as many as a 90th percentile needs.
         modes: see :mod:`flashcore.stages.bench.timing`.
     """
