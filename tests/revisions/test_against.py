@@ -12,12 +12,12 @@ import pytest
 
 from flashcore.cli import text_tables
 from flashcore.errors import Exit, UsageError
-from flashcore.machine import gpu_choice, toolchain
+from flashcore.machine import gpu_choice, gpu_lease, toolchain
 from flashcore.machine.gpu import Gpu
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.state import Job, Settings
 from flashcore.revisions import against, checkout, time_pairs
 from flashcore.revisions.against import Options
-from flashcore.revisions.comparison import as_json
+from flashcore.revisions.comparison import Row, as_json
 from flashcore.revisions.time_pairs import Found
 from tests.conftest import ROOT, TOY, Built, flashcore
 from tests.revisions.test_checkout import git
@@ -90,13 +90,13 @@ def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None
     with pytest.raises(KeyboardInterrupt):
         compared("spun", interrupt)
     (kept,) = Path("build/against").iterdir()
-    journals = {path: path.read_bytes() for path in kept.glob("turns/*/journal-*")}
+    journals = {path: text for path in kept.glob("turns/*/journal-*") if b"result" in (text := path.read_bytes())}
     assert len(journals) == 2
 
     def look(text: str) -> None:
         if "process 4" in text:
             assert {path: path.read_bytes() for path in journals} == journals
-            assert len(list(kept.glob("turns/*/journal-*"))) == 4
+            assert sum(b"result" in path.read_bytes() for path in kept.glob("turns/*/journal-*")) == 4
 
     code, found = compared("spun", look, resume=True)
     assert (code, fates(found)) == (Exit.OK, {"spun": "faster"})
@@ -118,6 +118,22 @@ def test_of_several_kinds_of_gpu_the_one_that_times_is_named(spin: Path, monkeyp
 
     with pytest.raises(Named):
         compared("spun", say, device="cuda")
+
+
+def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": h200, "GPU-b": h200})
+    spun(spin, 4000)
+    free: list[bool] = []
+
+    def wrong(*_: object) -> dict[str, Row]:
+        free.extend(gpu_lease.is_free(uuid) for uuid in ("GPU-a", "GPU-b"))
+        return {"spun/small": Row("spun/small", "undecided", "not asked")}
+
+    monkeypatch.setattr(against, "_wrong", wrong)
+    monkeypatch.setattr(Job, "cannot_measure", "")
+    compared("spun", device="cuda")
+    assert free == [False, True] and gpu_lease.is_free("GPU-a")
 
 
 def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
     logs = len(list(folder.glob("*/child-*.log")))
     assert run() == result, "what is answered is not run again"
     assert len(list(folder.glob("*/child-*.log"))) == logs
+    waited = [json.loads((folder / f"{p:03d}" / "tasks-001.json").read_text().splitlines()[0]) for p in (0, 1)]
+    assert waited[0]["tasks"] and not waited[1]["tasks"], "the second was started while the first timed"
     # One a repetition; in the first one two builds take theirs along, and the other shape is left behind once.
     assert logs == PROCESSES + 3
     assert lines[:PROCESSES] == [f"process {i + 1} of {PROCESSES}" for i in range(PROCESSES)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
-from flashcore.machine import gpu_choice
+from flashcore.machine import gpu_choice, gpu_lease
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import prefixed
 from flashcore.pipeline import compile_ahead
@@ -93,9 +93,8 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         if obstacle:
             rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
         elif pairs:
-            if options.device == "cuda":
-                _say_which_gpu(say)
-            with _folder(after, before, pairs, resume=options.resume) as folder:
+            uuids = _the_gpu(say) if options.device == "cuda" else []
+            with _folder(after, before, pairs, resume=options.resume) as folder, gpu_lease.leases(uuids, say):
                 contests = _contests(before, after, pairs, folder)
                 rows |= _wrong(contests, folder, settings, options, say)
                 right = [c for c in contests if c.name not in rows]
@@ -116,15 +115,17 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     )
 
 
-def _say_which_gpu(say: Callable[[str], None]) -> None:
-    """Where there are several kinds of GPU, says which GPU it is: the first one, as CUDA itself chooses."""
+def _the_gpu(say: Callable[[str], None]) -> list[str]:
+    """The UUID of the GPU that times: the first one, as CUDA itself chooses. Said where there are several kinds."""
     first, *others = gpu_choice.by_kind(gpu_choice.ALL, gpu_choice.visible()) or [{}]
+    uuids = list(first)[:1]
     if others:
         uuid, gpu = next(iter(first.items()))
         say(
             f"against: on {gpu_choice.listed({uuid: gpu})}; left out, of another kind: {gpu_choice.listed(*others)}; "
             f"to time on such a one, set CUDA_VISIBLE_DEVICES={next(iter(others[0]))}"
         )
+    return uuids
 
 
 def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) -> Side:

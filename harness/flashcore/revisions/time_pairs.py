@@ -22,7 +22,8 @@ from flashcore.stages.bench.rotation import Rotation
 from flashcore.stages.bench.statistics import StopRule
 from flashcore.stages.bench.timing import Timed, rotated, timer_for
 from flashcore.worker import journal, supervisor
-from flashcore.worker.kernel_call import Caller, Case, is_poisoned
+from flashcore.worker.ahead import Ahead
+from flashcore.worker.kernel_call import Caller, Case, is_poisoned, leave
 from flashcore.worker.limits import Limits, Place
 from flashcore.worker.problem_file import load_problem
 
@@ -106,12 +107,17 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     found = Found(times={c.name: [] for c in contests})
-    for process in range(processes):
-        if enough() or len(found.lost) == len(contests):
-            break
-        limits = Limits(time_limit=time_limit, batch=len(contests), places=places)
-        _repetition(contests, folder / f"{process:03d}", process, rounds, limits, device, found)
-        progress(f"process {process + 1} of {processes}")
+    folders = [folder / f"{process:03d}" for process in range(processes)]
+    with Ahead() as ahead:
+        limits = Limits(time_limit=time_limit, batch=len(contests), places=places, ahead=ahead)
+        for process, own in enumerate(folders):
+            if enough() or len(found.lost) == len(contests):
+                break
+            for following in folders[process + 1 : process + 2]:
+                if not following.exists():  # else it was begun before, and may be done
+                    ahead.start(following, _command, limits)  # it imports while this one times
+            _repetition(contests, own, process, rounds, limits, device, found)
+            progress(f"process {process + 1} of {processes}")
     for name in found.lost:
         found.times.pop(name, None)
     return found
@@ -226,4 +232,4 @@ def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], _perform))
+    leave(serve(sys.argv[1:], _perform))
