@@ -62,6 +62,24 @@ def test_what_was_written_is_read_and_the_same_facts_give_the_same_bytes() -> No
     assert save(shuffled, None).baseline.text() == text
 
 
+def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
+    suite = factory.suite()
+    nameless = replace(of(), environment=replace(of().environment, nvcc=None))
+    with pytest.raises(UsageError, match="made by a known nvcc, found a record that names none"):
+        save(nameless, None)
+    variants = {
+        n: v if v.is_peer else replace(v, cubins="recorded", callable="made.py:f") for n, v in suite.variants.items()
+    }
+    recorded = replace(nameless, suite=replace(nameless.suite, variants=variants))
+    text = save(recorded, None).baseline.text()
+    assert "\ncubins recorded\n" in text and "nvcc" not in text
+    old = parse(text)
+    assert old.text() == text and not failed(held(recorded, old))
+    worse = replace(recorded, facts=Facts([*recorded.facts, fact("registers", 200)]))
+    assert ("baseline_registers", "fast/fast_kernel (sm_90a)") in failed(held(worse, old))
+    assert "recorded" in baseline.words(old.compilers)
+
+
 def test_shapes_that_differ_have_lines_of_their_own() -> None:
     odd = factory.fact("theoretical_occupancy", 50.0, "fast", shape="long", **KERNEL)
     text = save(of(odd), None).baseline.text()

@@ -35,6 +35,10 @@ class Key:
     fact: str
 
 
+#: The line of a suite whose kernels were all recorded: their facts are of no compiler here.
+_RECORDED = {"cubins": "recorded"}
+
+
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """Facts by what they are about, of one suite and one version of each compiler (empty: none was used). ``lines``
@@ -61,7 +65,7 @@ class Baseline:
             f"{HEADER}: written by `flashcore baseline save`, read by `flashcore gate`",
             "# variant arch kernel shape fact value",
             f"suite {self.suite}",
-            *(f"{name} {version}" for name, version in self.compilers.items()),
+            *(f"{name} {version}" for name, version in (self.compilers or _RECORDED).items()),
             "",
         ]
         return "\n".join([*head, *rows]) + "\n"
@@ -104,7 +108,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         parts = line.split()
         if not parts or parts[0].startswith("#"):
             continue
-        if len(parts) == 2 and parts[0] in ("suite", "nvcc", "triton"):
+        if len(parts) == 2 and parts[0] in ("suite", "nvcc", "triton", *_RECORDED):
             heads[parts[0]] = parts[1]
             continue
         try:
@@ -120,7 +124,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{mend}")
         lines[key] = line_number
     for name in ("suite", "nvcc"):
-        if name not in heads and not (name == "nvcc" and "triton" in heads):
+        if name not in heads and not (name == "nvcc" and heads.keys() & {"triton", *_RECORDED}):
             raise UsageError(f"{file}: expected a line `{name} …`, found none{mend}")
     return Baseline(heads["suite"], heads.get("nvcc", ""), values, file, lines, heads.get("triton", ""))
 
@@ -200,7 +204,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
     """
     made_by = compilers(record)
-    if not made_by:
+    if not made_by and any(not v.is_peer and v.cubins in (None, "triton") for v in record.suite.variants.values()):
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
     nvcc, triton = made_by.get("nvcc", ""), made_by.get("triton", "")
     facts = {k: f.number for k, f in present(record).items()}
@@ -249,7 +253,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
 
 def words(versions: Mapping[str, str]) -> str:
     """``nvcc 13.0.88, triton 3.6.0``."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+    return ", ".join(f"{name} {version}" for name, version in (versions or _RECORDED).items())
 
 
 def _worse(allowance: Allowance, value: float, was: float) -> bool:
