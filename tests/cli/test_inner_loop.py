@@ -46,8 +46,10 @@ def test_a_broken_promise_and_what_moved() -> None:
 
 def test_a_shape_that_was_not_chosen_has_not_vanished() -> None:
     work = [factory.fact("formula_flop", 1 << n, "fast", shape=s) for n, s in enumerate(("mission", "huge"))]
-    before = factory.record(facts=work, id=OLD)
-    assert "huge" not in answers(factory.record(facts=work[:1]), before)
+    plan = [factory.fact("workspace_bytes", n, "fast", arch="sm_90a", shape="huge") for n in (8, 16)]
+    before = factory.record(facts=[*work, plan[0]], id=OLD)
+    assert "huge" not in answers(factory.record(facts=[work[0], plan[0]]), before)
+    assert "fast/huge (sm_90a) workspace_bytes 8 B → 16 B" in answers(factory.record(facts=[work[0], plan[1]]), before)
     more = factory.fact("formula_flop", 7, "fast", shape="mission")
     assert "changed: fast/mission formula_flop 1 → 7" in answers(factory.record(facts=[more]), before)
 

@@ -13,7 +13,7 @@ import pytest
 
 from flashcore.build import build
 from flashcore.cli import progress
-from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.progress import prefixed
@@ -167,6 +167,24 @@ def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypat
     stages.start_ahead(job, tmp_path, Noted())
     measure(job, Built("", (), ()), tmp_path, quiet)
     assert order == ["start check", "start bench", "start profile/round-0", "check", "bench", "profile"]
+
+
+def test_a_marker_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bad(*_: object) -> None:
+        raise UsageError("two_steps.cu:1: expected a phase")
+
+    named: list[object] = []
+    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
+    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
+    monkeypatch.setattr("flashcore.static.phases.Sources.__call__", bad)
+    monkeypatch.setattr(
+        "flashcore.stages.profile.profile.start_ahead", lambda *given: named.append(given[2].codes.keys())
+    )
+    job = run.start(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="profile", roofs=None))
+    with Ahead() as ahead:
+        monkeypatch.setattr(ahead, "start", lambda *_, **__: None)
+        stages.start_ahead(job, tmp_path, ahead)
+    assert named == [{"two_steps", *(v.name for v in job.variants if v.source)}]
 
 
 def test_of_a_run_that_cannot_be_built_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

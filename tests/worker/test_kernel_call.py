@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.machine import python_process
 from flashcore.static import triton_calls
 from flashcore.worker.kernel_call import Caller, Case
 from tests import update_cases
@@ -126,3 +129,16 @@ def test_each_call_starts_from_what_the_inputs_hold_and_leaves_them_alone() -> N
         assert torch.equal(outputs["c"], torch.full((5, 7), 15.0))
     assert torch.equal(inputs["c"], torch.ones(5, 7))
     assert Case.from_json(caller.case.to_json()) == caller.case
+
+
+def test_a_child_that_leaves_at_once_loses_nothing_that_was_printed(tmp_path: Path) -> None:
+    code = (
+        "import atexit, ctypes; from flashcore.worker.kernel_call import leave\n"
+        "atexit.register(print, 'at its exit'); print('of Python')\n"
+        "ctypes.CDLL(None).printf(b'of a launcher\\n'); leave(3)"
+    )
+    environment = {n: v for n, v in python_process.environment().items() if n != "PYTHONUNBUFFERED"}
+    with (tmp_path / "log").open("wb") as log:
+        done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=log, check=False)
+    said = (tmp_path / "log").read_text().splitlines()
+    assert done.returncode == 3 and sorted(said) == ["at its exit", "of Python", "of a launcher"]

@@ -123,7 +123,8 @@ def _promises(record: Record, before: Record | None, variant: str, today: date |
         value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
         yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{reason}"
     if before is not None:
-        shapes = [{f.subject.shape for f in r.facts.of(variant)} for r in (before, record)]
+        # A launch plan is of every shape; what belongs to no arch is of the cases that a run chose.
+        cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]
         for c in diff.changes(before, record):
-            if c.subject.variant == variant and all(c.subject.shape in own for own in shapes):  # chosen in both
+            if c.subject.variant == variant and (c.subject.arch or all(c.subject.shape in own for own in cases)):
                 yield f"changed: {c.subject} {c.fact} {c.text} ({c.direction})"

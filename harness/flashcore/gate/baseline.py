@@ -204,7 +204,8 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
     """
     made_by = compilers(record)
-    if not made_by and any(not v.is_peer and v.cubins in (None, "triton") for v in record.suite.variants.values()):
+    kinds = {v.cubins for v in record.suite.variants.values() if not v.is_peer}
+    if not made_by and (not kinds or kinds & {None, "triton"}):
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
     nvcc, triton = made_by.get("nvcc", ""), made_by.get("triton", "")
     facts = {k: f.number for k, f in present(record).items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -259,10 +259,21 @@ def start_ahead(job: Job, folder: Path, ahead: Ahead) -> None:
         elif isinstance(chosen, settings.Bench) and cases:
             sharing.start_ahead(folder / stage, chosen, ahead)
         elif isinstance(chosen, settings.Profile):
-            marks = phases.Sources(Path(job.suite.root))
-            marked = {v.name: phases.Code(()) for v, _ in cases if v.source and any(marks(v.source))}
+            marked = dict.fromkeys(_marked(job), phases.Code(()))
             named = [profile.Named(f"{v.name}/{s.name}", v.name, v.is_peer) for v, s in cases]
             profile.start_ahead(named, folder / stage, dataclasses.replace(chosen, codes=marked), ahead)
+
+
+def _marked(job: Job) -> Iterator[str]:
+    """The variants whose sources mark phases, rightly or not: :func:`phases_of` says what is wrong."""
+    sources = phases.Sources(Path(job.suite.root))
+    for variant in (v for v in job.variants if v.source):
+        try:
+            if not any(sources(variant.source or "")):
+                continue
+        except UsageError:
+            pass
+        yield variant.name
 
 
 def _stages_up_to(last: str | None) -> tuple[Stage, ...]:

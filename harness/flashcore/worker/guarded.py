@@ -115,11 +115,14 @@ class Guarded:
 
 
 def any_of(flags: Mapping[str, Tensor]) -> list[str]:
-    """The names of those bools of a device that are true, read from it at once."""
+    """The names of those bools that are true; those of a device are read from it at once."""
     import torch
 
-    raised: list[bool] = torch.stack(list(flags.values())).tolist() if flags else []
-    return [name for name, up in zip(flags, raised, strict=True) if up]
+    raised: set[str] = set()
+    for device in {flag.device for flag in flags.values()}:
+        own = {name: flag for name, flag in flags.items() if flag.device == device}
+        raised.update(name for name, up in zip(own, torch.stack(list(own.values())).tolist(), strict=True) if up)
+    return [name for name in flags if name in raised]
 
 
 def damages(guards: Mapping[str, Guarded]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import importlib
 import os
@@ -361,6 +362,7 @@ def leave(code: int) -> NoReturn:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)  # what launchers and kernels printed
     os._exit(code)
 
 

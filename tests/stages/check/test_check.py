@@ -170,6 +170,35 @@ def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, mon
     assert seen(cases) == ["right/small"]
 
 
+@pytest.mark.parametrize("status", ["ok", "failed", "skipped"])
+def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any
+) -> None:
+    wrong = {"one/small": "max error", "three/small": "max error", "four/small~opcheck": "torch.library.opcheck: no"}
+    asked: list[str] = []
+
+    def supervised(tasks: list[Task], *_: object, **__: object) -> list[Result]:
+        asked.extend(t.name for t in tasks if t.payload["opcheck"])
+        bad = [
+            Result(t.name, status, "why", {"complaints": [wrong[t.name]], "worst": {}})
+            for t in tasks
+            if t.name in wrong
+        ]
+        own = {r.name: r for r in bad}
+        return [own.get(t.name) or Result(t.name, "ok", "", {"complaints": [], "worst": {}}) for t in tasks]
+
+    monkeypatch.setattr(supervisor, "supervise", supervised)
+    made = [replace(case("right"), variant=v, operator=v, callable=None) for v in ("one", "two", "three", "four")]
+    chosen = Check(device="cpu", opchecked=tmp_path / "seen")
+    found = check.run(made, tmp_path, chosen)
+    assert asked == ["one/small", "two/small~opcheck", "four/small~opcheck"]
+    assert [o.status == "ok" for o in found.outcomes] == [False, True, False, False]
+    asked.clear()
+    check.run(made, tmp_path, chosen)
+    assert asked == [], "two is remembered"
+    assert check.run(made[:1], tmp_path, chosen).outcomes[0].status != "ok" and asked == ["one/small"]
+
+
 def test_unknown_kind(tmp_path: Path) -> None:
     payload = {"case": case("right").to_json(), "device": "cpu", "kinds": ["odd"], "repeats": 1, "opcheck": False}
     with pytest.raises(UsageError, match="expected some of normal, large, shifted, found odd"):

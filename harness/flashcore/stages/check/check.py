@@ -38,36 +38,39 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
     """
     # Cases of a shape side by side: the child keeps the answers of one shape at a time.
     shapes = list(dict.fromkeys(c.shape for c in cases))
-    first: dict[object, str] = {}
-    tasks = []
-    memory: dict[str, Path] = {}
-    for case in sorted(cases, key=lambda c: shapes.index(c.shape)):
-        # A library's operator is generated from its schema, so one variant of each is asked.
-        schema = (case.problem_file, case.arguments) if case.operator else case.variant
-        opcheck = chosen.opcheck and not case.callable and first.setdefault(schema, case.name) == case.name
-        if opcheck and chosen.opchecked and case.operator:
-            memory[case.name] = chosen.opchecked / _identity(case, chosen.device)
+    ordered = sorted(cases, key=lambda c: shapes.index(c.shape))
+    alike = _alike(ordered) if chosen.opcheck else []
+    to_ask = [group for group in alike if not any(path.exists() for path in _memories(group, chosen))]
+    asked = {group[0].name for group in to_ask}
+
+    def task(case: Case, name: str, opcheck: bool) -> supervisor.Task:
         payload = {
             "case": case.to_json(),
             "device": chosen.device,
             "kinds": None if chosen.kinds is None else list(chosen.kinds),
             # The inner loop asks for fewer on purpose: then a shape's own, larger number does not apply.
             "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
-            "opcheck": opcheck and not (case.name in memory and memory[case.name].exists()),
+            "opcheck": opcheck,
         }
-        tasks.append(supervisor.Task(case.name, payload))
+        return supervisor.Task(name, payload)
 
     def tell(result: supervisor.Result) -> None:
         complaints = _complaints(result)
         chosen.progress(f"{result.name}: " + (complaints[0] if complaints else "right"))
 
-    results = supervisor.supervise(tasks, folder, TARGET, chosen, on_result=tell)
-    by_name = {r.name: r for r in results}
-    for name, path in memory.items():
-        if by_name[name].status == "ok" and not _complaints(by_name[name]) and not path.exists():
-            with writing(path.parent):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, name.encode())
+    tasks = [task(c, c.name, c.name in asked) for c in ordered]
+    by_name = {r.name: r for r in supervisor.supervise(tasks, folder, TARGET, chosen, on_result=tell)}
+    # Where the one that was asked is wrong, the others of its schema are.
+    others = [
+        c for own in to_ask if _complaints(by_name[own[0].name]) for c in own[1:] if not _complaints(by_name[c.name])
+    ]
+    if others:
+        again = [task(c, f"{c.name}~opcheck", True) for c in others]
+        results = supervisor.supervise(again, folder, TARGET, chosen, on_result=tell)
+        by_name |= {c.name: r for c, r in zip(others, results, strict=True)}
+    _remember(
+        [c for c in ordered if c.name in asked | {c.name for c in others} and not _complaints(by_name[c.name])], chosen
+    )
     facts: list[Fact] = []
     outcomes = []
     for case in cases:
@@ -87,10 +90,39 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
     return StageResult(tuple(facts), tuple(outcomes))
 
 
-def _identity(case: Case, device: str) -> str:
-    """What ``torch.library.opcheck`` depends on: the operator as it is registered, and who asks."""
-    parts = (case.operator, version_of("torch"), version_of("flashcore"), device)
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+def _alike(cases: Sequence[Case]) -> list[list[Case]]:
+    """The first case of each variant that has an operator, by schema: a library's operator is generated from it, so
+    that ``torch.library.opcheck`` says the same of all. One that a problem file registers is alone."""
+    groups: dict[object, dict[str, Case]] = {}
+    for case in cases:
+        if not case.callable:
+            schema = (case.problem_file, case.arguments) if case.operator else case.variant
+            groups.setdefault(schema, {}).setdefault(case.variant, case)
+    return [list(group.values()) for group in groups.values()]
+
+
+def _memories(cases: Sequence[Case], chosen: settings.Check) -> list[Path]:
+    """Where it is remembered that opcheck found the operators of these cases right: files named by what that depends
+    on, the operator as it is registered, what it is called with, and who asks."""
+    known = [case for case in cases if case.operator] if chosen.opchecked else []
+    asks = (version_of("torch"), version_of("flashcore"), chosen.device, _hash(Path(__file__).with_name("child.py")))
+    found = []
+    for case in known:
+        problem = _hash(Path(case.root) / case.problem_file)
+        parts = (case.operator, problem, sorted(case.params.items()), asks)
+        found.append(Path(chosen.opchecked or "") / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
+    return found
+
+
+def _remember(cases: Sequence[Case], chosen: settings.Check) -> None:
+    for path in _memories(cases, chosen):
+        with writing(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, b"")
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 def _complaints(result: supervisor.Result) -> list[str]:
