@@ -78,6 +78,14 @@ def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
     worse = replace(recorded, facts=Facts([*recorded.facts, fact("registers", 200)]))
     assert ("baseline_registers", "fast/fast_kernel (sm_90a)") in failed(held(worse, old))
     assert "recorded" in baseline.words(old.compilers)
+    for claim in ("", "cubins compiled", "cubins"):
+        with pytest.raises(UsageError):
+            parse(text.replace("cubins recorded", claim))
+    claimed = held(of(), old)  # of compiled kernels: what another compiler made is not compared
+    assert claimed.exit_code is Exit.INCAPABLE and any("recorded cubins" in v.reason for v in claimed.verdicts)
+    peers = {n: v for n, v in suite.variants.items() if v.is_peer}
+    with pytest.raises(UsageError, match="names none"):
+        save(replace(nameless, suite=replace(suite, variants=peers)), None)
 
 
 def test_shapes_that_differ_have_lines_of_their_own() -> None:

@@ -17,12 +17,13 @@ from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.machine import toolchain
 from flashcore.machine.gpu import Gpu
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Artifact, Built, CaseOutcome, Measured, StageResult
+from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Measured, Source, StageResult, Subject
 from flashcore.pipeline import gpu_stages as stages
 from flashcore.pipeline import run
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.gpu_stages import measure
 from flashcore.pipeline.state import Job, Settings
+from flashcore.stages.settings import Profile
 from flashcore.worker.ahead import Ahead
 from tests.conftest import TESTS
 from tests.conftest import Built as ToyBuilt
@@ -167,6 +168,27 @@ def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypat
     stages.start_ahead(job, tmp_path, Noted())
     measure(job, Built("", (), ()), tmp_path, quiet)
     assert order == ["start check", "start bench", "start profile/round-0", "check", "bench", "profile"]
+
+
+def test_ncus_registers_are_held_against_those_of_the_whole_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    fact = Fact(Subject("two_steps", arch="sm_90a", kernel="k"), "registers", 40, "", Source.CUBIN)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
+    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
+    monkeypatch.setattr(toolchain, "version_said", lambda _: "2025.3")
+
+    def profiled(_: object, __: object, chosen: Profile) -> StageResult:
+        given.append(chosen.registers)
+        return StageResult((), ())
+
+    monkeypatch.setattr("flashcore.stages.check.check.run", lambda *_: StageResult((), ()))
+    monkeypatch.setattr("flashcore.pipeline.sharing.timed", lambda *_: StageResult((), ()))
+    monkeypatch.setattr("flashcore.stages.profile.profile.run", profiled)
+    settings = Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="profile", roofs=None)
+    measure(run.start(settings), Built("", (), ()), tmp_path, quiet, lambda: Built("", (), (), (fact,)))
+    assert given == [{"two_steps": {"k": 40}}]
 
 
 def test_a_marker_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

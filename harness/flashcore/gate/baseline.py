@@ -108,7 +108,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         parts = line.split()
         if not parts or parts[0].startswith("#"):
             continue
-        if len(parts) == 2 and parts[0] in ("suite", "nvcc", "triton", *_RECORDED):
+        if len(parts) == 2 and (parts[0] in ("suite", "nvcc", "triton") or (parts[0], parts[1]) in _RECORDED.items()):
             heads[parts[0]] = parts[1]
             continue
         try:

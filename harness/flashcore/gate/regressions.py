@@ -37,6 +37,11 @@ class Comparison:
 def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
     """Compiler → why its facts cannot be compared with this baseline; empty if all can."""
     file, made_by = old.file or "the baseline", compilers(record)
+    if not old.compilers:  # its kernels were recorded, and these are not
+        return {
+            name: f"built with {name} {version}, but {file} is of recorded cubins (write a new baseline)"
+            for name, version in made_by.items()
+        }
     return {
         name: f"built with {name} {made_by[name]}, but {file} was written with {then}: "
         "facts compare only within one version (install that one, or write a new baseline)"

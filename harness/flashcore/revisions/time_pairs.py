@@ -107,16 +107,15 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     found = Found(times={c.name: [] for c in contests})
-    folders = [folder / f"{process:03d}" for process in range(processes)]
     with Ahead() as ahead:
         limits = Limits(time_limit=time_limit, batch=len(contests), places=places, ahead=ahead)
-        for process, own in enumerate(folders):
+        for process in range(processes):
             if enough() or len(found.lost) == len(contests):
                 break
-            for following in folders[process + 1 : process + 2]:
-                if not following.exists():  # else it was begun before, and may be done
-                    ahead.start(following, _command, limits)  # it imports while this one times
-            _repetition(contests, own, process, rounds, limits, device, found)
+            following = folder / f"{process + 1:03d}"
+            if process + 1 < processes and not following.exists():  # else it was begun before, and may be done
+                ahead.start(following, _command, limits)  # it imports while this one times
+            _repetition(contests, folder / f"{process:03d}", process, rounds, limits, device, found)
             progress(f"process {process + 1} of {processes}")
     for name in found.lost:
         found.times.pop(name, None)

@@ -34,13 +34,13 @@ def case_keys(
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
     hosts = {a.variant: a for a in artifacts if a.host}  # the same for every arch
     planned = {(p.variant, p.shape): p for p in plans}
-    problems = {name: _module(Path(suite.root) / p.file) for name, p in suite.problems.items()}
+    problems = {name: module_hash(Path(suite.root) / p.file) for name, p in suite.problems.items()}
     keys: dict[str, CaseKey] = {}
     for variant, shape in cases:
         name = f"{variant.name}/{shape.name}"
         params = sorted(shape.params.items())
         if variant.is_peer:
-            own = _module(Path(suite.root) / (variant.callable or "").partition(":")[0])
+            own = module_hash(Path(suite.root) / (variant.callable or "").partition(":")[0])
             code = _hash([own, problems[variant.problem], params, variant.tolerance])
             keys[name] = CaseKey(code, "", "", peer=True)
             continue
@@ -66,7 +66,7 @@ def case_keys(
     return keys
 
 
-def _module(file: Path) -> str:
+def module_hash(file: Path) -> str:
     """The hash of a Python file, with the modules beside it that it imports, through however many."""
     found: dict[Path, bytes] = {}
     todo = [file]

@@ -78,8 +78,11 @@ def differing(a: Tensor, b: Tensor) -> Tensor:
 
 
 def errors(found: Tensor, reference: Tensor) -> Errors:
-    """Compares an answer with the fp64 reference, where the reference is finite. Read from the device at once: each
-    read waits, where processes share a GPU for a time slice of every other one."""
+    """Compares an answer with the fp64 reference, where the reference is finite.
+
+    Read from the device at once, as all that a check asks of a call is. With 7 reads instead of about 30 a case took
+    0.60 of its time (median of 967 cases, runs 79c1 and c175, five processes on each H200).
+    """
     import numpy
     import torch
 

@@ -357,8 +357,8 @@ def require_device(device: str) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends this process at once: the driver frees a GPU's memory sooner than torch and the CUDA runtime do one by one,
-    and the next stage waits for it."""
+    """Ends this process at once, since the next stage waits for it. Torch and the CUDA runtime take down one by one
+    what the driver frees anyway: a check's process was gone 0.2 s after its last answer (H100), 0.8 s before (H200)."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

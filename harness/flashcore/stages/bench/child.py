@@ -62,8 +62,8 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         log.step(task.name, f"{variant} new data")
         proof.meet_new_data()
     for mode in payload["modes"]:
-        # The mode that ranks gets the full time, the others half of it: for calls of many ms they agree. Eager calls
-        # get a quarter: the host's noise alone would use all of it. Nor are the others taken as often.
+        # The mode that ranks gets the full time, the others half of it, and twice the noise: for calls of many ms they
+        # agree. Eager calls get a quarter of the time and five times the noise, which is the host's.
         own_rule = rule
         if mode != cases[0].rank_by:
             half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)

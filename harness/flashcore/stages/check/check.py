@@ -20,6 +20,7 @@ from flashcore.machine.toolchain import version_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
+from flashcore.runs.freshness import module_hash
 from flashcore.stages import settings
 from flashcore.worker import supervisor
 from flashcore.worker.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
@@ -68,9 +69,8 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageRes
         again = [task(c, f"{c.name}~opcheck", True) for c in others]
         results = supervisor.supervise(again, folder, TARGET, chosen, on_result=tell)
         by_name |= {c.name: r for c, r in zip(others, results, strict=True)}
-    _remember(
-        [c for c in ordered if c.name in asked | {c.name for c in others} and not _complaints(by_name[c.name])], chosen
-    )
+        asked |= {c.name for c in others}
+    _remember([c for c in ordered if c.name in asked and not _complaints(by_name[c.name])], chosen)
     facts: list[Fact] = []
     outcomes = []
     for case in cases:
@@ -104,14 +104,16 @@ def _alike(cases: Sequence[Case]) -> list[list[Case]]:
 def _memories(cases: Sequence[Case], chosen: settings.Check) -> list[Path]:
     """Where it is remembered that opcheck found the operators of these cases right: files named by what that depends
     on, the operator as it is registered, what it is called with, and who asks."""
-    known = [case for case in cases if case.operator] if chosen.opchecked else []
-    asks = (version_of("torch"), version_of("flashcore"), chosen.device, _hash(Path(__file__).with_name("child.py")))
-    found = []
-    for case in known:
-        problem = _hash(Path(case.root) / case.problem_file)
-        parts = (case.operator, problem, sorted(case.params.items()), asks)
-        found.append(Path(chosen.opchecked or "") / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
-    return found
+    if chosen.opchecked is None:
+        return []
+    own = module_hash(Path(__file__).with_name("child.py"))
+    who = (version_of("torch"), version_of("flashcore"), chosen.device, own)
+    keys = [
+        (c.operator, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), who)
+        for c in cases
+        if c.operator
+    ]
+    return [chosen.opchecked / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32] for key in keys]
 
 
 def _remember(cases: Sequence[Case], chosen: settings.Check) -> None:
@@ -119,10 +121,6 @@ def _remember(cases: Sequence[Case], chosen: settings.Check) -> None:
         with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, b"")
-
-
-def _hash(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 def _complaints(result: supervisor.Result) -> list[str]:

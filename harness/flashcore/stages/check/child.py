@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _OTHER_POISON = 0x5A
 #: Repeated calls that are compared on the device before the host reads the result.
 _UNSEEN = 100
-#: What the first opcheck imports: 1.4 of its 1.5 s.
+#: What the first opcheck imports, which is most of its time.
 _OPCHECK = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
 _answers = References()
 
