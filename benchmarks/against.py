@@ -29,13 +29,13 @@ from typing import Any
 from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
-from flashcore.machine import toolchain
+from flashcore.measure.machine import toolchain
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.pipeline.state import Settings
-from flashcore.revisions import time_pairs
-from flashcore.revisions.against import copied
-from flashcore.revisions.decide import ALPHA, EFFECT, PROCESSES, Process, decide, incomplete_beta
-from flashcore.revisions.time_pairs import Contest, Times
-from flashcore.worker.kernel_call import Case
+from flashcore.plugins.against import time_pairs
+from flashcore.plugins.against.against import copied
+from flashcore.plugins.against.decide import ALPHA, EFFECT, PROCESSES, Process, decide, incomplete_beta
+from flashcore.plugins.against.time_pairs import Contest, Times
 
 #: The shapes on which a call is short.
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Settings
-from flashcore.revisions import time_pairs
-from flashcore.revisions.against import copied
-from flashcore.revisions.match_cases import Side
-from flashcore.revisions.time_pairs import Contest
-from flashcore.worker.kernel_call import Case
+from flashcore.plugins.against import time_pairs
+from flashcore.plugins.against.against import copied
+from flashcore.plugins.against.match_cases import Side
+from flashcore.plugins.against.time_pairs import Contest
 
 PLANTED = Path(__file__).parent / "planted"
 #: Their blocks and threads, their times in us, and by how much they are made longer.

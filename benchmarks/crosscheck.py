@@ -28,14 +28,14 @@ from typing import Any
 from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.machine import toolchain
+from flashcore.measure.bench import bench
+from flashcore.measure.machine import toolchain
+from flashcore.measure.settings import Bench
+from flashcore.measure.workers.kernel_call import Caller, Case, require_device
+from flashcore.measure.workers.problem_file import load_problem
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Settings
-from flashcore.stages.bench import bench
-from flashcore.stages.settings import Bench
-from flashcore.worker.kernel_call import Caller, Case, require_device
-from flashcore.worker.problem_file import load_problem
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
 #: How far apart the medians may be, and the time (us) from which on events are fine enough for that.

@@ -21,7 +21,7 @@ from benchmarks import raw
 from flashcore import frames
 from flashcore.cli import facts as export
 from flashcore.gate import judge
-from flashcore.runs import lookup
+from flashcore.records import lookup
 from tests import factory
 
 REPEATS = 9

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.manifest import load as suite_module
-from flashcore.runs import store
+from flashcore.records import store
+from flashcore.suites import load as suite_module
 
 ROOT = Path(__file__).parent.parent
 ARCHS = 4

@@ -32,15 +32,15 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import UsageError
-from flashcore.machine import python_process
-from flashcore.runs import lookup, store
-from flashcore.worker import supervisor
-from flashcore.worker.gpus import LocalGpu, lost_in, measured_on
-from flashcore.worker.journal import answer_of, parse, read_journal
-from flashcore.worker.limits import Limits
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
+from flashcore.measure.workers.journal import answer_of, parse, read_journal
+from flashcore.measure.workers.limits import Limits
+from flashcore.records import lookup, store
 
 _CHILD = (
-    "import os, sys, time\nfrom flashcore.worker.journal import child\n"
+    "import os, sys, time\nfrom flashcore.measure.workers.journal import child\n"
     "def perform(task, journal):\n"
     "    if note := task.payload['note']:\n"
     "        open(note, 'a').write(f'{task.name} {os.getppid()}\\n')\n"
@@ -179,7 +179,7 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    from flashcore.worker import cluster
+    from flashcore.plugins.cluster import cluster
 
     def alive(pid: int) -> bool:
         with contextlib.suppress(OSError):  # a killed one is not back yet

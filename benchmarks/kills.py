@@ -29,15 +29,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
-from flashcore.build.ninja_graph import CUBIN
 from flashcore.errors import FlashcoreError
-from flashcore.machine import python_process
-from flashcore.runs import lookup, store
-from flashcore.worker import journal
+from flashcore.measure.build.ninja_graph import CUBIN
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers import journal
+from flashcore.records import lookup, store
 
 TESTS = raw.ROOT / "tests"
 _MARK = "FLASHCORE_KILLS"  # in the environment of all that a scenario starts
-NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
+NO_GPU = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
 _ENDED = (0, 1, 3)  # what a verdict on a machine without a GPU may be, too
 
 
@@ -414,8 +414,8 @@ class Rounds(Scenario):
     share = 2
     CODE = (
         "import sys; sys.path[:0] = [{root!r}]\n"
-        "from pathlib import Path\nfrom flashcore.stages.profile import profile\n"
-        "from flashcore.stages.settings import Profile\n"
+        "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
+        "from flashcore.measure.settings import Profile\n"
         "from tests.stages.profile.test_profile import STANDIN, NAMES, case\n"
         "r = profile.run([case(n) for n in NAMES], Path({at!r}), Profile(ncu=STANDIN, chip='gh100', batch=2))\n"
     )
@@ -478,8 +478,8 @@ class Ncu(Rounds):
     most = 0.8
     CODE = (
         "from pathlib import Path\nfrom flashcore.pipeline import compile_ahead, gpu_stages, run\n"
-        "from flashcore.pipeline.state import Settings\nfrom flashcore.machine.ncu import find_ncu\n"
-        "from flashcore.stages.profile import ncu_facts, profile\nfrom flashcore.stages.settings import Profile\n"
+        "from flashcore.pipeline.state import Settings\nfrom flashcore.measure.machine.ncu import find_ncu\n"
+        "from flashcore.measure.profile import ncu_facts, profile\nfrom flashcore.measure.settings import Profile\n"
         "few = ['gpu__time_duration.sum', 'smsp__inst_executed.sum', 'dram__bytes.sum']\n"
         "ncu_facts.metrics_to_ask = lambda *_, **__: few\n"
         "job = run.start(Settings(suite='{folder}/suite', build='{folder}/build', upto='profile', roofs=None))\n"

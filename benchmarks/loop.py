@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.gate import Timed, timed
 from flashcore.errors import UsageError
-from flashcore.manifest import load
-from flashcore.runs import lookup, store
+from flashcore.records import lookup, store
+from flashcore.suites import load
 
 #: Seconds, each of a whole command on one H200.
 ALL_SHAPES, ONE_SHAPE, CLEAN = 15.0, 10.0, 90.0

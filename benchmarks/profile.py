@@ -21,15 +21,15 @@ from typing import Any
 from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.machine import ncu, python_process, toolchain
+from flashcore.measure.machine import ncu, python_process, toolchain
+from flashcore.measure.profile import ncu_facts, profile
+from flashcore.measure.settings import Profile
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Plan
 from flashcore.pipeline import compile_ahead, run
 from flashcore.pipeline.gpu_stages import child_cases, phases_of
 from flashcore.pipeline.state import Settings
-from flashcore.stages.profile import ncu_facts, profile
-from flashcore.stages.settings import Profile
-from flashcore.static import phases
-from flashcore.worker.kernel_call import Case
+from flashcore.readers import phases
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from flashcore import report
 from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.model.record import Record, Subject
-from flashcore.runs import lookup, store
+from flashcore.records import lookup, store
 from tests import factory
 from tests.browser import PROGRAM, Browser, Page, browser
 

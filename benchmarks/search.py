@@ -26,10 +26,10 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import Exit, UsageError
-from flashcore.search import study, tune
-from flashcore.search.grid import Grid
-from flashcore.search.samplers import Proposing, pace
-from flashcore.search.study import Result
+from flashcore.plugins.tune import study, tune
+from flashcore.plugins.tune.grid import Grid
+from flashcore.plugins.tune.samplers import Proposing, pace
+from flashcore.plugins.tune.study import Result
 
 RECORDED = "benchmarks/results/search"
 OURS = ("random", "nsga2", "tpe", "gp")

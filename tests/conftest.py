@@ -20,15 +20,15 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from flashcore.build import build
 from flashcore.errors import FlashcoreError
-from flashcore.imports.read_report import read_report
-from flashcore.imports.results import Report
-from flashcore.machine import python_process, toolchain
-from flashcore.machine.gpu import Gpu
-from flashcore.manifest import load
+from flashcore.measure.build import build
+from flashcore.measure.machine import python_process, toolchain
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Suite, Variant
+from flashcore.readers.ncu.read_report import read_report
+from flashcore.readers.ncu.results import Report
+from flashcore.suites import load
 from tests import forks
 
 TESTS = Path(__file__).parent
@@ -210,7 +210,7 @@ def copy(tmp_path: Path) -> Callable[[], Path]:
 
 #: The same in Python that a process runs first.
 NO_DISASSEMBLER = """
-import flashcore.machine.toolchain as t
+import flashcore.measure.machine.toolchain as t
 found = t.optional_tool
 t.optional_tool = lambda name: None if name == "nvdisasm" else found(name)
 """

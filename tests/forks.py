@@ -30,19 +30,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from flashcore.machine import python_process
-from flashcore.worker import process
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers import process
 
 #: What the command line imports for nearly every command; pages, tables and other packages are left to who needs them.
 COMMANDS = (
-    "flashcore.cli.main", "flashcore.cli.gate", "flashcore.cli.profile", "flashcore.manifest.load",
-    "flashcore.manifest.resolve", "flashcore.cli.text_tables", "flashcore.pipeline.run", "flashcore.gate.formats",
-    "flashcore.runs.store",
+    "flashcore.cli.main", "flashcore.cli.gate", "flashcore.cli.profile", "flashcore.suites.load",
+    "flashcore.suites.resolve", "flashcore.cli.text_tables", "flashcore.pipeline.run", "flashcore.gate.formats",
+    "flashcore.records.store",
 )  # fmt: skip
 #: What those import that run kernels.
-KERNELS = ("torch", "flashcore.worker.kernel_call", "flashcore.worker.problem_file", "flashcore.stages.bench.timing")
+KERNELS = (
+    "torch",
+    "flashcore.measure.workers.kernel_call",
+    "flashcore.measure.workers.problem_file",
+    "flashcore.measure.bench.timing",
+)
 _CHILDREN = (
-    "flashcore.stages.bench.", "flashcore.stages.check.", "flashcore.revisions.time_pairs", "flashcore.search.trial",
+    "flashcore.measure.bench.", "flashcore.measure.check.", "flashcore.plugins.against.time_pairs",
+    "flashcore.plugins.tune.trial",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.suite import Argument
-from flashcore.worker.kernel_call import Case
 
 ROOT = Path(__file__).parent / "children" / "softmax"
 ARGUMENTS = (

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from flashcore.build import build
 from flashcore.cli.main import parser
-from flashcore.machine import toolchain
-from flashcore.manifest.load import load
+from flashcore.measure.build import build
+from flashcore.measure.machine import toolchain
 from flashcore.model.suite import TIERS
-from flashcore.runs import lookup, pack, store
+from flashcore.records import lookup, pack, store
+from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT
 
@@ -208,7 +208,7 @@ def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
         "        if name.split('.')[0] in ('torch', 'plotly', 'jinja2', 'numpy', 'nvtx'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, No())\n"
-        "import flashcore.machine.toolchain as t; t.torch_root = lambda: None\n"
+        "import flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None\n"
         "from flashcore.cli.main import main; sys.exit(main())\n"
     )
     done = subprocess.run(

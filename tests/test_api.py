@@ -11,7 +11,7 @@ import flashcore as fc
 from flashcore.errors import Exit, ManifestError, RecordError, UsageError
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite
-from flashcore.runs import store
+from flashcore.records import store
 from tests import factory
 from tests.conftest import TOY
 from tests.test_imports import loaded

@@ -21,7 +21,7 @@ from flashcore.cli import main as cli
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
-from flashcore.runs import store
+from flashcore.records import store
 from tests.conftest import ROOT
 
 MADE = {".venv", "build", "_build", "generated", "SGEMM_CUDA"}

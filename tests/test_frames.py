@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from flashcore import frames
-from flashcore.analysis import diff, roofline
-from flashcore.analysis.predictions import Readings
 from flashcore.errors import CapabilityError, UsageError
+from flashcore.explain import diff, roofline
+from flashcore.explain.predictions import Readings
 from flashcore.gate import judge
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Facts, Record

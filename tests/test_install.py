@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.machine import toolchain
+from flashcore.measure.machine import toolchain
 from tests.conftest import ROOT
 
 pytest.importorskip("setuptools")
@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel: Path) -> None
 
 
 def test_the_roofs_suite_is_installed_with_it(command: Path, tmp_path: Path) -> None:
-    code = "from flashcore.manifest.find import roofs_suite; print(roofs_suite())"
+    code = "from flashcore.suites.find import roofs_suite; print(roofs_suite())"
     folder = run(command.parent / "python", "-P", "-c", code, cwd=tmp_path).stdout.strip()
     assert Path(folder) == next(command.parents[1].glob("lib/python*/site-packages")) / "flashcore" / "roofs_suite"
     listed = run(command, "list", "--suite", folder, cwd=tmp_path)
@@ -100,7 +100,7 @@ def test_recorded_roofs_are_read_from_anywhere(command: Path, tmp_path: Path) ->
         f"record, found = run.measure_roofs(Settings(suite='', profiles={str(ROOT / 'profiles')!r}), print)\n"
         "print(record.suite.root, len(found) > 30)"
     )
-    start = "import flashcore.machine.gpu as g\ng.Gpu.find = staticmethod(lambda: None)\n"
+    start = "import flashcore.measure.machine.gpu as g\ng.Gpu.find = staticmethod(lambda: None)\n"
     done = run(command.parent / "python", "-P", "-c", start + code, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("kernels/roofs True\n", 0), done.stderr
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.machine import ncu, toolchain
-from flashcore.machine.gpu import Gpu
-from flashcore.manifest import load
+from flashcore.measure.machine import ncu, toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
-from flashcore.runs import lookup, store
-from flashcore.worker.kernel_call import Case
+from flashcore.records import lookup, store
+from flashcore.suites import load
 from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, build_once, flashcore
 
 pytestmark = pytest.mark.gpu
@@ -92,7 +92,7 @@ def test_every_case_is_profiled(whole: tuple[Record, Path]) -> None:
 
 def test_what_was_measured_joins_a_run_without_a_gpu(whole: tuple[Record, Path]) -> None:
     _, folder = whole
-    no_gpu = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
+    no_gpu = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
     done = flashcore("gate", "--suite", str(TOY), cwd=folder, start=no_gpu)
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     assert re.search(r"join: \d+ facts of 8 cases from run", done.stderr)
@@ -251,7 +251,7 @@ def test_a_tensor_with_strides_is_taken_or_refused_with_a_reason(update: Built, 
     library = update.of("plain").library or ""
     code = f"""
 import sys, torch
-from flashcore.worker.kernel_call import operator
+from flashcore.measure.workers.kernel_call import operator
 op = operator("update", "plain", sys.argv[1])
 a, odd, b, c = (torch.ones(8, n, device="cuda") for n in (16, 17, 8, 8))
 try:
@@ -312,8 +312,8 @@ def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> Non
 
 PREPARE = """
 import json, sys, torch
-from flashcore.worker.kernel_call import Caller, Case
-from flashcore.worker.problem_file import load_problem
+from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.problem_file import load_problem
 case = Case.from_json(json.loads(sys.argv[1]))
 caller = Caller(case, load_problem(case.root, case.problem_file))
 op = torch.ops.flashcore_toy.two_steps
@@ -398,7 +398,7 @@ def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built, call: str, said: st
 ON_THE_SECOND = """
 import math, sys, torch
 from torch.nn.functional import scaled_dot_product_attention
-from flashcore.worker.kernel_call import operator
+from flashcore.measure.workers.kernel_call import operator
 op = operator("attention", "attention", sys.argv[1])
 
 def made(device, seq, depth):

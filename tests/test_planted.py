@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from flashcore.build import build, launch_plan
-from flashcore.build.ninja_graph import CUBIN
 from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement
-from flashcore.machine import toolchain
-from flashcore.manifest import load as suite_module
+from flashcore.measure.build import build, launch_plan
+from flashcore.measure.build.ninja_graph import CUBIN
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as facts_module
 from flashcore.model.record import Artifact, Fact, Facts, Plan, Record, Subject
 from flashcore.model.suite import Suite
-from flashcore.runs import freshness
-from flashcore.static import facts as facts_module
+from flashcore.records import freshness
+from flashcore.suites import load as suite_module
 from tests import factory
 from tests.conftest import TESTS
 

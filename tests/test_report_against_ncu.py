@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("ncu_report")
 
-from flashcore.imports import assemble
+from flashcore.plugins.imports import assemble
 from flashcore.report import compare_page
 from flashcore.report.view import Book
-from tests.imports.test_assemble import read_by_itself
+from tests.plugins.imports.test_assemble import read_by_itself
 from tests.report.test_report import Page, render
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

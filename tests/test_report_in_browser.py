@@ -17,11 +17,11 @@ import pytest
 
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
-from flashcore.analysis import diff
+from flashcore.explain import diff
 from flashcore.gate.judge import judge
-from flashcore.imports import assemble
 from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
+from flashcore.plugins.imports import assemble
 from flashcore.report import compare_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser

@@ -105,8 +105,8 @@ class Judge:
     """The check's judge on the CPU, for the attention suite's own problem."""
 
     def __init__(self, suite: Path) -> None:
-        from flashcore.worker.accuracy import errors
-        from flashcore.worker.problem_file import load_problem
+        from flashcore.measure.workers.accuracy import errors
+        from flashcore.measure.workers.problem_file import load_problem
 
         self.problem = load_problem(str(suite), "problem.py")
         self._known = []
@@ -118,7 +118,7 @@ class Judge:
 
     def complaints(self, change_inputs: Change, change_output: Change) -> list[str]:
         """What the judge says of a kernel of this tolerance class that is right but for one change."""
-        from flashcore.worker.accuracy import errors, judge, not_finite
+        from flashcore.measure.workers.accuracy import errors, judge, not_finite
 
         said = []
         for kind, inputs, reference, entitled in self._known:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks import raw
 from benchmarks.mutants import answers, gate, operators
-from flashcore.build import build, ninja_graph
-from flashcore.runs import lookup, store
+from flashcore.measure.build import build, ninja_graph
+from flashcore.records import lookup, store
 
 SUITE = raw.ROOT / "kernels" / "attention"
 #: How many of each group, of the whole sample.

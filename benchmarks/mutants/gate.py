@@ -21,16 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flashcore.build import build, ninja_graph
 from flashcore.cli import baseline, gate
 from flashcore.errors import FlashcoreError
-from flashcore.machine import toolchain
-from flashcore.manifest import load as loading
+from flashcore.measure.build import build, ninja_graph
+from flashcore.measure.machine import toolchain
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import run as line
 from flashcore.pipeline.state import Settings
-from flashcore.runs import assemble, lookup
+from flashcore.records import assemble, lookup
+from flashcore.suites import load as loading
 
 ROOT = Path(__file__).parents[2]
 VARIANTS = ("scalar_row", "fewer_syncs", "mma_registers", "tma_split_keys_pdl")

@@ -14,12 +14,12 @@ from typing import Any
 
 from benchmarks.mutants import answers, gate, operators
 from benchmarks.mutants.drawing import RUN, SUITE, Mutant
-from flashcore.build import build
 from flashcore.errors import FlashcoreError
 from flashcore.gate import baseline
+from flashcore.measure.build import build
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.suite import Suite
-from flashcore.runs import store
+from flashcore.records import store
 
 
 class Trial:

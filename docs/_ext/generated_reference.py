@@ -18,11 +18,11 @@ from sphinx.application import Sphinx
 
 from benchmarks import raw
 from flashcore.cli import main as cli
-from flashcore.manifest import load
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
-from flashcore.runs import store
+from flashcore.records import store
+from flashcore.suites import load
 
 GROUPS = {
     "static": "From the compiler, the cubin and the SASS",

@@ -2,7 +2,7 @@
 
 To Python an empty or relative entry of PYTHONPATH is a folder below the current one, searched before the standard
 library: a user's ``json.py`` would replace the real one. So such entries go before anything else is imported;
-:mod:`flashcore.machine.python_process` starts children without them.
+:mod:`flashcore.measure.machine.python_process` starts children without them.
 """
 
 import os

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from flashcore import frames
-from flashcore.analysis import diff
-from flashcore.analysis import roofline as rooflines
 from flashcore.errors import Exit, FlashcoreError, UsageError
+from flashcore.explain import diff
+from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
-from flashcore.manifest import load
 from flashcore.model.record import Fact, Record, StageResult
 from flashcore.model.suite import Tier
-from flashcore.runs import lookup, store
+from flashcore.records import lookup, store
+from flashcore.suites import load
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,8 +75,8 @@ def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -
 class ComparedRuns(NamedTuple):
     """What changed from one run to another.
 
-    ``static`` has a row per :class:`~flashcore.analysis.diff.Change`, and is exact. ``times`` has a row per
-    :class:`~flashcore.analysis.diff.TimeChange`, shown and not judged, since machines and days differ; none where the
+    ``static`` has a row per :class:`~flashcore.explain.diff.Change`, and is exact. ``times`` has a row per
+    :class:`~flashcore.explain.diff.TimeChange`, shown and not judged, since machines and days differ; none where the
     runs are not of one suite and GPU. ``remarks`` say why the comparison may mislead.
     """
 
@@ -113,7 +113,7 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
 
 
 def roofline(run: Run) -> DataFrame:
-    """A row per :class:`~flashcore.analysis.roofline.Point`: every case and each of its kernels, at each level that was
+    """A row per :class:`~flashcore.explain.roofline.Point`: every case and each of its kernels, at each level that was
     measured. What a point lacks is unmeasured among the run's facts, with its reason."""
     return frames.frame(rooflines.Point, rooflines.points(run.record))
 
@@ -136,7 +136,7 @@ def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFram
 
 def captured(function: Callable[P, Any]) -> Callable[P, DataFrame]:
     """A decorator: a call of the function is captured, and gives the frame of :func:`capture` for its answer."""
-    from flashcore.captures.functions import is_inside
+    from flashcore.plugins.capture.functions import is_inside
 
     @functools.wraps(function)
     def instead(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
@@ -171,7 +171,7 @@ def _profiled(
 ) -> StageResult:
     import tempfile
 
-    from flashcore.captures import functions
+    from flashcore.plugins.capture import functions
 
     with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
         return functions.profiled(function, calls, Path(folder))

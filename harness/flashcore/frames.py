@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from flashcore.analysis.diff import Change, TimeChange
-from flashcore.analysis.predictions import Readings
-from flashcore.analysis.roofline import Point, case_bounds
 from flashcore.errors import CapabilityError, UsageError
+from flashcore.explain.diff import Change, TimeChange
+from flashcore.explain.predictions import Readings
+from flashcore.explain.roofline import Point, case_bounds
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Subject, Value

@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flashcore.build.build import Options, build
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.machine.gpu import Gpu
-from flashcore.manifest.load import load
+from flashcore.measure.build.build import Options, build
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.kernel_call import operator, require_device, synchronize
+from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.files import write_atomically
-from flashcore.worker.kernel_call import operator, require_device, synchronize
-from flashcore.worker.problem_file import load_problem
+from flashcore.suites.load import load
 
 HERE = Path(__file__).resolve().parent
 VARIANT, SHAPE = "fragment_introspect", "fragment"

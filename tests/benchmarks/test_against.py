@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import against, chains
-from flashcore.machine import toolchain
-from flashcore.revisions.decide import PROCESSES
-from flashcore.revisions.time_pairs import Times
-from flashcore.static import facts as facts_module
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as facts_module
+from flashcore.plugins.against.decide import PROCESSES
+from flashcore.plugins.against.time_pairs import Times
 from tests.conftest import compile_one
 
 
@@ -111,7 +111,7 @@ def test_planted_kernels_differ_by_their_length_alone(tmp_path: Path, compiler: 
 
 def test_callables_stand_in_where_there_is_no_gpu(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from flashcore.manifest.load import load
+    from flashcore.suites.load import load
 
     suite = load(chains.write_suite([((1, 32), 10), ((1, 32), 20), ((1, 32), 10)], tmp_path / "suite", "cpu"))
     assert list(suite.variants) == ["chain_1x32_10", "chain_1x32_20"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gate
-from flashcore.manifest import load
+from flashcore.suites import load
 from tests.conftest import ROOT, TOY
 
 

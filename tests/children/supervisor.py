@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from flashcore.worker import supervisor
-from flashcore.worker.gpus import LocalGpu
-from flashcore.worker.limits import Limits
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.gpus import LocalGpu
+from flashcore.measure.workers.limits import Limits
 
 tasks = [supervisor.Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
 actor = str(Path(__file__).with_name("actor.py"))

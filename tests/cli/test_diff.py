@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from flashcore.cli import diff
-from flashcore.manifest.load import NothingMatches, select
 from flashcore.model.record import Record
 from flashcore.pipeline.state import Settings
+from flashcore.suites.load import NothingMatches, select
 from tests import factory
 
 BEFORE = factory.record(factory.suite([factory.variant("slow")]))

@@ -18,7 +18,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.frames import EXPORT
 from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
-from flashcore.runs import lookup, store
+from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import ROOT
 

@@ -14,13 +14,13 @@ from flashcore.cli import gate
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
-from flashcore.machine import gpu_choice, toolchain
-from flashcore.machine.gpu import Gpu
+from flashcore.measure.machine import gpu_choice, toolchain
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.model.suite import GPU_STAGES
 from flashcore.pipeline import run
 from flashcore.pipeline.state import Settings
-from flashcore.runs import store
+from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT
 from tests.gate.test_formats import TODAY, troubled

@@ -16,19 +16,19 @@ import pytest
 
 from flashcore.cli import main
 from flashcore.errors import Exit
-from flashcore.machine import toolchain
+from flashcore.measure.machine import toolchain
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
-from flashcore.runs import lookup, store
+from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import FAULTS, NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, flashcore
 
 #: Python that hides every nvcc of this machine from the process.
-NO_NVCC = "import flashcore.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
+NO_NVCC = "import flashcore.measure.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
 #: Python that hides the GPU, so that these tests mean the same everywhere.
-NO_GPU = "from flashcore.machine.gpu import Gpu; Gpu.find = lambda: None"
+NO_GPU = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
 #: Python that hides torch, so that no operator is built.
-NO_TORCH = "\nimport flashcore.machine.toolchain as t; t.torch_root = lambda: None"
+NO_TORCH = "\nimport flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
 NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_, **__: [pathlib.Path('no pages')]"
 
@@ -183,13 +183,17 @@ def test_bare_shows_the_help_and_is_no_success(tmp_path: Path) -> None:
 
 
 def test_every_command_has_a_module_with_the_same_interface() -> None:
-    for name in main.COMMANDS:
-        module = importlib.import_module(f"flashcore.cli.{main.MODULES.get(name, name)}")
+    modules = {
+        name: f"plugins.{main.PLUGINS[name]}" if name in main.PLUGINS else f"cli.{name}" for name in main.COMMANDS
+    }
+    for module in (importlib.import_module(f"flashcore.{place}") for place in modules.values()):
         assert module.HELP and callable(module.add_arguments) and callable(module.run)
     commands = {
-        p.stem for p in (ROOT / "harness/flashcore/cli").glob("*.py") if "\ndef add_arguments(" in p.read_text()
+        f"cli.{p.stem}"
+        for p in (ROOT / "harness/flashcore/cli").glob("*.py")
+        if "\ndef add_arguments(" in p.read_text()
     }
-    assert commands == {main.MODULES.get(name, name) for name in main.COMMANDS}
+    assert commands <= set(modules.values())
 
 
 def test_no_nvcc_exits_4_with_the_way_to_mend_it(tmp_path: Path) -> None:
@@ -357,7 +361,7 @@ def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:
 
 
 def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
-    stop = f"{NO_GPU}\nimport flashcore.runs.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    stop = f"{NO_GPU}\nimport flashcore.records.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
     assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
     here.edit("two_steps.cu", "copy[i] * factor", "copy[i] + factor")
     done = here.run("profile", "--resume")
@@ -366,7 +370,7 @@ def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
 
 
 def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> None:
-    stop = f"{NO_GPU}\nimport flashcore.runs.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    stop = f"{NO_GPU}\nimport flashcore.records.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
     assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
     done = here.run("profile", "--resume", start=f"import os; os.environ['CUDA_ARCH'] = '8.0'\n{NO_GPU}")
     assert done.returncode == Exit.USAGE
@@ -375,7 +379,7 @@ def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> No
 
 def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> None:
     here.edit("suite.toml", "max = 32", "max = 4")  # a promise that every variant breaks
-    stop = f"{NO_GPU}\nimport flashcore.runs.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
+    stop = f"{NO_GPU}\nimport flashcore.records.store as s\ndef no(*_): raise KeyboardInterrupt\ns.write = no"
     assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
     resumed = here.run("profile", "--resume", start=NO_PAGES)
     assert resumed.returncode == Exit.FAILED, resumed.stdout + resumed.stderr
@@ -390,7 +394,7 @@ def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> N
 
 def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
     wait = "def wait(*_):\n  open('there', 'w').close()\n  time.sleep(600)"
-    hang = f"{NO_GPU}\nimport flashcore.runs.store as s, time\n{wait}\ns.write = wait"
+    hang = f"{NO_GPU}\nimport flashcore.records.store as s, time\n{wait}\ns.write = wait"
     words = ["profile", "--suite", "suite", "--build-dir", str(here.build)]
     code = f"{hang}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main({words!r}))"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "harness")}

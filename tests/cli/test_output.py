@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from flashcore.analysis import diff, roofline
+from flashcore.chips import devices
 from flashcore.cli import diff as diff_command
 from flashcore.cli import doctor
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.hardware import devices
-from flashcore.manifest.load import load
+from flashcore.explain import diff, roofline
+from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Record
-from flashcore.worker.problem_file import load_problem
+from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import TOY
 

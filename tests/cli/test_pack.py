@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from flashcore.errors import Exit
-from flashcore.machine import toolchain
+from flashcore.measure.machine import toolchain
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.pipeline import run
 from flashcore.pipeline.state import Settings
-from flashcore.runs import lookup, pack, store
+from flashcore.records import lookup, pack, store
 from tests import factory
 from tests.conftest import ROOT, flashcore
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.build import build
 from flashcore.cli import prune
 from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit
-from flashcore.machine import toolchain
+from flashcore.measure.build import build
+from flashcore.measure.machine import toolchain
 from flashcore.model.record import Record
-from flashcore.runs import lookup, store
+from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import TOY, Built
 

@@ -12,7 +12,7 @@ import pytest
 from flashcore.cli import report
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
-from flashcore.runs import store
+from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT
 

@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.cli import terminal
 from flashcore.errors import Exit
-from flashcore.runs import store
+from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT
 

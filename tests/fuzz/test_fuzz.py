@@ -27,15 +27,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flashcore.analysis import diff, ladder, roofline
 from flashcore.errors import FlashcoreError
+from flashcore.explain import diff, ladder, roofline
 from flashcore.gate import baseline, judge
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
-from flashcore.manifest import load
-from flashcore.runs import store
-from flashcore.stages.profile import ncu_csv, ncu_facts
-from flashcore.worker import journal
+from flashcore.measure.profile import ncu_facts
+from flashcore.measure.workers import journal
+from flashcore.readers.ncu import raw_page as ncu_csv
+from flashcore.records import store
+from flashcore.suites import load
 from tests import factory
 from tests.conftest import TESTS, TOY
 

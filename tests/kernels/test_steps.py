@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.manifest.load import load
+from flashcore.suites.load import load
 from tests.conftest import ROOT
 
 SUITE = load(ROOT / "kernels/attention")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import ManifestError
-from flashcore.manifest import load, resolve
 from flashcore.model import cache
+from flashcore.suites import load, resolve
 from tests.conftest import ROOT, TOY
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.model.intervals import _resampled_medians, ratio, ratios
-from flashcore.runs import store
+from flashcore.records import store
 from tests.conftest import ROOT
 
 series = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1, max_size=60)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.machine import toolchain
-from flashcore.machine.gpu import Gpu
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Built, CaseOutcome, Environment, Measured, Record, StageResult
 from flashcore.model.suite import Where
 from flashcore.pipeline import companions, gpu_stages, run
 from flashcore.pipeline.compile_ahead import Compiling
 from flashcore.pipeline.state import Job, Settings
-from flashcore.runs import freshness
+from flashcore.records import freshness
 from tests import factory
 from tests.conftest import TOY
 from tests.conftest import Built as ToyBuilt

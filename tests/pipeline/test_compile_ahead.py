@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from flashcore.build import build
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
-from flashcore.machine import toolchain
-from flashcore.machine.gpu import Gpu
+from flashcore.measure.build import build
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Profile
+from flashcore.measure.workers.ahead import Ahead
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Measured, Source, StageResult, Subject
 from flashcore.pipeline import gpu_stages as stages
@@ -23,8 +25,6 @@ from flashcore.pipeline import run
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.gpu_stages import measure
 from flashcore.pipeline.state import Job, Settings
-from flashcore.stages.settings import Profile
-from flashcore.worker.ahead import Ahead
 from tests.conftest import TESTS
 from tests.conftest import Built as ToyBuilt
 
@@ -153,7 +153,7 @@ def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: 
 def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
-    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
+    monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
 
     def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
         order.append(stage)
@@ -176,16 +176,16 @@ def test_ncus_registers_are_held_against_those_of_the_whole_build(
     given: list[object] = []
     fact = Fact(Subject("two_steps", arch="sm_90a", kernel="k"), "registers", 40, "", Source.CUBIN)
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
-    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
+    monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
     monkeypatch.setattr(toolchain, "version_said", lambda _: "2025.3")
 
     def profiled(_: object, __: object, chosen: Profile) -> StageResult:
         given.append(chosen.registers)
         return StageResult((), ())
 
-    monkeypatch.setattr("flashcore.stages.check.check.run", lambda *_: StageResult((), ()))
+    monkeypatch.setattr("flashcore.measure.check.check.run", lambda *_: StageResult((), ()))
     monkeypatch.setattr("flashcore.pipeline.sharing.timed", lambda *_: StageResult((), ()))
-    monkeypatch.setattr("flashcore.stages.profile.profile.run", profiled)
+    monkeypatch.setattr("flashcore.measure.profile.profile.run", profiled)
     settings = Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="profile", roofs=None)
     measure(run.start(settings), Built("", (), ()), tmp_path, quiet, lambda: Built("", (), (), (fact,)))
     assert given == [{"two_steps": {"k": 40}}]
@@ -197,10 +197,10 @@ def test_a_marker_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch:
 
     named: list[object] = []
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
-    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
-    monkeypatch.setattr("flashcore.static.phases.Sources.__call__", bad)
+    monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
+    monkeypatch.setattr("flashcore.readers.phases.Sources.__call__", bad)
     monkeypatch.setattr(
-        "flashcore.stages.profile.profile.start_ahead", lambda *given: named.append(given[2].codes.keys())
+        "flashcore.measure.profile.profile.start_ahead", lambda *given: named.append(given[2].codes.keys())
     )
     job = run.start(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="profile", roofs=None))
     with Ahead() as ahead:
@@ -233,7 +233,7 @@ def test_quiet_drops_progress_and_keeps_failures(
         outcome = CaseOutcome("plain", "small", "check", "failed", "wrong everywhere")
         return StageResult((), (outcome,) if stage == "check" else ()), so_far
 
-    monkeypatch.setattr("flashcore.machine.ncu.find_ncu", lambda: Path("ncu"))
+    monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
     monkeypatch.setattr(stages, "_run_stage", ran)
     settings = Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None)
     with progress.shown(quiet=True) as say:

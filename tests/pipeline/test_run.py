@@ -11,14 +11,14 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
-from flashcore.machine import gpu_choice
-from flashcore.machine.gpu import Gpu
+from flashcore.measure.machine import gpu_choice
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
-from flashcore.runs import store
-from flashcore.worker import cluster
+from flashcore.plugins.cluster import cluster
+from flashcore.records import store
 from tests import factory
 from tests.conftest import TOY
 

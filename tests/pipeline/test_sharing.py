@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.machine import gpu_lease, toolchain
-from flashcore.machine.gpu import Gpu
+from flashcore.measure import settings
+from flashcore.measure.bench import bench, reference
+from flashcore.measure.bench.reference import Reference
+from flashcore.measure.machine import gpu_lease, toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.gpus import LocalGpu
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
 from flashcore.pipeline import gpu_stages, sharing
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
-from flashcore.stages import settings
-from flashcore.stages.bench import bench, reference
-from flashcore.stages.bench.reference import Reference
-from flashcore.worker.gpus import LocalGpu
-from flashcore.worker.kernel_call import Case
 from tests.conftest import TOY
 from tests.softmax_cases import case
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flashcore.build import build
+from flashcore.measure.build import build
 from flashcore.model.suite import Where
 from flashcore.pipeline.state import Job, Settings
 from tests import factory

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from flashcore import report
-from flashcore.analysis import diff
-from flashcore.imports import assemble
+from flashcore.explain import diff
 from flashcore.model import intervals
 from flashcore.model.record import CaseKey, Instruction, Listing, Record, Subject
 from flashcore.model.suite import REGIMES
+from flashcore.plugins.imports import assemble
 from flashcore.report import compare_page
 from tests import factory
 from tests.report.test_report import TODAY, Page, full

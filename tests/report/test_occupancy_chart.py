@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.analysis.explain import Step
-from flashcore.hardware import occupancy
+from flashcore.chips import occupancy
+from flashcore.explain.explain import Step
 from flashcore.model.record import Subject
 from flashcore.report.occupancy_chart import BOTTOM, LEFT, RIGHT, TOP, charts
 

@@ -21,7 +21,6 @@ from flashcore import report
 from flashcore.errors import UsageError, WriteError
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
-from flashcore.imports import assemble
 from flashcore.model import files
 from flashcore.model.catalogue import RULE
 from flashcore.model.record import (
@@ -38,6 +37,7 @@ from flashcore.model.record import (
     Subject,
 )
 from flashcore.model.suite import Prediction
+from flashcore.plugins.imports import assemble
 from flashcore.report import guardrail_page
 from flashcore.report.overview_page import COLUMNS
 from tests import factory

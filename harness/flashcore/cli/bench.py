@@ -12,7 +12,7 @@ HELP = "check, then time"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flashcore.revisions import decide
+    from flashcore.plugins.against import decide
 
     options.add_cases(parser)
     options.add_measuring(parser)
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _against(arguments: argparse.Namespace, given: dict[str, Any]) -> int:
     from flashcore.cli import progress, text_tables
-    from flashcore.revisions import against
-    from flashcore.revisions.comparison import as_json
+    from flashcore.plugins.against import against
+    from flashcore.plugins.against.comparison import as_json
 
     if "effect" in given:
         given["effect"] /= 100

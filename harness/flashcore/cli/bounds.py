@@ -11,7 +11,7 @@ from flashcore.cli.output import picked
 from flashcore.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flashcore.analysis.roofline import Bound
+    from flashcore.explain.roofline import Bound
     from flashcore.model.record import Roof
 
 HELP = "the least time each resource allows, for any known device"
@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.analysis import roofline
     from flashcore.cli import text_tables
-    from flashcore.manifest.find import suite_folder
-    from flashcore.manifest.load import load, select
-    from flashcore.worker.problem_file import load_problem, work_of
+    from flashcore.explain import roofline
+    from flashcore.measure.workers.problem_file import load_problem, work_of
+    from flashcore.suites.find import suite_folder
+    from flashcore.suites.load import load, select
 
     suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
@@ -54,11 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof], str]:
     """The roofs of the device that the user names, else of this GPU, else of the newest run's; and its name."""
-    from flashcore.analysis import roofline
-    from flashcore.hardware import devices
-    from flashcore.machine.gpu import Gpu
+    from flashcore.chips import devices
+    from flashcore.explain import roofline
+    from flashcore.measure.machine.gpu import Gpu
     from flashcore.model.suggest import did_you_mean
-    from flashcore.runs import lookup
+    from flashcore.records import lookup
 
     known = devices.load()
     if arguments.device is not None:
@@ -82,7 +82,7 @@ def as_json(found: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> s
     """``device`` and ``bounds``: for each shape and compute dtype of a variant the least ``us`` that each resource
     allows for the ``amount`` in ``unit``, the ``roof`` that gives it (``value``, ``unit``, ``origin``), and if it is
     the ``floor``. Where the amount or the roof is unknown they are ``null``, and ``reason`` says which."""
-    from flashcore.analysis import roofline
+    from flashcore.explain import roofline
 
     rows: list[dict[str, Any]] = []
     for shape, dtype, bounds in found:

@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.analysis import diff
     from flashcore.cli import progress, terminal, text_tables
-    from flashcore.manifest.load import select
-    from flashcore.revisions import checkout
-    from flashcore.runs import lookup, store
+    from flashcore.explain import diff
+    from flashcore.plugins.against import checkout
+    from flashcore.records import lookup, store
+    from flashcore.suites.load import select
 
     names = (arguments.a, arguments.b)
     runs = [run.name for run in lookup.everywhere(options.places(arguments))]
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
     """The records of both; a side that lacks the named variants is built as a whole, and then has none of them."""
-    from flashcore.manifest.load import NothingMatches
+    from flashcore.suites.load import NothingMatches
 
     found: list[Record | NothingMatches] = []
     for name in names:
@@ -80,7 +80,7 @@ def as_json(a: Record, b: Record) -> str:
     - ``imported``: the facts of each imported case that changed;
     - ``times``: in us, ``null`` where they do not compare; then ``times_reason`` says why.
     """
-    from flashcore.analysis import diff
+    from flashcore.explain import diff
 
     def side(record: Record) -> dict[str, Any]:
         return {"id": record.id, "suite": record.suite.name, "gpu": record.gpu, "nvcc": record.environment.nvcc}

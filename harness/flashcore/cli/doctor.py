@@ -44,9 +44,9 @@ class Part(NamedTuple):
 
 def examine() -> list[Part]:
     """Looks for everything that a stage needs."""
-    from flashcore.machine import compute_sanitizer, ncu, toolchain
-    from flashcore.machine.capabilities import lacking
-    from flashcore.machine.gpu import Gpu
+    from flashcore.measure.machine import compute_sanitizer, ncu, toolchain
+    from flashcore.measure.machine.capabilities import lacking
+    from flashcore.measure.machine.gpu import Gpu
 
     def nvcc() -> str:
         found = toolchain.find_nvcc()

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _budgets(file: str | None) -> Sequence[Budget]:
     if file is None:
         return ()
-    from flashcore.manifest import budgets  # imports pydantic, which takes as long as a gate with nothing to build
+    from flashcore.suites import budgets  # imports pydantic, which takes as long as a gate with nothing to build
 
     return budgets.read(Path(file))
 
@@ -105,7 +105,7 @@ def chosen(glob: str | None, *records: Record) -> list[str] | None:
     Raises:
         UsageError: there is none of that name.
     """
-    from flashcore.manifest.load import select
+    from flashcore.suites.load import select
 
     every = (v.name for r in records for v in select(r.suite, glob)[0] if not v.is_peer)
     return None if glob is None else list(dict.fromkeys(every))

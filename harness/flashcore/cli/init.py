@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.manifest import template
+    from flashcore.suites import template
 
     for path in template.write(Path(arguments.folder)):
         print(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
-from flashcore.analysis import diff, roofline
+from flashcore.explain import diff, roofline
 from flashcore.gate import judge
 from flashcore.gate.wording import value_of
 from flashcore.model.catalogue import STALL_REASONS

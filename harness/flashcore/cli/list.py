@@ -24,12 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import text_tables
-    from flashcore.manifest.find import suite_folder
-    from flashcore.manifest.load import load
     from flashcore.model.catalogue import FACTS
+    from flashcore.suites.find import suite_folder
+    from flashcore.suites.load import load
 
     if arguments.schema:
-        from flashcore.manifest.schema import schema_text
+        from flashcore.suites.schema import schema_text
 
         print(schema_text(), end="")
         return Exit.OK

@@ -23,7 +23,12 @@ COMMANDS = (
     "doctor", "list", "build", "check", "bench", "tune", "sanitize", "profile", "report", "facts", "gate", "baseline",
     "metrics", "diff", "bounds", "roofs", "import", "capture", "init", "publish", "pack", "prune",
 )  # fmt: skip
-MODULES = {"import": "import_"}  # where a command's name is a word of Python's own
+PLUGINS = {
+    "tune": "tune.command",
+    "capture": "capture.command",
+    "import": "imports.command",
+    "publish": "history.publish",
+}  # a command → its plugin
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
@@ -130,7 +135,8 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     known = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     named = next((word for word in words if not word.startswith("-")), None)
     for name in (named,) if named in COMMANDS else COMMANDS:
-        command: Any = importlib.import_module(f"flashcore.cli.{MODULES.get(name, name)}")
+        place = f"plugins.{PLUGINS[name]}" if name in PLUGINS else f"cli.{name}"
+        command: Any = importlib.import_module(f"flashcore.{place}")
         own = made(known.add_parser, command.HELP, name=name, help=command.HELP)
         own.set_defaults(run=command.run)
         if name == named:

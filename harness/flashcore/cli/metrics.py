@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.hardware.metric_tables import lookup
-    from flashcore.machine import metric_lists
-    from flashcore.machine.gpu import Gpu
+    from flashcore.chips.metric_tables import lookup
+    from flashcore.measure.machine import metric_lists
+    from flashcore.measure.machine.gpu import Gpu
     from flashcore.model.catalogue import CHIPS
 
     file = Path(arguments.table) if arguments.table else None

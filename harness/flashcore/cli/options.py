@@ -32,9 +32,9 @@ def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
     """The user's settings for a run; ``own`` are those that the command itself decides."""
     from dataclasses import fields
 
-    from flashcore.manifest.find import suite_folder
     from flashcore.pipeline.state import Settings
-    from flashcore.runs import lookup
+    from flashcore.records import lookup
+    from flashcore.suites.find import suite_folder
 
     names = {f.name for f in fields(Settings)}
     given = {name: value for name, value in vars(arguments).items() if name in names}
@@ -119,7 +119,7 @@ def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 def recorded(arguments: argparse.Namespace) -> Record:
     """The run that the user names; the newest if none."""
-    from flashcore.runs import lookup, store
+    from flashcore.records import lookup, store
 
     return store.read(lookup.find(places(arguments), arguments.recorded))
 
@@ -129,10 +129,10 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
     chips, in the order they were recorded.
 
     Raises:
-        UsageError: see :func:`flashcore.analysis.chips.names`.
+        UsageError: see :func:`flashcore.explain.chips.names`.
     """
-    from flashcore.analysis import chips
-    from flashcore.runs import lookup, store
+    from flashcore.explain import chips
+    from flashcore.records import lookup, store
 
     where = places(arguments)
     found = [store.read(lookup.find(where, name)) for name in arguments.recorded or [None]]

@@ -12,7 +12,7 @@ HELP = "write a recorded run (default: the newest) as one file, for `--records` 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flashcore.runs.lookup import PACKED
+    from flashcore.records.lookup import PACKED
 
     options.add_run(parser)
     parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.model.files import write_atomically, writing
-    from flashcore.runs import lookup, pack, store
+    from flashcore.records import lookup, pack, store
 
     found = lookup.find(Path(arguments.profiles), arguments.recorded)
     if not isinstance(found, Path):

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from flashcore.cli import baseline, check, gate, inner_loop, progress, report, text_tables
     from flashcore.pipeline import run
-    from flashcore.runs import lookup
+    from flashcore.records import lookup
 
     with progress.shown(arguments.quiet) as say:
         done = run.runs(options.settings(arguments, upto="profile"), say, resume=arguments.resume)

@@ -71,7 +71,7 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
         CapabilityError, FlashcoreError: git cannot say what it tracks.
     """
     from flashcore.model.files import PARTIAL
-    from flashcore.runs import store
+    from flashcore.records import store
 
     if not profiles.is_dir():
         return []
@@ -92,7 +92,7 @@ def _tracked(folder: Path) -> set[str]:
     whole = folder.resolve()
     if not any((p / ".git").exists() for p in (whole, *whole.parents)):
         return set()
-    from flashcore.revisions import checkout
+    from flashcore.plugins.against import checkout
 
     done = checkout.git(folder, "ls-files", "-z")
     if done.returncode != 0:
@@ -102,7 +102,7 @@ def _tracked(folder: Path) -> set[str]:
 
 def _joined(profiles: Path) -> set[str]:
     """The runs that facts are joined from, for each suite and GPU: the newest measured one is among them."""
-    from flashcore.runs import assemble, lookup, store
+    from flashcore.records import assemble, lookup, store
 
     measured = set()
     for folder in lookup.runs(profiles):
@@ -121,11 +121,11 @@ def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
     Raises:
         CapabilityError: there are old builds, and no compiler, whose version is part of a build's name.
     """
-    from flashcore.build import build
-    from flashcore.manifest.find import suite_folder
-    from flashcore.manifest.load import load
-    from flashcore.revisions import against, checkout
-    from flashcore.runs import store
+    from flashcore.measure.build import build
+    from flashcore.plugins.against import against, checkout
+    from flashcore.records import store
+    from flashcore.suites.find import suite_folder
+    from flashcore.suites.load import load
 
     found = load(suite_folder(suite))
     places = [folder / found.name, *folder.glob(f"{checkout.BUILD}/*"), folder / against.FOLDER]
@@ -145,7 +145,7 @@ def _remove(path: Path) -> bool:
     import shutil
 
     from flashcore.model.files import writing
-    from flashcore.runs import store
+    from flashcore.records import store
 
     try:
         with store.claimed(path), writing(path):

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         parts = [markdown.render(record, require=arguments.require, today=gate.today()) for record in records]
         output.write("\n".join(parts), arguments.output)
     else:
-        from flashcore.runs import lookup, store
+        from flashcore.records import lookup, store
 
         other = store.read(lookup.find(options.places(arguments), arguments.against)) if arguments.against else None
         print(pages(arguments, *records, against=other)[0])

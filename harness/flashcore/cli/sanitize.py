@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.cli import check, text_tables
-    from flashcore.machine.compute_sanitizer import find_sanitizer
-    from flashcore.manifest.load import load
+    from flashcore.measure.machine.compute_sanitizer import find_sanitizer
+    from flashcore.suites.load import load
 
     settings = options.settings(arguments, upto=None, sanitize=True)
     if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):

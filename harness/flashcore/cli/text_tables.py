@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flashcore.analysis import diff, explain
 from flashcore.errors import Exit
+from flashcore.explain import diff, explain
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Subject
@@ -16,10 +16,10 @@ from flashcore.model.suite import TIERS, Stage, Suite
 from flashcore.model.text import UNMEASURED, fixed, number, unit_text
 
 if TYPE_CHECKING:
-    from flashcore.analysis.measured_roofs import Measured
-    from flashcore.analysis.roofline import Bound
+    from flashcore.explain.measured_roofs import Measured
+    from flashcore.explain.roofline import Bound
     from flashcore.gate.judge import Judgement, Verdict, WaiverUse
-    from flashcore.revisions.comparison import Comparison, Row
+    from flashcore.plugins.against.comparison import Comparison, Row
 
 _SHOWN = 48  # groups of verdicts that are listed; the rest are counted
 
@@ -104,7 +104,7 @@ def ladder(record: Record) -> str:
 
 def bounds(given: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
     """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
-    from flashcore.analysis import roofline
+    from flashcore.explain import roofline
 
     rows: list[list[str]] = []
     for shape, dtype, found in given:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from flashcore.hardware import devices
+from flashcore.chips import devices
 from flashcore.model.catalogue import FACTS, OWN_STAGE, spec_of
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
 from flashcore.model.suite import Budget, Shape, Stage, Variant, Waiver

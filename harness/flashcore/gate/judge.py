@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
-from flashcore.analysis.clocks import LEAST_OF_FLOOR
-from flashcore.analysis.explain import advice
-from flashcore.analysis.roofline import case_bounds
 from flashcore.errors import Exit
+from flashcore.explain.clocks import LEAST_OF_FLOOR
+from flashcore.explain.explain import advice
+from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import NOT_BUILT, Promise, Promises, accepts, excess, limit_text
 from flashcore.gate.regressions import Comparison, another_compiler, compare

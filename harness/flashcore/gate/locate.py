@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore.analysis.explain import LOCAL
+from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Verdict
-from flashcore.manifest.load import MANIFEST
 from flashcore.model.record import Record, Subject
+from flashcore.suites.load import MANIFEST
 
 _ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
 _SITE = re.compile(r"^(?P<file>.+):(?P<line>\d+)\b")

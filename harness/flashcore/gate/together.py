@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from flashcore.analysis import chips
 from flashcore.errors import worst
+from flashcore.explain import chips
 from flashcore.gate.judge import Judgement, Verdict, WaiverUse
 from flashcore.gate.wording import summary
 from flashcore.model.record import Record, Subject
@@ -36,7 +36,7 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
     that it has on any chip, and covers as many verdicts as on the chip where it covers most. ``left_out`` adds up.
 
     Raises:
-        UsageError: see :func:`flashcore.analysis.chips.names`.
+        UsageError: see :func:`flashcore.explain.chips.names`.
     """
     if len(records) == 1:
         return judgements[0]

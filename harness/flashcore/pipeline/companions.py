@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.machine.environment import of_this_machine
+from flashcore.measure.machine.environment import of_this_machine
+from flashcore.measure.static import facts
 from flashcore.model.record import Built, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline.state import Job
-from flashcore.static import facts
 
 #: Of the machine, what a recorded check depends on.
 _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
@@ -28,7 +28,7 @@ def known_right(job: Job, built: Built, recorded: Sequence[Record]) -> frozenset
     Args:
         recorded: runs of this GPU, newest first.
     """
-    from flashcore.runs import freshness
+    from flashcore.records import freshness
 
     if not (recorded and job.companions and job.gpu_arch):
         return frozenset()

@@ -12,13 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from flashcore.build import build, launch_plan, traced
 from flashcore.errors import FlashcoreError
-from flashcore.machine import toolchain
+from flashcore.measure.build import build, launch_plan
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as static_facts
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.pipeline.state import Job
-from flashcore.static import facts as static_facts
+from flashcore.plugins.languages.triton import traced
 
 
 def compile_all(job: Job, say: Callable[[str], None]) -> Built:

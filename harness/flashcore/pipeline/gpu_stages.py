@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.machine import gpu_lease, toolchain
+from flashcore.measure.machine import gpu_lease, toolchain
+from flashcore.measure.workers.journal import HANG
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.progress import Failure, Step
 from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
 from flashcore.model.suite import GPU_STAGES, Shape, Stage, Variant
 from flashcore.pipeline.state import Job
-from flashcore.static import phases
-from flashcore.worker.journal import HANG
+from flashcore.readers import phases
 
 if TYPE_CHECKING:
-    from flashcore.stages import settings
-    from flashcore.worker.ahead import Ahead
-    from flashcore.worker.kernel_call import Case
+    from flashcore.measure import settings
+    from flashcore.measure.workers.ahead import Ahead
+    from flashcore.measure.workers.kernel_call import Case
 
 Say = Callable[[str], None]
 
@@ -143,8 +143,8 @@ def _not_ready(job: Job, built: Built, variant: Variant, shape: Shape) -> tuple[
 
 def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
     """Each case as the processes that run kernels need it."""
-    from flashcore.build import traced
-    from flashcore.worker.kernel_call import Case
+    from flashcore.measure.workers.kernel_call import Case
+    from flashcore.plugins.languages.triton import traced
 
     built_as = {a.variant: a for a in built.artifacts if a.arch == job.gpu_arch}
     planned = {(p.variant, p.shape): len(p.launches) for p in built.plans}
@@ -178,11 +178,11 @@ def _run_stage(
     chosen: settings.Stage,
 ) -> tuple[StageResult, Measured]:  # fmt: skip
     """One stage's result; and what was measured before it, with the version of ncu once that is known."""
+    from flashcore.measure import settings
+    from flashcore.measure.check import check
+    from flashcore.measure.profile import profile
+    from flashcore.measure.sanitize import sanitize
     from flashcore.pipeline import sharing
-    from flashcore.stages import settings
-    from flashcore.stages.check import check
-    from flashcore.stages.profile import profile
-    from flashcore.stages.sanitize import sanitize
 
     cases = child_cases(job, built, pairs)
     folder.mkdir(parents=True, exist_ok=True)
@@ -205,10 +205,10 @@ def _settings(job: Job, built: Built, stage: Stage, say: Say, ahead: Ahead | Non
     Raises:
         CapabilityError: the tool that it needs is not there.
     """
-    from flashcore.machine import ncu
-    from flashcore.machine.compute_sanitizer import find_sanitizer
-    from flashcore.stages import settings
-    from flashcore.stages.profile import profile
+    from flashcore.measure import settings
+    from flashcore.measure.machine import ncu
+    from flashcore.measure.machine.compute_sanitizer import find_sanitizer
+    from flashcore.measure.profile import profile
 
     s = job.settings
     if stage == "check":
@@ -243,10 +243,10 @@ def start_ahead(job: Job, folder: Path, ahead: Ahead) -> None:
     Args:
         folder: the run's.
     """
+    from flashcore.measure import settings
+    from flashcore.measure.check import check
+    from flashcore.measure.profile import profile
     from flashcore.pipeline import sharing
-    from flashcore.stages import settings
-    from flashcore.stages.check import check
-    from flashcore.stages.profile import profile
 
     for stage in () if job.cannot_measure else _stages_up_to(job.settings.upto):
         cases = job.cases(stage)
@@ -292,7 +292,7 @@ def _registers(job: Job, built: Built) -> dict[str, dict[str, int]]:
 
 def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:
     """Variant → the phases of its code for this GPU, where its sources mark some."""
-    from flashcore.static import facts
+    from flashcore.measure.static import facts
 
     sources = phases.Sources(Path(job.suite.root))
     disassembler = toolchain.optional_tool("nvdisasm")

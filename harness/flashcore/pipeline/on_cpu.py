@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flashcore.errors import UsageError
-from flashcore.machine.capabilities import lacking
-from flashcore.machine.environment import of_this_machine
-from flashcore.machine.toolchain import torch_root
+from flashcore.measure.machine.capabilities import lacking
+from flashcore.measure.machine.environment import of_this_machine
+from flashcore.measure.machine.toolchain import torch_root
 from flashcore.model.record import Built, Measured, Record, StageNote
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
-from flashcore.runs import assemble, store
+from flashcore.records import assemble, store
 
 
 def check_peers(settings: Settings, say: Callable[[str], None]) -> Record:
@@ -26,8 +26,8 @@ def check_peers(settings: Settings, say: Callable[[str], None]) -> Record:
         CapabilityError: no torch.
         UsageError: the suite has no peer among what the user chose.
     """
-    from flashcore.stages import settings as stages
-    from flashcore.stages.check import check
+    from flashcore.measure import settings as stages
+    from flashcore.measure.check import check
 
     if torch_root() is None:
         raise lacking("torch")

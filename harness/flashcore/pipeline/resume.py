@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.machine.gpu_choice import ALL
+from flashcore.measure.machine.gpu_choice import ALL
 from flashcore.model.files import write_atomically
 from flashcore.pipeline.state import Settings
-from flashcore.runs import lookup
+from flashcore.records import lookup
 
 _FILE = "settings.json"
 

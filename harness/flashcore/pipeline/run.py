@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.build import build
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.machine import gpu_choice, toolchain
-from flashcore.machine.environment import of_this_machine
-from flashcore.machine.gpu import Gpu
-from flashcore.manifest.find import roofs_suite
-from flashcore.manifest.load import load, select
+from flashcore.measure.build import build
+from flashcore.measure.machine import gpu_choice, toolchain
+from flashcore.measure.machine.environment import of_this_machine
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.gpus import LocalGpu
+from flashcore.measure.workers.limits import Place
 from flashcore.model.catalogue import CHIPS, FACTS
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
@@ -29,12 +29,12 @@ from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import companions
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
 from flashcore.pipeline.state import Job, Settings
-from flashcore.runs import lookup, store
-from flashcore.worker.gpus import LocalGpu
-from flashcore.worker.limits import Place
+from flashcore.records import lookup, store
+from flashcore.suites.find import roofs_suite
+from flashcore.suites.load import load, select
 
 if TYPE_CHECKING:
-    from flashcore.analysis import measured_roofs
+    from flashcore.explain import measured_roofs
 
 # What a build does not need is imported where it is used, so that a build with nothing to do ends quickly.
 
@@ -43,7 +43,7 @@ def start(settings: Settings, say: Callable[[str], None] = lambda _: None) -> Jo
     """Loads the suite and looks at the machine; ``say`` is called with the GPUs that ``all`` leaves out.
 
     Raises:
-        UsageError, ManifestError: see :mod:`flashcore.manifest.load`.
+        UsageError, ManifestError: see :mod:`flashcore.suites.load`.
     """
     suite = load(settings.suite, Path(settings.build))
     options = build.Options.from_environment(suite)
@@ -72,7 +72,7 @@ def _places(
 ) -> tuple[dict[str, Gpu], tuple[Place, ...]]:
     """The GPUs that the user asks for, by UUID; and, if they are not simply this host's only one, as places."""
     if settings.cluster:
-        from flashcore.worker import cluster
+        from flashcore.plugins.cluster import cluster
 
         held = cluster.connect(settings.cluster)
         gpus = gpu_choice.chosen(settings.gpus, {p.gpu: gpu for p in held if (gpu := p.description.gpu)}, say)
@@ -86,7 +86,7 @@ def _places(
 
 def _require_budgets(suite: Suite, gpu: Gpu, arch: str) -> None:
     """A limit on what the chip cannot count is a mistake to report now, not after the run."""
-    from flashcore.hardware.metric_tables import lookup
+    from flashcore.chips.metric_tables import lookup
 
     if (chip := CHIPS.get(gpu.capability)) in lookup.chips():
         lookup.require_budgets(suite, lookup.table(chip), arch, gpu.name)
@@ -97,7 +97,7 @@ def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
     loads every SM alike and keeps its working sets within whatever L2 there is."""
     if gpu is None or shape.params.get("SMS", 1) == 1:
         return shape
-    from flashcore.worker.problem_file import load_problem
+    from flashcore.measure.workers.problem_file import load_problem
 
     problem = load_problem(suite.root, suite.problems[shape.problem].file)
     if not hasattr(problem, "fit"):
@@ -107,7 +107,7 @@ def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
 
 def _formulas(job: Job) -> list[Fact]:
     """The problem's own counts, for each case: ``formula_<key>`` for every key of its ``work``."""
-    from flashcore.worker.problem_file import load_problem, work_of
+    from flashcore.measure.workers.problem_file import load_problem, work_of
 
     suite = job.suite
     modules = {n: load_problem(suite.root, p.file) for n, p in suite.problems.items()}
@@ -209,9 +209,9 @@ def run(settings: Settings, say: Callable[[str], None], *, resume: bool = False)
     Raises:
         FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
     """
+    from flashcore.measure.workers.ahead import Ahead
     from flashcore.pipeline import resume as resuming
     from flashcore.pipeline.gpu_stages import measure, start_ahead
-    from flashcore.worker.ahead import Ahead
 
     if resume:
         folder, began = resuming.unfinished(settings)
@@ -273,7 +273,7 @@ def present(settings: Settings, say: Callable[[str], None]) -> Record:
 def each_present(settings: Settings, say: Callable[[str], None]) -> list[Record]:
     """As :func:`present`; where one command recorded the runs to join from, one for each kind of GPU, one record for
     each of these GPUs whose arch is asked about."""
-    from flashcore.runs import assemble
+    from flashcore.records import assemble
 
     job = _job_to_record(settings)
     built, run_id = compile_all(job, say), store.new_id()
@@ -303,7 +303,7 @@ def _present(job: Job, run_id: str, built: Built, say: Callable[[str], None], re
 
 def _to_join(job: Job, *, before: str | None) -> list[Record]:
     """The recorded runs to join from, those before a run or all."""
-    from flashcore.runs import assemble
+    from flashcore.records import assemble
 
     s, gpu = job.settings, job.gpu.name if job.gpu else None
     return assemble.to_join(s.places, job.suite.name, gpu, before=before) if s.join else []
@@ -329,8 +329,8 @@ def _record(
     *, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None,
 ) -> Record:  # fmt: skip
     """The record of what was found, joined with recorded runs; says what was joined and what is stale."""
-    from flashcore.analysis import clocks
-    from flashcore.runs import assemble
+    from flashcore.explain import clocks
+    from flashcore.records import assemble
 
     s, suite = job.settings, job.suite
     nvcc = toolchain.find_nvcc(Path(s.build)) if suite.uses_nvcc else None
@@ -402,8 +402,8 @@ def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:
 
 
 def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
-    from flashcore.analysis import measured_roofs
-    from flashcore.worker.problem_file import load_problem
+    from flashcore.explain import measured_roofs
+    from flashcore.measure.workers.problem_file import load_problem
 
     amounts = {}
     for shape in record.suite.shapes.values():
@@ -421,7 +421,7 @@ def _drawn_against(
     settings = job.settings
     if settings.upto != "profile" or job.cannot_measure or settings.roofs is None:
         return measured, None
-    from flashcore.analysis import measured_roofs
+    from flashcore.explain import measured_roofs
 
     def roofs(of: Settings) -> tuple[Roof, ...]:
         record, found = measure_roofs(of, say)

@@ -1,7 +1,9 @@
 """Several GPUs share the cases of a run: which of them time, whose cases are moved, and what the record says of each.
 
-A shape's cases are on one GPU (see :mod:`flashcore.worker.supervisor`), so no ratio compares two GPUs. Before anything
-is timed all of them time a reference at the same time (:mod:`flashcore.stages.bench.reference`); one that is slow there
+A shape's cases are on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs.
+Before anything
+is timed all of them time a reference at the same time (:mod:`flashcore.measure.bench.reference`); one that is slow
+there
 times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed again on
 another.
 """
@@ -13,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from flashcore.measure import settings
+from flashcore.measure.bench import bench, reference
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.gpus import lost_in, measured_on
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.limits import Limits, Place
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
-from flashcore.stages import settings
-from flashcore.stages.bench import bench, reference
-from flashcore.worker.ahead import Ahead
-from flashcore.worker.gpus import lost_in, measured_on
-from flashcore.worker.kernel_call import Case
-from flashcore.worker.limits import Limits, Place
 
 _REFERENCE, _AGAIN = "reference", "again"  # below the folder of bench
 _STATE = ("bench_sm_clock", "bench_temperature", "throttle")
@@ -29,7 +31,7 @@ def timed(cases: Sequence[Case], folder: Path, chosen: settings.Bench, say: Call
     """The bench stage, on those of ``chosen.places`` that are fit for it.
 
     Raises:
-        CapabilityError, FlashcoreError: see :func:`flashcore.stages.bench.bench.run`.
+        CapabilityError, FlashcoreError: see :func:`flashcore.measure.bench.bench.run`.
     """
     if len(chosen.places) < 2 or not cases:
         return bench.run(cases, folder, chosen)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.machine import toolchain
-from flashcore.machine.gpu_choice import ALL
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu_choice import ALL
+from flashcore.measure.settings import Bench, Check, Profile
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.stages.settings import Bench, Check, Profile
 
 if TYPE_CHECKING:  # commands that build nothing have settings too
-    from flashcore.build import build
-    from flashcore.machine.gpu import Gpu
-    from flashcore.machine.ncu import ClockControl
-    from flashcore.worker.limits import Place
+    from flashcore.measure.build import build
+    from flashcore.measure.machine.gpu import Gpu
+    from flashcore.measure.machine.ncu import ClockControl
+    from flashcore.measure.workers.limits import Place
 
 
 @dataclass(frozen=True, slots=True)

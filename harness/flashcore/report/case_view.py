@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.analysis import bounds_in_use, heat
-from flashcore.analysis.ladder import COUNTERS, Moved, Step
-from flashcore.analysis.limiter import Limiter, phase_shares
+from flashcore.explain import bounds_in_use, heat
+from flashcore.explain.ladder import COUNTERS, Moved, Step
+from flashcore.explain.limiter import Limiter, phase_shares
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Fact, Listing, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant

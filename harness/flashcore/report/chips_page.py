@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.analysis import chips, roofline
+from flashcore.chips import devices
+from flashcore.explain import chips, roofline
 from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import sentence, summary
-from flashcore.hardware import devices
 from flashcore.model.suite import Shape
 from flashcore.model.text import significant
 from flashcore.report import frame, overview_page

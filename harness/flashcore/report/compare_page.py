@@ -2,7 +2,7 @@
 
 The page carries the figures of every case, and of every pair the interval of its ratio; a script draws the pair that is
 chosen. The verdict on the first pair is in the page itself. What counts as changed, as the same and as a contradiction
-is decided in :mod:`flashcore.analysis`; the script gets the same limits.
+is decided in :mod:`flashcore.explain`; the script gets the same limits.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flashcore.analysis import diff, limiter
-from flashcore.analysis.predictions import NOISE, Readings, still
+from flashcore.explain import diff, limiter
+from flashcore.explain.predictions import NOISE, Readings, still
 from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
 from flashcore.model.intervals import Ratio

@@ -12,8 +12,8 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from flashcore.analysis.explain import Step
-from flashcore.hardware import occupancy
+from flashcore.chips import occupancy
+from flashcore.explain.explain import Step
 from flashcore.report.drawings import tenth
 
 _Scale = Callable[[float], float]

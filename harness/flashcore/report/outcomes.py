@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flashcore.analysis.predictions import Outcome
+from flashcore.explain.predictions import Outcome
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.report.cells import Cell

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import log10
 from typing import Any
 
-from flashcore.analysis import bounds_in_use
-from flashcore.analysis.ladder import Ladder, Step
-from flashcore.analysis.roofline import Gap
+from flashcore.explain import bounds_in_use
+from flashcore.explain.ladder import Ladder, Step
+from flashcore.explain.roofline import Gap
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES, Shape, Variant

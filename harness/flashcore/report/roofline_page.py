@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.analysis import roofline
-from flashcore.analysis.roofline import LEVELS, Bound, CaseBounds, Gap, Point
-from flashcore.hardware import devices
+from flashcore.chips import devices
+from flashcore.explain import roofline
+from flashcore.explain.roofline import LEVELS, Bound, CaseBounds, Gap, Point
 from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.model.text import significant

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.analysis import explain, predictions
+from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, OWN_STAGE, RULE
 from flashcore.model.record import Fact, Subject

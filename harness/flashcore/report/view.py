@@ -8,11 +8,11 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from flashcore.analysis import ladder, limiter, roofline
-from flashcore.analysis.ladder import Ladder
-from flashcore.analysis.limiter import Held, Remedy
-from flashcore.analysis.predictions import Readings
-from flashcore.analysis.roofline import CaseBounds
+from flashcore.explain import ladder, limiter, roofline
+from flashcore.explain.ladder import Ladder
+from flashcore.explain.limiter import Held, Remedy
+from flashcore.explain.predictions import Readings
+from flashcore.explain.roofline import CaseBounds
 from flashcore.gate import judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement, Verdict

@@ -177,7 +177,7 @@
       return `<tr>${row.join("")}</tr>`;
     }
 
-    // --- counters: those beyond noise first, the most moved on top, as flashcore.analysis.diff.moved has them ---
+    // --- counters: those beyond noise first, the most moved on top, as flashcore.explain.diff.moved has them ---
     moves() {
       const found = this.given.facts.map(([fact, unit, better, why], i) => {
         const [now, was] = this.cases.map((c) => c?.c[i] ?? null);

@@ -1,0 +1,212 @@
+"""Which logical metrics a chip has, and under what name, without that chip or any GPU.
+
+The tables beside this module are what ``ncu --query-metrics --chips CHIP`` says, or the library that ncu
+asks, one metric a line. Each names its source (:mod:`flashcore.measure.machine.metric_lists` makes them). ncu itself
+leaves
+out a name that a chip lacks and says nothing; here it is said before anything runs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from flashcore.errors import UsageError
+from flashcore.model.catalogue import FACTS, OWN_STAGE, FactSpec
+from flashcore.model.suggest import did_you_mean
+from flashcore.model.suite import Suite
+
+TABLES = Path(__file__).parent
+SUFFIX = ".txt.gz"
+State = Literal["exists", "software", "derived", "lost"]
+#: Chips that have exactly the metrics of another chip; a table of their own, once learnt, takes precedence.
+SAME_LIST = {
+    "ad102": "ad104",
+    "ad103": "ad104",
+    "ad106": "ad104",
+    "ad107": "ad104",
+    "ga103": "ga102",
+    "ga104": "ga102",
+    "ga106": "ga102",
+    "ga107": "ga102",
+    "gb102": "gb100",
+    "gb203": "gb202",
+    "gb205": "gb202",
+    "gb206": "gb202",
+    "gb207": "gb202",
+}
+
+_HEADER = "# flashcore metric table 1"
+_HEADER_LINE = re.compile(_HEADER + r": (?P<chip>\w+), by (?P<source>.+)")
+#: What the tool itself or patched code counts, not the chip: ncu does not list it by chip, and has it on all.
+_SOFTWARE = ("launch__", "sass__", "device__", "profiler__", "sm__maximum_warps_per_active_cycle_pct")
+#: What may follow the name of a metric of each kind, besides nothing.
+_ROLLUPS = {
+    "Counter": ("sum", "avg", "min", "max"),
+    "Throughput": ("avg", "min", "max", "sum"),
+    "Ratio": ("ratio", "pct", "max_rate"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput), and who says so."""
+
+    chip: str
+    metrics: Mapping[str, str]
+    source: str = "ncu --query-metrics"
+
+    def has(self, metric: str) -> bool:
+        """Whether ncu would find the metric, with its roll-up (``.sum``, ``.avg.per_second``, ``.pct``)."""
+        if metric.startswith(_SOFTWARE):
+            return True
+        base, _, rollup = metric.partition(".")
+        kind = self.metrics.get(base)
+        return kind is not None and (not rollup or rollup.split(".")[0] in _ROLLUPS[kind])
+
+    def text(self) -> str:
+        """The table's file, before compression."""
+        rows = [f"{name} {kind}" for name, kind in sorted(self.metrics.items())]
+        return "\n".join([f"{_HEADER}: {self.chip}, by {self.source}", *rows]) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One logical metric on a chip.
+
+    ``state`` is ``exists``, ``software`` (counted by ncu itself, on every chip), ``derived`` (made of
+    others) or ``lost``; ``ncu`` is its name there.
+    """
+
+    spec: FactSpec
+    state: State
+    ncu: str | None
+    reason: str = ""
+
+
+def chips() -> list[str]:
+    """The chips that have a table here."""
+    own = {p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}")}
+    return sorted(own | {chip for chip, other in SAME_LIST.items() if other in own})
+
+
+def table(chip: str, file: Path | None = None) -> Table:
+    """The table of a chip.
+
+    Raises:
+        UsageError: there is none, or ``file`` is no table.
+    """
+    path = file or TABLES / f"{chip}{SUFFIX}"
+    if file is None and not path.is_file() and chip in SAME_LIST:
+        other = table(SAME_LIST[chip])
+        return Table(chip, other.metrics, f"{other.source} for {other.chip}, whose list {chip} shares")
+    if file is None and not path.is_file():
+        known = ", ".join(chips())
+        raise UsageError(
+            f"chip {chip}: expected one of {known}, found no table of it{did_you_mean(chip, chips())}\n"
+            f"  hint: flashcore metrics --learn --chip {chip} --table FILE, with ncu or nvidia-cuda-cupti installed"
+        )
+    try:
+        text = gzip.decompress(path.read_bytes()).decode()
+    except (OSError, EOFError, ValueError) as error:
+        raise UsageError(f"{path}: expected a metric table, but it cannot be read: {error}") from error
+    lines = text.splitlines()
+    header = _HEADER_LINE.fullmatch(lines[0]) if lines else None
+    if header is None:
+        raise UsageError(f"{path}: expected a metric table, found another file")
+    if header["chip"] != chip:
+        raise UsageError(f"{path}: expected the table of {chip}, found that of {header['chip']}")
+    rows = [line.split(" ") for line in lines[1:]]
+    if not all(len(row) == 2 and row[1] in _ROLLUPS for row in rows):
+        raise UsageError(f"{path}: expected `name kind` on each line, found something else")
+    return Table(chip, {row[0]: row[1] for row in rows}, header["source"])
+
+
+def plan(found: Table) -> list[Row]:
+    """Every logical metric that a GPU has to measure, on this chip."""
+    return [_row(found, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group not in OWN_STAGE]
+
+
+def _row(found: Table, spec: FactSpec) -> Row:
+    name = spec.ncu_name(found.chip)
+    if spec.ncu is None:
+        return Row(spec, "derived", None)
+    if name is None:
+        return Row(spec, "lost", None, f"{found.chip} has no such counter")
+    for metric in (name, *((spec.weight,) if spec.weight else ())):
+        if not found.has(metric):
+            return Row(spec, "lost", name, f"{found.chip} has no {metric}")
+    return Row(spec, "software" if name.startswith(_SOFTWARE) else "exists", name)
+
+
+def lost(found: Table, names: Iterable[str]) -> dict[str, str]:
+    """Those of the facts that the chip cannot give, each with the reason.
+
+    Raises:
+        UsageError: a name is no fact that a GPU measures.
+    """
+    rows = {row.spec.name: row for row in plan(found)}
+    missing: dict[str, str] = {}
+    for name in names:
+        if name not in rows:
+            near = [n for n in rows if name in n or n in name][:5]
+            hint = did_you_mean(name, rows) or (f" (perhaps {', '.join(near)})" if near else "")
+            raise UsageError(f"{name}: expected a fact that ncu measures, found none of that name{hint}")
+        if rows[name].state == "lost":
+            missing[name] = rows[name].reason
+    return missing
+
+
+def require(found: Table, names: Iterable[str]) -> None:
+    """Raises:
+    UsageError: the chip lacks one of the facts; names all of them.
+    """
+    missing = lost(found, names)
+    if missing:
+        said = [f"  {name}: {reason}" for name, reason in missing.items()]
+        raise UsageError("\n".join([f"chip {found.chip}: expected metrics that it has, found", *said]))
+
+
+def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
+    """Refuses a suite that limits, on this GPU, what its chip cannot count: such a gate could only exit 3.
+
+    Raises:
+        UsageError: names the facts.
+    """
+    names = [
+        b.fact
+        for b in suite.budgets
+        if b.tier == "counters"
+        and b.severity == "limit"
+        and FACTS[b.fact].group not in OWN_STAGE
+        and (b.device is None or b.device.lower() in gpu.lower())
+        and any(fnmatchcase(arch, glob) for glob in b.archs)
+    ]
+    require(found, dict.fromkeys(names))
+
+
+# --- for the terminal -----------------------------------------------------------------------------
+
+
+def report(found: Table, names: Collection[str] = ()) -> str:
+    """The plan as plain text: first what the chip lacks, then every name."""
+    rows = [row for row in plan(found) if not names or row.spec.name in names]
+    gone = [row for row in rows if row.state == "lost"]
+    width = max((len(row.spec.name) for row in rows), default=0)
+    counted = {s: sum(r.state == s for r in rows) for s in ("exists", "software", "derived", "lost")}
+    lines = [f"missing on {found.chip} ({len(gone)})"] if gone else []
+    lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in gone]
+    lines += ["", f"{found.chip} ({len(rows) - len(gone)})"]
+    own = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
+    lines += [
+        f"  {row.spec.name:{width}}  {row.ncu or 'made of others'}{own[row.state]}"
+        for row in rows
+        if row.state != "lost"
+    ]
+    total = ", ".join(f"{n} {s}" for s, n in counted.items() if n)
+    return "\n".join([*lines, "", f"{found.chip}: {total}", f"by {found.source}"]).lstrip("\n")

@@ -1,0 +1,136 @@
+"""Follow-up questions about a verdict: what the local memory is used for, what would let one more block fit.
+
+Pure functions of a record; they explain and never judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from flashcore.chips import occupancy
+from flashcore.model.record import Plan, Record, Subject
+
+#: Facts whose cause is what the code keeps in local memory.
+LOCAL = frozenset(
+    ("spill_store_bytes", "spill_load_bytes", "stack_bytes", "sass_ldl", "sass_stl", "sass_local_loop",
+     "local_load_instructions", "local_store_instructions", "spill_instructions")
+)  # fmt: skip
+OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
+
+
+def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
+    """More about a fact in one line; empty where there is none.
+
+    Args:
+        plans: the record's, by variant and shape: a record of many failures is asked often.
+    """
+    if fact in LOCAL:
+        return local_memory(record, subject)
+    if fact in OCCUPANCY and subject.arch and subject.shape and subject.kernel:
+        plan = plans.get((subject.variant, subject.shape))
+        found = [w for w in what_ifs(record, plan, subject.arch) if w.subject == subject]
+        return "; ".join(line for w in found for line in w.lines)
+    return ""
+
+
+# --- local memory -------------------------------------------------------------------------------
+
+_EXECUTED = (
+    ("local_load_instructions", "loads"),
+    ("local_store_instructions", "stores"),
+    ("spill_instructions", "of them spills"),
+)
+
+
+def local_memory(record: Record, subject: Subject) -> str:
+    """What the kernel uses local memory for, where, and how often that ran, as far as it is known."""
+    words = [
+        f.note
+        for f in record.facts.named("local_memory")
+        if f.subject.variant == subject.variant
+        and f.value not in (None, "none")
+        and subject.arch in (None, f.subject.arch)
+        and subject.kernel in (None, f.subject.kernel)
+    ]
+    if not words:
+        return ""
+    runs = _executed(record, subject)
+    return "; ".join([words[0], f"executed: {runs}"] if runs else [words[0]])
+
+
+def _executed(record: Record, subject: Subject) -> str:
+    if subject.arch is not None and subject.arch != record.gpu_arch:
+        return ""
+    shapes = [subject.shape] if subject.shape else list(record.suite.shapes)
+    for shape in shapes:
+        values = [
+            (text, record.facts.number(name, Subject(subject.variant, shape=shape, kernel=subject.kernel)))
+            for name, text in _EXECUTED
+        ]
+        if any(value is not None for _, value in values):
+            known = ", ".join(f"{value:,.0f} {text}" for text, value in values if value is not None)
+            return f"{known} on {shape}"
+    return ""
+
+
+# --- occupancy ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A kernel's occupancy on one arch and shape, and the distance to the next step.
+
+    Args:
+        threads: threads a block; ``registers`` are a thread's, ``smem`` a block's bytes, static and dynamic.
+        now: blocks an SM, its share of warps, what limits it, and each resource's own count.
+        then: what would have to change; ``None`` where that is not known.
+    """
+
+    subject: Subject
+    threads: int
+    registers: int
+    smem: int
+    now: occupancy.Occupancy
+    then: occupancy.WhatIf | None
+
+    @property
+    def lines(self) -> list[str]:
+        """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and what is free."""
+        if self.then is None:
+            return [self.now.reason] if self.now.reason else []
+        head = f"limited by {self.now.limiter}" if self.now.limiters else self.now.reason
+        words = self.then.lines()
+        if words and (self.then.target is not None or self.then.obstacle):
+            return [f"{head}: {words[0]}", *words[1:]]
+        return [head, *words]
+
+
+def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
+    """For each kernel that the plan launches: its occupancy on ``arch`` and the next step.
+
+    A kernel launched several times is shown once for each way it is launched.
+    """
+    return list(_steps(record, plan, arch)) if plan is not None else []
+
+
+def _steps(record: Record, plan: Plan, arch: str) -> Iterator[Step]:
+    seen = set()
+    for launch in plan.launches:
+        kernel = Subject(plan.variant, arch, kernel=launch.kernel)
+        registers, smem = (record.facts.number(name, kernel) for name in ("registers", "static_smem"))
+        if registers is None or smem is None:
+            continue
+        x, y, z = launch.block
+        a, b, c = launch.cluster
+        given = (x * y * z, int(registers), int(smem), launch.dynamic_smem, a * b * c)
+        if (launch.kernel, given) not in seen:
+            seen.add((launch.kernel, given))
+            yield Step(
+                Subject(plan.variant, arch, plan.shape, launch.kernel),
+                given[0],
+                given[1],
+                given[2] + given[3],
+                occupancy.occupancy(arch, *given),
+                occupancy.what_if(arch, *given),
+            )

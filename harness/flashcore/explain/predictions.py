@@ -1,0 +1,273 @@
+"""Predictions against measurements: whether a technique did what was predicted, and how much of it.
+
+Pure functions of a record. What is compared depends on the prediction: a time depends on its device, so two times are
+compared as their ratio; counts and bytes as their difference; a value without a start as a level. A prediction that
+only names times of another device says nothing about this one, and is not judged; a speed-up is a ratio, and is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, log
+from typing import Literal
+
+from flashcore.chips import devices
+from flashcore.model.catalogue import FACTS, PHASE_SHARE
+from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.suite import Prediction, Variant
+from flashcore.model.text import said, same_hardware
+
+#: ``elsewhere``: predicted for another device in a way that says nothing about this one; ``open``: nothing was
+#: predicted.
+Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
+Scale = Literal["ratio", "difference", "level"]
+
+HELD = 0.8  # of the predicted change: enough to say that it came
+MORE = 1.25
+HARDLY = 0.05  # less of it than this is none
+NOISE = 0.02  # two times that differ by less are the same
+SAME = 0.01  # two counters that differ by less are the same
+CLOSE = 0.1  # how near a level must be where neither side of it is better
+#: Below this many percentage points a share that was to be zero is.
+ZERO_PCT = 0.5
+#: The kind of inputs that documents mean when they name an error.
+RANDOM = "normal"
+
+
+def still(ratio: float, low: float | None, high: float | None) -> bool:
+    """Whether two times cannot be told apart, by their ratio, and its interval where there is one."""
+    return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A measured number, or why there is none; ``note`` says more of one that was measured."""
+
+    value: float | None
+    why: str = ""
+    note: str = ""
+
+
+class Readings:
+    """The numbers of a record by fact, variant and shape.
+
+    Static ones are of the arch that was measured (else of the suite's usual one): the largest of a variant's
+    kernels, of what is better high the smallest.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.roofs = record.roofs_by("bench")
+        own, archs = record.gpu_arch, record.suite.archs
+        #: The measured GPU's, else the suite's usual one.
+        self.arch = record.suite.usual_arch or None
+        if own is not None:
+            self.arch = own if own in archs else next((a for a in archs if same_hardware(a, own)), own)
+        self._static: dict[tuple[str, str], list[Fact]] = {}
+        for fact in record.facts:
+            if self.arch is not None and fact.subject.arch == self.arch:
+                self._static.setdefault((fact.subject.variant, fact.name), []).append(fact)
+
+    def of(self, name: str, variant: str | None, shape: str) -> Reading:
+        """The reading of one fact about a case (static ones: about its variant)."""
+        if variant is None:
+            return Reading(None, "it has no parent")
+        if variant not in self.record.suite.variants:
+            return Reading(None, f"no variant {variant}")
+        spec = FACTS.get(name)
+        if spec is not None and spec.group == "static":
+            return self._of_code(name, variant, shape)
+        subject = Subject(variant, shape=shape)
+        fact = self.record.facts.get(name, subject)
+        if fact is None or fact.number is None:
+            stale = self.record.stale.get(subject.case)
+            return Reading(None, f"stale: {stale}" if stale else (fact.note if fact else "") or "not recorded")
+        return Reading(fact.number, note=fact.note)
+
+    def _of_code(self, name: str, variant: str, shape: str) -> Reading:
+        every = self._static.get((variant, name), [])
+        found = list({f.subject: f for f in every if f.subject.shape in (None, shape)}.values())
+        numbers = [f.number for f in found if f.number is not None]
+        if not numbers or len(numbers) < len(found):
+            note = next((f.note for f in found if f.number is None), "")
+            return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
+        return Reading(min(numbers) if FACTS[name].better == "higher" else max(numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A prediction beside what was measured.
+
+    Args:
+        scale: how it is compared; ``predicted`` and ``measured`` are ratios, differences or levels.
+        before, after: of the parent and of the variant itself.
+        finding: the outcome, in words made from the numbers.
+        note: what a reader must know of the comparison.
+    """
+
+    prediction: Prediction
+    scale: Scale
+    predicted: float | None
+    measured: float | None
+    before: Reading
+    after: Reading
+    outcome: Outcome
+    finding: str
+    note: str = ""
+
+
+def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[Judged]:
+    """The variant's predictions for this shape, or for no shape in particular."""
+    for prediction in variant.predictions:
+        if prediction.shape in (None, shape):
+            yield judge_one(readings, prediction, variant, shape)
+
+
+def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> Judged:
+    """One prediction of a variant, compared with what was measured at that shape."""
+    before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
+    gpu = readings.record.gpu
+    foreign = p.device is not None and not devices.is_called(gpu, p.device)
+    scale, predicted = _scale(p)
+    note = ""
+    if foreign:
+        note = f"said of the {p.device}; compared as a {scale}" + (f" on {gpu}" if gpu else "")
+
+    def judged(measured: float | None, outcome: Outcome, finding: str) -> Judged:
+        return Judged(p, scale, predicted, measured, before, after, outcome, finding, note)
+
+    if predicted is None:
+        return judged(None, "unmeasured", "unmeasured: the prediction names no value to come to")
+    if scale == "level" and foreign and _is_time(p.fact) and not p.fact.startswith("speedup_"):
+        own = "" if after.value is None else f"; here {said(after.value, p.unit)}"
+        return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{own}")
+    if after.value is None or (before.value is None and scale != "level"):
+        why = after.why if after.value is None else f"of its parent, {before.why}"
+        return judged(None, "unmeasured", f"unmeasured: {why}")
+    if scale == "level":
+        # A share of a phase describes one kernel, and a speed-up is over the baseline or a peer: so a different value
+        # of the parent does not matter.
+        start = None if p.fact.startswith((PHASE_SHARE, "speedup_")) else before.value
+        outcome, finding = _level(p, predicted, start, after.value)
+        if outcome != "held" and _of_other_inputs(p, after):
+            own = f"{said(after.value, p.unit)}, {after.note}"
+            return judged(after.value, "elsewhere", f"not comparable: {own}; predicted of {RANDOM} inputs")
+        return judged(after.value, outcome, finding)
+    assert before.value is not None
+    if _of_other_inputs(p, before) or _of_other_inputs(p, after):
+        return judged(None, "elsewhere", f"not comparable: {before.note} → {after.note}")
+    if scale == "ratio":
+        ratio = after.value / before.value if before.value else 0.0
+        if not 0 < ratio < inf:
+            return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
+        outcome = progress(log(ratio), log(predicted), abs(ratio - 1) < NOISE, gains(p.fact, predicted > 1))
+        if not foreign:
+            outcome = _within(p, ratio < 1, predicted < 1, after.value, outcome)
+        return judged(
+            ratio, outcome, f"{words(outcome, p.fact, predicted > 1)}: {ratio:.2f}×, predicted {predicted:.2f}×"
+        )
+    change = after.value - before.value
+    still = abs(change) <= SAME * max(abs(after.value), abs(before.value))
+    outcome = progress(change, predicted, still, gains(p.fact, predicted > 0))
+    if not foreign:
+        outcome = _within(p, change < 0, predicted < 0, after.value, outcome)
+    from_to = f"{said(before.value, p.unit)} → {said(after.value, p.unit)}"
+    text = f"{words(outcome, p.fact, predicted > 0)}: {from_to}, predicted {said(predicted, p.unit, sign=True)}"
+    return judged(change, outcome, text)
+
+
+def _of_other_inputs(p: Prediction, reading: Reading) -> bool:
+    """Whether it is an error that was largest on deliberately hard inputs, which no document means."""
+    kind = reading.note.partition("kind ")[2]
+    return FACTS[p.fact].group == "check" and kind not in ("", RANDOM)
+
+
+def _within(p: Prediction, fell: bool, falls: bool, after: float, outcome: Outcome) -> Outcome:
+    """A change in the predicted direction that reaches the predicted value has held, wherever it started: a goal of at
+    most 9 barriers is met by 1, and a cost of at most 115 registers kept by 100."""
+    spec, wanted = FACTS.get(p.fact), p.after
+    if outcome not in ("partly", "missed", "none") or fell != falls or spec is None or wanted is None:
+        return outcome
+    reached = {"lower": after <= wanted, "higher": after >= wanted}.get(spec.better, False)
+    return "held" if reached else outcome
+
+
+def gains(fact: str, rises: bool) -> bool:
+    """Whether a rise (or fall) of the fact is for the better."""
+    spec = FACTS.get(fact)
+    return spec is not None and spec.better == ("higher" if rises else "lower")
+
+
+def words(outcome: Outcome, fact: str, rises: bool) -> str:
+    """The outcome of a predicted rise (or fall) in words."""
+    if outcome == "missed":  # beyond what was predicted, and not for the better
+        return "worse than predicted" if gains(fact, not rises) else "beyond the prediction"
+    return _WORDS[outcome]
+
+
+_WORDS: dict[Outcome, str] = {
+    "held": "prediction held",
+    "more": "more than predicted",
+    "partly": "went the predicted way",
+    "none": "no effect",
+    "against": "went the other way",
+    "missed": "missed",
+}
+
+
+def _is_time(name: str) -> bool:
+    spec = FACTS.get(name)
+    return spec is not None and (spec.group == "timing" or spec.unit in ("us", "ns"))
+
+
+def _scale(p: Prediction) -> tuple[Scale, float | None]:
+    if p.after is None:
+        return "level", None
+    if p.before is None:
+        return "level", p.after
+    if _is_time(p.fact):
+        ratio = p.after / p.before if p.before else 0.0
+        return ("ratio", ratio) if 0 < ratio < inf else ("level", p.after)
+    return "difference", p.after - p.before
+
+
+def progress(measured: float, predicted: float, still: bool, gain: bool = True) -> Outcome:
+    """The outcome of a change, compared with the predicted one.
+
+    Args:
+        still: whether the measured change is too small to be one.
+        gain: whether the predicted change is for the better; if it is for the worse, far more of it is a miss.
+    """
+    if abs(predicted) < 1e-9:
+        return "held" if still else "against"
+    if still:
+        return "none"
+    share = measured / predicted
+    if share >= HELD:
+        return "held" if share <= MORE else "more" if gain else "missed"
+    if share >= HARDLY:
+        return "partly"
+    return "none" if share > -HARDLY else "against"
+
+
+def _level(p: Prediction, wanted: float, before: float | None, after: float) -> tuple[Outcome, str]:
+    spec = FACTS.get(p.fact)
+    better = spec.better if spec else ""
+    if wanted == 0:
+        reached = after == 0 or (p.unit == "pct" and abs(after) < ZERO_PCT)
+    elif better:
+        reached = after <= wanted * (1 + SAME) if better == "lower" else after >= wanted * (1 - SAME)
+    else:
+        reached = abs(after - wanted) <= CLOSE * abs(wanted)
+    side = {"lower": "at most ", "higher": "at least "}.get(better, "") if wanted != 0 else ""
+    values = f"{said(after, p.unit)}, predicted {side}{said(wanted, p.unit)}"
+    if reached:
+        return "held", f"prediction held: {values}"
+    if before is None or before == wanted:
+        return "missed", f"missed: {values}"
+    still = abs(after - before) <= SAME * max(abs(after), abs(before))
+    outcome = progress(after - before, wanted - before, still)
+    if outcome in ("held", "more"):
+        outcome = "partly"
+    return outcome, f"{_WORDS[outcome]}: {values}, the parent's {said(before, p.unit)}"

@@ -1,0 +1,456 @@
+"""Rooflines and time bounds: where a kernel stands, and the least time each resource allows.
+
+Pure functions of a record (or, for bounds only, of a problem's formulas and a device). Two rules
+keep the picture honest. The time and the bytes of one point come from one regime, which the point
+names: bytes fetched from a cold cache over the time of a warm one would lift a kernel above its roof.
+And each roof says where it comes from: the datasheet, the datasheet at the clock seen, or a
+measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from flashcore.chips import devices
+from flashcore.chips.devices import Device
+from flashcore.model.catalogue import TENSOR_TYPES
+from flashcore.model.record import Record, Roof, RoofOrigin, Subject
+from flashcore.model.suite import REGIMES, Variant
+
+Level = Literal["dram", "l2", "l1"]
+LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
+#: Share of the formula's FLOPs: if the hardware counted fewer, it did not count all.
+FAR_BELOW = 0.5
+
+
+def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
+    """All ceilings known of a device: its datasheet's, those at the clock seen, the measured ones.
+
+    An unknown GPU (``None``) has only the measured ones.
+    """
+    found: list[Roof] = []
+    if device is not None:
+        for dtype, rate in device.rates.items():
+            found.append(Roof(dtype, rate.tflops, "TFLOP/s", "datasheet", device.title, rate.clock_mhz, device.source))
+        found.append(Roof("dram", device.dram_gbps, "GB/s", "datasheet", device.title, None, device.source))
+        found += _clocked(device, device.clock_mhz, "datasheet")
+        if clock_mhz is not None:
+            for dtype in device.rates:
+                tflops = devices.peak(device, dtype, clock_mhz)
+                assert tflops is not None
+                found.append(Roof(dtype, tflops, "TFLOP/s", "at clock seen", device.title, clock_mhz))
+            found += _clocked(device, clock_mhz, "at clock seen")
+    return (*found, *measured)
+
+
+def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[Roof]:
+    """What an SM does in a clock, times SMs and clock."""
+    for resource, per_clock, unit, what in (
+        ("shared", device.smem_per_clock, "GB/s", "bytes of shared memory"),
+        ("l1", device.smem_per_clock, "GB/s", "bytes of L1"),
+        ("exp", device.mufu_per_clock, "Gop/s", "special functions"),
+    ):
+        note = f"{device.sms} SMs × {per_clock} {what} a clock"
+        yield Roof(resource, device.sms * per_clock * clock_mhz / 1e3, unit, origin, device.title, clock_mhz, note)
+
+
+def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -> Roof | None:
+    """The roof of that resource whose origin comes first in ``order``."""
+    for origin in order:
+        for roof in ceilings:
+            if roof.resource == resource and roof.origin == origin:
+                return roof
+    return None
+
+
+#: What the hardware cannot exceed, and what is believed to be reachable.
+THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
+MEASURED: tuple[RoofOrigin, ...] = ("measured",)
+REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
+
+
+# --- points -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The roofs above one point; ``tflops`` is the lower of those that are known."""
+
+    compute: Roof | None
+    bandwidth: Roof | None
+    tflops: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A case, or one kernel of it, on a roofline.
+
+    Args:
+        subject: (variant, shape), with ``kernel`` for one kernel of a case.
+        level: where the bytes were counted.
+        counted: who counted the FLOPs: the hardware, or the problem's formula.
+        regime: which caches and which stopwatch both time and bytes come from.
+        roof: the variant's own compute roof, from the manifest.
+        theory: the ceiling by the datasheet, at the clock seen where that is known.
+        measured: the ceiling by measured roofs, where there are any.
+        faults: why the point cannot be right, each with its likely cause; empty if it may be.
+    """
+
+    subject: Subject
+    level: Level
+    counted: Literal["hardware", "formula"]
+    regime: str
+    flop: float
+    bytes: float
+    time_us: float
+    roof: str
+    theory: Ceiling
+    measured: Ceiling
+    faults: tuple[str, ...] = ()
+
+    @property
+    def intensity(self) -> float:
+        """FLOP per byte."""
+        return self.flop / self.bytes
+
+    @property
+    def tflops(self) -> float:
+        return self.flop / self.time_us / 1e6
+
+    @property
+    def gbps(self) -> float:
+        return self.bytes / self.time_us / 1e3
+
+    @property
+    def ceiling(self) -> Ceiling:
+        """The theoretical roofs above it; of a resource whose datasheet states none, as L2, the measured one."""
+        compute = self.theory.compute or self.measured.compute
+        return _lower_of(compute, self.theory.bandwidth or self.measured.bandwidth, self.intensity)
+
+    @property
+    def share(self) -> float | None:
+        """Achieved over the ceiling; ``None`` if no roof is known."""
+        tflops = self.ceiling.tflops
+        return self.tflops / tflops if tflops else None
+
+    @property
+    def share_of_measured(self) -> float | None:
+        """Achieved over the measured ceiling; ``None`` if none was measured."""
+        return self.tflops / self.measured.tflops if self.measured.tflops else None
+
+
+def points(record: Record) -> list[Point]:
+    """The points of every case and of its kernels, at each level that was measured."""
+    return [p for p in _walk(record) if isinstance(p, Point)]
+
+
+def missing(record: Record) -> list[tuple[Subject, str]]:
+    """The cases and levels without a point, and why."""
+    return [p for p in _walk(record) if not isinstance(p, Point)]
+
+
+def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
+    device, measured = devices.find(record.gpu), record.roofs_by("profile")
+    kernels: dict[tuple[str, str], dict[Subject, None]] = {}
+    cases: dict[Subject, None] = {}
+    for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
+        s = fact.subject
+        if s.shape is None or s.launch is not None or s.variant not in record.suite.variants:
+            continue
+        cases[Subject(s.variant, shape=s.shape)] = None
+        if s.kernel is not None:
+            kernels.setdefault((s.variant, s.shape), {})[s] = None
+    for case in cases:
+        variant = record.suite.variants[case.variant]
+        stale = record.stale.get(case.case)
+        if stale is not None:
+            yield case, stale
+            continue
+        yield from _points_of(record, variant, case, device, measured)
+        for kernel in kernels.get((case.variant, case.shape or ""), ()):
+            yield from _points_of(record, variant, kernel, device, measured)
+
+
+def regime(record: Record, subject: Subject) -> str:
+    """Which caches ncu's time and bytes saw: cold, since it flushes them, unless the fact says not."""
+    fact = record.facts.get("ncu_duration", subject)
+    note = "" if fact is None else fact.note
+    if "cache control unknown" in note:
+        return "ncu (caches as the imported report has them)"
+    return "warm, ncu (caches kept)" if "cache-control none" in note else "cold, ncu (caches flushed)"
+
+
+def _points_of(
+    record: Record,
+    variant: Variant,
+    subject: Subject,
+    device: Device | None,
+    measured: Callable[[Subject], tuple[Roof, ...]],
+) -> Iterator[Point | tuple[Subject, str]]:
+    def number(name: str) -> float | None:
+        return record.facts.number(name, subject)
+
+    duration = number("ncu_duration")
+    if not duration or duration <= 0:
+        yield subject, _why(record, subject, "ncu_duration")
+        return
+    tensor, cores = number("tensor_flop"), number("cuda_core_flop")
+    flops: dict[Literal["hardware", "formula"], float] = {}
+    if tensor is None or cores is None:
+        yield subject, _why(record, subject, "tensor_flop" if tensor is None else "cuda_core_flop")
+    elif tensor + cores > 0:
+        flops["hardware"] = tensor + cores
+    formula = number("formula_flop")
+    if formula:
+        flops["formula"] = formula
+    hertz = number("sm_clock")
+    ceilings = roofs(device, hertz / 1e6 if hertz else None, measured(subject))
+    for level in LEVELS:
+        amount = number(f"{level}_bytes")
+        if not amount or amount <= 0:
+            yield subject, _why(record, subject, f"{level}_bytes")
+            continue
+        for counted, flop in flops.items():
+            bare = Point(
+                subject=subject,
+                level=level,
+                counted=counted,
+                regime=regime(record, subject),
+                flop=flop,
+                bytes=amount,
+                time_us=duration / 1e3,
+                roof=variant.roof,
+                theory=_ceiling(ceilings, variant.roof, level, flop / amount, THEORY),
+                measured=_ceiling(ceilings, variant.roof, level, flop / amount, MEASURED),
+            )
+            yield replace(bare, faults=tuple(_faults(record, bare)))
+
+
+def formula_points(record: Record, subject: Subject) -> list[Point]:
+    """The points of a case without counters: the problem's own FLOPs and bytes over a time that the bench measured.
+
+    Its bytes come from DRAM once where caches are cold, and else through L2; each level takes the time of that regime.
+    """
+    variant = record.suite.variants[subject.variant]
+    shape = record.suite.shapes[subject.shape or ""]
+
+    def number(name: str) -> float | None:
+        return record.facts.number(name, subject)
+
+    flop, clock = number("formula_flop"), number("bench_sm_clock")
+    ceilings = roofs(devices.find(record.gpu), clock, record.roofs_by("bench")(subject))
+    found = []
+    levels: tuple[tuple[Level, str, str], ...] = (("dram", "formula_bytes", "cold_p50"),
+                                                  ("l2", "formula_l2_bytes", shape.time))  # fmt: skip
+    for level, name, time in levels:
+        amount, us = number(name) or number("formula_bytes"), number(time)
+        if flop and amount and us and subject.case not in record.stale:
+            regime = f"{time.removesuffix('_p50').replace('_', ' ')} p50, FLOPs and bytes of the problem's formula"
+            theory, measured = (_ceiling(ceilings, variant.roof, level, flop / amount, o) for o in (THEORY, MEASURED))
+            found.append(Point(subject, level, "formula", regime, flop, amount, us, variant.roof, theory, measured))
+    return found
+
+
+def _why(record: Record, subject: Subject, name: str) -> str:
+    fact = record.facts.get(name, subject)
+    if fact is None:
+        return f"{name} is unmeasured"
+    return f"{name} is unmeasured: {fact.note}" if fact.value is None else f"{name} reads {fact.value}"
+
+
+def _ceiling(
+    ceilings: Sequence[Roof], dtype: str, level: Level, intensity: float, order: Sequence[RoofOrigin]
+) -> Ceiling:
+    return _lower_of(pick(ceilings, dtype, order), pick(ceilings, level, order), intensity)
+
+
+def _lower_of(compute: Roof | None, bandwidth: Roof | None, intensity: float) -> Ceiling:
+    """The ceiling at that intensity (FLOP per byte)."""
+    known = [compute.value] if compute else []
+    known += [bandwidth.value * intensity / 1e3] if bandwidth else []
+    return Ceiling(compute, bandwidth, min(known, default=None))
+
+
+def _faults(record: Record, point: Point) -> Iterator[str]:
+    """A point above a roof is impossible, and so are far fewer FLOPs than the work has: says by how much, and the
+    likely cause."""
+    formula = record.facts.number("formula_flop", point.subject) or 0.0
+    if point.counted == "hardware" and point.flop < FAR_BELOW * formula:
+        share = f"the hardware counted {100 * point.flop / formula:.2g} % of the formula's FLOPs"
+        yield f"{share}: of a type that its counters do not tell, or work left out, or the formula too high"
+    for ceiling in (point.theory, point.measured):
+        compute, bandwidth = ceiling.compute, ceiling.bandwidth
+        if compute is not None and point.tflops > compute.value:
+            share = f"{100 * point.tflops / compute.value:.0f} % of the roof {compute.name}"
+            yield f"{share}: {_cause_of_flops(record, point, compute)}"
+        if bandwidth is not None and point.gbps > bandwidth.value:
+            share = f"{100 * point.gbps / bandwidth.value:.0f} % of the roof {bandwidth.name}"
+            cause = "its bytes and its time are not of one regime"
+            if point.level == "dram":
+                cause += " (data that stays in L2 against the DRAM roof?)"
+            yield f"{share}: {_soft(bandwidth, cause)}"
+
+
+def _soft(roof: Roof, cause: str) -> str:
+    return "the measured roof is too low" if roof.origin == "measured" else cause
+
+
+def _cause_of_flops(record: Record, point: Point, roof: Roof) -> str:
+    facts, subject = record.facts, point.subject
+    tensor = facts.number("tensor_flop", subject) or 0.0
+    counted = tensor + (facts.number("cuda_core_flop", subject) or 0.0)
+    if point.counted == "formula" and 0 < counted < 0.99 * point.flop:
+        share = 100 * counted / point.flop
+        return f"the hardware did {share:.0f} % of the formula's FLOPs (work left out, or the formula too high)"
+    if tensor > 0 and not point.roof.endswith("_tensor"):
+        return f"wrong dtype: tensor cores did {100 * tensor / counted:.0f} % of its FLOPs"
+    for name in TENSOR_TYPES:
+        dtype = name.removesuffix("_sum16")
+        if tensor > 0 and facts.number(f"tensor_flop_{name}", subject) == tensor and dtype not in point.roof:
+            return f"wrong dtype: its tensor FLOPs are {dtype}"
+    if roof.origin == "datasheet":
+        return f"the clock is unknown and may have been above {roof.clock_mhz:,.0f} MHz"
+    return _soft(
+        roof,
+        "its FLOPs and its time are not of the same launches, the clock rose meanwhile, or "
+        "its products are sparse and count as dense",
+    )
+
+
+# --- bounds -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least time one resource allows.
+
+    ``us`` is ``None`` where the amount or the roof is not known; ``note`` then says which.
+    """
+
+    resource: str
+    amount: float | None
+    unit: str
+    roof: Roof | None
+    us: float | None
+    note: str = ""
+
+
+#: What a problem's ``work(params)`` may hold; each is a fact ``formula_<name>`` of the case.
+WORK = ("flop", "bytes", "tensor_flop", "fp32_flop", "exp", "shared_bytes", "l2_bytes")
+
+
+def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, launches: int = 1) -> tuple[Bound, ...]:
+    """The bound of each resource, by the best roof known: measured, else at the clock seen, else datasheet.
+
+    Args:
+        work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so ``bytes``
+            stands in for ``l2_bytes``. ``tensor_flop`` and ``fp32_flop`` are parts: of ``flop``, or more than it
+            where that counts only the useful ones. They are never added to it.
+        dtype: the compute roof; ``fp16_tensor`` puts only the tensor FLOPs on it, ``fp32`` all.
+        ceilings: what :func:`roofs` gives.
+    """
+    flop, products, rest = (work.get(name) for name in ("flop", "tensor_flop", "fp32_flop"))
+    amounts: dict[str, tuple[float | None, str]] = {}
+    if dtype.endswith("_tensor"):
+        if products is None and flop is not None:
+            products = flop - (rest or 0.0)
+            if products <= 0:  # for variants on the CUDA cores: this one does them on the tensor cores
+                products, rest = flop, None
+        amounts[dtype] = products, "FLOP"
+        amounts["fp32"] = rest, "FLOP"
+    else:
+        known = [n for n in (flop, products, rest) if n is not None]
+        amounts[dtype] = (max(flop or 0.0, (products or 0.0) + (rest or 0.0)) if known else None), "FLOP"
+    amounts["exp"] = work.get("exp"), "op"
+    amounts["shared"] = work.get("shared_bytes"), "B"
+    amounts["l2"] = work.get("l2_bytes", work.get("bytes")), "B"
+    amounts["dram"] = work.get("bytes"), "B"
+    amounts["launch"] = float(launches), "launches"
+    found = []
+    for resource, (amount, unit) in amounts.items():
+        roof = pick(ceilings, resource, REACHABLE)
+        note = "the problem's formulas do not say" if amount is None else "" if roof else "no roof is known"
+        us = roof.us(amount) if roof is not None and amount is not None else None
+        found.append(Bound(resource, amount, unit, roof, us, note))
+    return tuple(found)
+
+
+def floor(found: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
+    """The bound that holds: the largest of those known, resources in ``without`` left out."""
+    known = [b for b in found if b.us is not None and b.resource not in without]
+    return max(known, key=lambda b: b.us or 0.0, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Achieved time over the floor of the same regime. ``time`` names the fact."""
+
+    time: str
+    time_us: float
+    floor: Bound
+    floor_us: float
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.time_us / self.floor_us
+
+
+@dataclass(frozen=True, slots=True)
+class CaseBounds:
+    """The bounds of a case, their floor with cold caches, and the gap of each time measured."""
+
+    subject: Subject
+    bounds: tuple[Bound, ...]
+    floor: Bound | None
+    gaps: tuple[Gap, ...]
+
+
+def fits_l2(record: Record, size: float | None) -> bool:
+    """Whether so many bytes are known to fit the L2 of the GPU that was measured."""
+    device = devices.find(record.gpu)
+    l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
+    return l2 is not None and size is not None and size <= l2
+
+
+def case_bounds(record: Record) -> list[CaseBounds]:
+    """Bounds of every case whose formulas were recorded.
+
+    A warm time has no DRAM floor where the problem's data fits L2, since it may stay there.
+    """
+    device = devices.find(record.gpu)
+    planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
+    measured = record.roofs_by("bench")
+    by_clock: dict[float | None, tuple[Roof, ...]] = {}
+    found = []
+    for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
+        variant = record.suite.variants.get(subject.variant)
+        if variant is None or subject.shape is None:
+            continue
+
+        def number(name: str, subject: Subject = subject) -> float | None:
+            return record.facts.number(name, subject)
+
+        formulas = {n: number(f"formula_{n}") for n in WORK}
+        work = {n: v for n, v in formulas.items() if v is not None}
+        launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
+        clock = number("bench_sm_clock")
+        if clock not in by_clock:
+            by_clock[clock] = roofs(device, clock)
+        ceilings = (*by_clock[clock], *measured(subject))
+        own = bounds(work, variant.roof, ceilings, launches=launches)
+        resident = fits_l2(record, work.get("bytes"))
+        gaps = []
+        if subject.case not in record.stale:
+            for regime in REGIMES:
+                name = f"{regime}_p50"
+                warm = regime != "cold" and resident
+                lowest = floor(own, ("dram",) if warm else ())
+                time = number(name)
+                if time is not None and lowest is not None and lowest.us:
+                    note = "its data fits L2: no DRAM floor" if warm else ""
+                    gaps.append(Gap(name, time, lowest, lowest.us, note))
+        found.append(CaseBounds(subject, own, floor(own), tuple(gaps)))
+    return found

@@ -1,0 +1,158 @@
+"""Rounds: the calls to be timed take turns, so that drift affects all of them alike.
+
+Used only by the child processes of bench and of ``bench --against``.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
+from flashcore.measure.bench.timing import Timed, rotated
+from flashcore.measure.machine.gpu import Nvml
+from flashcore.measure.workers import kernel_call, supervisor
+from flashcore.measure.workers.kernel_call import synchronize
+from flashcore.model.suite import Regime
+
+if TYPE_CHECKING:
+    from flashcore.measure.bench.proof import Proof
+
+#: Seconds between two looks at clock and temperature.
+_LOOK_EVERY = 0.02
+#: Turns of calls for each turn of an empty pair of events.
+_TURNS_A_NOTHING = 4
+
+
+class Watch:
+    """Reads the GPU's state now and then, and keeps the readings."""
+
+    def __init__(self, device: str) -> None:
+        self._nvml: Nvml | None = None
+        self._next = 0.0
+        self.seen: dict[str, Any] = {}
+        if device == "cpu":
+            self.seen["note"] = "no GPU: timed on the CPU"
+            return
+        import torch
+
+        try:
+            self._nvml = Nvml(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
+        except (OSError, AttributeError) as error:
+            self.seen["note"] = f"NVML cannot be asked: {error}"
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self._nvml is None or now < self._next:
+            return
+        self._next = now + _LOOK_EVERY
+        state = self._nvml.state()
+        self.seen["looks"] = self.seen.get("looks", 0) + 1
+        if (processes := self._nvml.processes()) is not None:
+            self.seen["others"] = max(self.seen.get("others", 0), processes - 1)
+        if state.sm_clock is not None:
+            self.seen.setdefault("sm_clock", []).append(state.sm_clock)
+        if state.temperature is not None:
+            self.seen.setdefault("temperature", []).append(state.temperature)
+        if state.throttle is not None:
+            known = self.seen.setdefault("throttle", [])
+            known += [name for name in state.throttle if name not in known]
+
+
+def sample(
+    ready: Mapping[str, Timed],
+    mode: str,
+    rule: StopRule,
+    watch: Watch,
+    spent: dict[str, float],
+    announce: Callable[[str], None],
+    proofs: Mapping[str, Proof] | None = None,
+    beside: Collection[str] = (),
+) -> dict[str, list[float]]:
+    """Samples of one mode (us): every call once a round, until each has enough.
+
+    Args:
+        ready: calls by label, in the order of a round, which begins at another one each time.
+        spent: seconds that each label's samples took, added to.
+        announce: told the label before each sample.
+        proofs: by label, what takes a sample and looks at its answer: one of the first rounds' at random, and the last.
+        beside: labels that need no more samples than the others: an empty launch takes so little that its relative
+            noise stays large.
+    """
+    proofs = proofs or {}
+    chosen = {label: proof.chosen(rule.least) for label, proof in proofs.items()}
+    samples: dict[str, list[float]] = {label: [] for label in ready}
+    own = dict.fromkeys(ready, 0.0)
+    active = list(ready)
+    began = time.monotonic()
+    turn = 0
+    while active:
+        for label in rotated(active, turn):
+            announce(label)
+            start = time.monotonic()
+            proved = chosen.get(label) == turn
+            samples[label].append(proofs[label].sample(mode, turn) if proved else getattr(ready[label], mode)())
+            own[label] += time.monotonic() - start
+        watch.look()
+        elapsed = time.monotonic() - began
+        active = [label for label in active if not rule.enough(samples[label], own[label], elapsed)]
+        active = active if any(label not in beside for label in active) else []
+        turn += 1
+    for label, seconds in own.items():
+        if label in proofs:
+            announce(label)
+            samples[label][-1] = proofs[label].sample(mode, -1)
+        spent[label] += seconds
+    return samples
+
+
+def distributions(
+    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, most: Mapping[str, int], spent: dict[str, float],
+    announce: Callable[[str], None],
+) -> dict[str, list[float]]:  # fmt: skip
+    """us of single calls of a regime, ``most`` of each; where these do not fit half of the rule's ``slow_seconds``, as
+    many as a 90th percentile needs; fewer of calls that take many ms.
+
+    Between events around each, less the median of what they read around nothing, which is asked in between.
+    """
+    found: dict[str, list[float]] = {}
+    for label, timed in ready.items():
+        announce(label)
+        start = time.monotonic()
+        calls: list[float] = []
+        nothing: list[float] = []
+        turns = 0
+        while len(calls) < most[label] and _goes_on(len(calls), most[label], time.monotonic() - start, rule):
+            if turns % _TURNS_A_NOTHING == 0:
+                nothing += timed.each(regime, calls=False)
+            calls += timed.each(regime, first=not turns)  # no other calls come between
+            turns += 1
+        least = statistics.median(nothing)
+        found[label] = [x - least for x in calls[: most[label]]]
+        spent[label] += time.monotonic() - start
+    return found
+
+
+def _goes_on(count: int, most: int, seconds: float, rule: StopRule) -> bool:
+    """Whether more single calls, up to ``most``, are worth their time, after so many in so many seconds."""
+    limit = rule.slow_seconds / 2
+    in_time = count < P90_SAMPLES or seconds / count * most <= limit
+    return not count or (seconds < limit and in_time)
+
+
+def release(device: str) -> None:
+    """Gives the graphs' memory back before the next shape."""
+    if device != "cpu":
+        import torch
+
+        synchronize(device)
+        torch.cuda.empty_cache()
+
+
+def serve(arguments: Sequence[str], perform: Callable[[supervisor.Task, supervisor.Journal], dict[str, Any]]) -> int:
+    """The program of a child that times: ``TASKFILE JOURNAL``. Gives its exit code."""
+    # A capture may collect garbage first: leave torch's own thousands of objects out of it.
+    return kernel_call.serve(arguments, perform, prepare=gc.freeze)

@@ -1,0 +1,131 @@
+"""A reference for GPUs that time side by side: all of them time the same two calls at the same time.
+
+The calls are a copy that misses every cache and a matrix product, each set up twice: the difference of the two is this
+GPU's own A/A spread, while its neighbours are busy. A GPU that is slower than the median by more than that spread and a
+margin is named, and times nothing.
+
+As a program (``python -m flashcore.measure.bench.reference TASKFILE JOURNAL``) this module is the child.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.measure.bench.interleave import Watch, sample, serve
+from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.bench.timing import timer_for
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.limits import Limits, Place
+
+TARGET = python_process.child("flashcore.measure.bench.reference")
+#: By how much GPUs of one kind may differ: two H200s of one host differed by 1.2 % in a matrix product and 0.1 % in a
+#: copy.
+ALIKE = 0.03
+#: Reasons for a lowered clock that point to the cooling or the power supply. The power cap is not one of them: any
+#: large matrix product drives a healthy GPU to it.
+UNWELL = frozenset({"hardware_slowdown", "thermal_software", "thermal_hardware", "power_brake"})
+#: Elements of the copy, and rows of the matrices, by device: on a GPU 1 GiB moved, 0.8 ms on an H200, and 0.2 ms.
+_SIZES = {"cuda": (1 << 27, 4096), "cpu": (1 << 16, 64)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What one GPU took.
+
+    Args:
+        times: us by call, the lower of two medians.
+        spread: the largest relative difference of such two medians.
+        state: what the driver reported while they were timed, as of :class:`~flashcore.measure.bench.interleave.Watch`.
+        failed: why there are no times; empty if there are.
+    """
+
+    times: Mapping[str, float]
+    spread: float
+    state: Mapping[str, Any]
+    failed: str = ""
+
+
+def run(places: Sequence[Place], folder: Path, limits: Limits, device: str) -> dict[str, Reference]:
+    """Times the reference on all of them at once; by UUID. Resumable in ``folder``.
+
+    Raises:
+        FlashcoreError: a journal cannot be written, or a child cannot be started at all.
+    """
+
+    def one(place: Place) -> Reference:
+        task = supervisor.Task("reference", {"device": device})
+        (result,) = supervisor.supervise([task], folder / place.gpu, TARGET, replace(limits, places=(place,)))
+        return _reference(result)
+
+    with ThreadPoolExecutor(len(places)) as threads:
+        return dict(zip([p.gpu for p in places], threads.map(one, places), strict=True))
+
+
+def start_ahead(places: Sequence[Place], folder: Path, limits: Limits, ahead: Ahead) -> None:
+    """Starts the children that :func:`run` will give their tasks."""
+    for place in places:
+        ahead.start(folder / place.gpu, TARGET, replace(limits, places=(place,)))
+
+
+def recorded(folder: Path) -> dict[str, Reference]:
+    """What :func:`run` left in its folder, by UUID."""
+    return {p.name: _reference(r) for p in sorted(folder.glob("*")) for r in supervisor.answers(p).values()}
+
+
+def _reference(result: supervisor.Result) -> Reference:
+    if result.data is None:
+        return Reference({}, 0.0, {}, result.reason)
+    medians = {name: [statistics.median(s) for s in pair] for name, pair in result.data["samples"].items()}
+    spread = max(max(pair) / min(pair) - 1 for pair in medians.values())
+    return Reference({name: min(pair) for name, pair in medians.items()}, spread, result.data["state"])
+
+
+def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
+    """The GPUs to exclude from timing, of GPUs of one kind: UUID → why. Never all of them."""
+    why = {gpu: f"its reference failed: {own.failed}" for gpu, own in found.items() if own.failed}
+    timed = {gpu: own for gpu, own in found.items() if not own.failed}
+    for name in next((own.times for own in timed.values()), {}):
+        usual = statistics.median_low(own.times[name] for own in timed.values())
+        for gpu, own in timed.items():
+            over, allowed = own.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
+            if over > allowed:
+                text = f"slow: {name} takes {own.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
+                why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be noise)")
+    hot = {gpu: sorted(UNWELL & {*own.state.get("throttle", ())}) for gpu, own in timed.items()}
+    why |= {gpu: f"throttled: {', '.join(reasons)}" for gpu, reasons in hot.items() if reasons and gpu not in why}
+    return why if len(why) < len(found) else {}
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+    """Times the two calls, each set up twice, in turns."""
+    import torch
+
+    device = task.payload["device"]
+    elements, rows = _SIZES[device]
+    timer = timer_for(device)
+    source, target = (torch.ones(elements, dtype=torch.float32, device=device) for _ in range(2))
+    kind = torch.float32 if device == "cpu" else torch.bfloat16
+    a, b, c = (torch.ones(rows, rows, dtype=kind, device=device) for _ in range(3))
+    calls = {"copy": lambda: target.copy_(source), "matmul": lambda: torch.mm(a, b, out=c)}
+    ready = {f"{name} {twin}": timer.prepare([call]) for name, call in calls.items() for twin in "AB"}
+    watch = Watch(device)
+    rule = StopRule(least=60, most=200, seconds=2.0)
+    spent = dict.fromkeys(ready, 0.0)
+    found = sample(ready, "back_to_back", rule, watch, spent, lambda label: log.step(task.name, label))
+    samples = {name: [[round(x, 4) for x in found[f"{name} {twin}"]] for twin in "AB"] for name in calls}
+    return {"samples": samples, "state": watch.seen}
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1:], perform))

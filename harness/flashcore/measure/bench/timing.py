@@ -1,0 +1,452 @@
+"""How one call is timed: three regimes, and eagerly. Used only by the child processes that time.
+
+- back_to_back: N calls in one CUDA graph, the time between two events over N. What the calls use was put in L2 just
+before. Calls whose launches are programmatic overlap: this is a throughput. - isolated: a latency, by difference. A
+  graph of N × [spacer, call] against one of N × [spacer], in turns; the difference over N. The spacer is one block an
+  SM that spins, without memory and without a programmatic trigger, so the launch overhead is hidden behind it and no
+  call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
+- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
+- eager: calls from Python back to back between two events, over their number: the host's time where the
+  host is slower than the kernel.
+
+A call that writes what it reads has a tensor of its own at each position of a sample, and these are rewritten right
+before the sample, untimed: every timed call starts from the same content. See :class:`Restored`.
+
+In every regime the device is kept busy while the host enqueues, so that no launch from the host is in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from flashcore.measure.bench.driver import Driver
+from flashcore.model.suite import Regime
+
+_T = TypeVar("_T")
+Calls = Sequence[Callable[[], Any]]
+
+#: How long one sample should take, in us: long compared with the events' resolution (0.5 us), short compared with
+#: drift.
+SAMPLE_US = 400.0
+_MOST_CALLS = 500
+_WARM_UPS = 3
+#: A call longer than this (us) is not repeated to warm L2: a cold start does not change its time noticeably.
+_LONG_CALL = 1000.0
+#: Clock cycles that the device spins while the host enqueues a sample: about 50 us, 100 us for graphs of many nodes.
+_COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
+#: The spacer: about 2 us, longer than a launch takes.
+SPACER_CYCLES = 4_000
+#: Calls in one graph with spacers; fewer with a flush each, which takes 40 us.
+_SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
+#: Calls in one graph with events around each, so many of long ones and so many at most: most of a replay of few calls
+#: is waiting.
+_FEWEST_EVENTS, _EVENTS = 10, 40
+#: The least value of a sample by difference (us): times must be positive, since ratios are taken.
+_RESOLUTION = 1e-3
+#: Sets of tensors that calls rotate through, where so many fit half of L2.
+_MOST_SETS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """For calls that write what they read: each has tensors of its own, so a sample makes at most as many calls as
+    there are tensors.
+
+    Args:
+        restore: enqueues the work that rewrites the tensors of the first so many calls.
+        resident: how many calls' tensors lie in L2 together; those of an isolated sample are no more.
+        graphs: what was captured of ``restore``, by number of calls.
+    """
+
+    restore: Callable[[int], None]
+    resident: int
+    graphs: dict[int, Any] = field(default_factory=dict)
+
+
+class Timed(Protocol):
+    """A call that is ready to be timed. Every regime's method takes one sample: us per call."""
+
+    launches: int  # calls in one back-to-back sample
+    eager_calls: int  # calls in one eager sample
+    kernels: int | None  # of a call, the fewest in any captured graph; None where nothing is captured
+    copies: int  # beside them: copies of the driver's own, no kernels
+    before: Callable[[], None] | None  # what to enqueue right before the calls of a sample, untimed
+
+    def back_to_back(self) -> float: ...
+
+    def isolated(self) -> float: ...
+
+    def cold(self) -> float: ...
+
+    def eager(self) -> float: ...
+
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+        """us between events around each of some calls, or as often around nothing. ``first``: what the calls use may
+        not be in L2."""
+        ...
+
+    def calls_in(self, mode: str) -> int:
+        """How many calls a sample of that mode makes, in the order of their tensors."""
+        ...
+
+    def answer(self, mode: str) -> Any:
+        """What the last call of such a sample returned."""
+        ...
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        """us between events around each of the first ``count`` calls, each right after ``take`` of its number. Once
+        before ``restage``, and once after it: the latter is what is timed."""
+        ...
+
+
+class Timer(Protocol):
+    """Prepares calls for timing. ``clock`` says what times are read from, ``doubt`` by how many us the time of single
+    calls may be off."""
+
+    clock: str
+    doubt: float
+
+    def sets(self, size: int) -> int:
+        """How many sets of tensors of ``size`` bytes calls are to rotate through."""
+        ...
+
+    def copies(self, size: int, beside: int) -> int:
+        """How many tensors of ``size`` bytes stay where so many sets do, ``beside`` bytes of other tensors."""
+        ...
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+        """Calls of one function on different tensors; ``launches`` in a sample, or as many as make one up."""
+        ...
+
+    def empty(self) -> Timed:
+        """A launch that does nothing: the floor of every regime."""
+        ...
+
+
+@functools.cache
+def timer_for(device: str) -> Timer:
+    """CUDA events on a GPU, the host's clock on the CPU (used only in tests). A process has one, for all its shapes."""
+    return HostTimer() if device == "cpu" else CudaTimer()
+
+
+def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
+    """How many calls make up a sample."""
+    return max(1, min(most, round(SAMPLE_US / max(call_us, 1e-3))))
+
+
+class CudaTimer:
+    """Times on the current device, on a stream of its own that becomes the current one."""
+
+    clock = "CUDA events"
+    doubt = 0.5
+
+    def __init__(self) -> None:
+        import torch
+
+        self.stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+        torch.cuda.set_stream(self.stream)
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._l2, self.sms = properties.L2_cache_size, properties.multi_processor_count
+        self._flush = torch.empty(2 * self._l2 // 4, dtype=torch.int32, device="cuda")
+        self.driver = Driver()
+        self.spin(0)  # loads the kernel, which cannot be done while capturing
+        self._flush.fill_(1)
+        self._graphs: dict[tuple[Regime, int, bool], tuple[Any, tuple[int, int]]] = {}
+        self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
+
+    def sets(self, size: int) -> int:
+        return max(1, min(_MOST_SETS, self._l2 // 2 // max(size, 1)))
+
+    def copies(self, size: int, beside: int) -> int:
+        return max(0, self._l2 // 2 - beside) // size
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+        return _CudaTimed(self, calls, launches, restored)
+
+    def empty(self) -> Timed:
+        return self.prepare([lambda: self.spin(0)])
+
+    def spin(self, cycles: int, blocks: int = 1) -> None:
+        self.driver.spin(self.stream.cuda_stream, cycles, blocks)
+
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+        """A graph of ``count`` times what ``enqueue`` does, already replayed once; its kernels and copies."""
+        import torch
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            for i in range(count):
+                enqueue(i)
+            held = self.driver.captured(self.stream.cuda_stream)
+        graph.replay()  # the first replay uploads the graph
+        return graph, held
+
+    def spaced(
+        self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False
+    ) -> tuple[Any, tuple[int, int]]:
+        """A graph of ``count`` spacers, each with a call behind it, and its kernels and copies; without a call it is
+        made once for all."""
+        key = (regime, count, events)
+        if call is None and key in self._graphs:
+            return self._graphs[key]
+
+        def enqueue(i: int) -> None:
+            if regime == "cold":
+                # A kernel of stores, since zeroing may be a memset: it leaves nothing useful in L2.
+                self._flush.fill_(i + 2)
+            self.spin(SPACER_CYCLES, self.sms)
+            if events:
+                self.driver.record(self.events[i][0], self.stream.cuda_stream)
+            if call is not None:
+                call(i)
+            if events:
+                self.driver.record(self.events[i][1], self.stream.cuda_stream)
+
+        made = self.capture(enqueue, count)
+        if call is None:
+            self._graphs[key] = made
+        return made
+
+
+class _CudaTimed:
+    def __init__(self, timer: CudaTimer, calls: Calls, launches: int | None, restored: Restored | None) -> None:
+        import torch
+
+        self._timer = timer
+        self._calls = calls
+        self._restored = restored
+        most = len(calls) if restored else _MOST_CALLS
+        self.before: Callable[[], None] | None = None
+        self._answer: Any = None
+        self._start: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        # Loads modules and fills library caches, neither of which can be done while capturing.
+        for i in range(max(_WARM_UPS, len(calls))):
+            self._call(i)
+        torch.cuda.synchronize()
+        self._single, (kernels, self.copies) = timer.capture(self._call, 1)
+        self._answers = {"back_to_back": self._answer}
+        self.kernels: int | None = kernels
+        sets = min(len(calls), _MOST_SETS)
+        self._each_set = self._single if sets == 1 else timer.capture(self._call, sets)[0]
+        self._call_us = min(self._between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
+        self.launches = launches or calls_for(self._call_us, most)
+        self._many = self._single
+        if self.launches > 1:
+            self._many, held = timer.capture(self._call, self.launches)
+            self._hold(held, self.launches)
+            self._answers["back_to_back"] = self._answer
+        self._spaced: dict[tuple[Regime, bool], Any] = {}
+        self.eager_calls = 1
+        self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
+        torch.cuda.synchronize()
+
+    def _call(self, i: int) -> None:
+        self._answer = None  # its memory is reused by the next call, as if the answer were not kept
+        self._answer = self._calls[i % len(self._calls)]()
+
+    def _hold(self, held: tuple[int, int], calls: int, beside: tuple[int, int] = (0, 0)) -> None:
+        """A launcher that stops launching after some calls is found by counting the kernels of each graph."""
+        kernels, copies = ((h - b) // calls for h, b in zip(held, beside, strict=True))
+        self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
+
+    def calls_in(self, mode: str) -> int:
+        if mode in ("isolated", "cold"):
+            return self._count(mode)  # type: ignore[arg-type]
+        return self.eager_calls if mode == "eager" else self.launches
+
+    def answer(self, mode: str) -> Any:
+        if mode in ("isolated", "cold"):
+            self._pair(mode, events=False)  # type: ignore[arg-type]
+        return self._answers.get(mode, self._answer)
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        timer = self._timer
+
+        def enqueue(i: int) -> None:
+            take(i)
+            timer.spin(SPACER_CYCLES, timer.sms)
+            timer.driver.record(timer.events[i][0], timer.stream.cuda_stream)
+            self._call(i)
+            timer.driver.record(timer.events[i][1], timer.stream.cuda_stream)
+
+        graph, _ = timer.capture(enqueue, count)
+        restage()
+        self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        return [timer.driver.elapsed_us(*pair) for pair in timer.events[:count]]
+
+    def back_to_back(self) -> float:
+        self._warm(self.launches)
+        self._begin(self.launches)
+        return self._between(self._many.replay, cover=_COVER_CLOCKS) / self.launches
+
+    def isolated(self) -> float:
+        return self._difference("isolated")
+
+    def cold(self) -> float:
+        return self._difference("cold")
+
+    def eager(self) -> float:
+        def calls() -> None:
+            for i in range(self.eager_calls):
+                self._call(i)
+
+        self._begin(self.eager_calls)
+        return self._between(calls) / self.eager_calls
+
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+        graph = self._pair(regime, events=True)[0 if calls else 1]
+        count = self._count(regime, events=True)
+        if first or regime == "cold":
+            self._ready(regime, count)
+        if calls:
+            self._begin(count)
+        self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        pairs = self._timer.events[:count]
+        return [self._timer.driver.elapsed_us(start, end) for start, end in pairs]
+
+    def _difference(self, regime: Regime) -> float:
+        times: list[float] = []
+        for graph in self._pair(regime, events=False):
+            if not times:  # the spacers alone use nothing
+                self._ready(regime, self._count(regime))
+                self._begin(self._count(regime))
+            times.append(self._between(graph.replay, cover=_LONG_COVER_CLOCKS))
+        # If something disturbed the spacers alone, they can take longer than those with calls.
+        return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
+
+    def _count(self, regime: Regime, *, events: bool = False) -> int:
+        wanted = min(_EVENTS, max(_FEWEST_EVENTS, self.launches)) if events else min(_SPACED[regime], self.launches)
+        if self._restored is None:
+            return wanted
+        return min(wanted, self._restored.resident if regime == "isolated" else len(self._calls))
+
+    def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
+        """The graph of spacers with calls, and the one without."""
+        key, count = (regime, events), self._count(regime, events=events)
+        alone, beside = self._timer.spaced(regime, count, None, events=events)
+        if key not in self._spaced:
+            self._spaced[key], held = self._timer.spaced(regime, count, self._call, events=events)
+            self._hold(held, count, beside)
+            if not events:
+                self._answers[regime] = self._answer
+        return self._spaced[key], alone
+
+    def _ready(self, regime: Regime, calls: int) -> None:
+        if regime == "cold":
+            self._timer.driver.reset_persisting_l2()
+        else:
+            self._warm(calls)
+
+    def _begin(self, calls: int) -> None:
+        """What a sample of so many calls starts from, untimed."""
+        if self.before is not None:
+            self.before()
+        if (restored := self._restored) is not None:
+            if calls not in restored.graphs:
+                restored.graphs[calls], _ = self._timer.capture(lambda _: restored.restore(calls), 1)
+            restored.graphs[calls].replay()
+
+    def _warm(self, calls: int) -> None:
+        """Brings into L2 what so many calls use."""
+        if self._call_us < _LONG_CALL:
+            (self._each_set if calls > 1 else self._single).replay()
+
+    def _between(self, work: Callable[[], object], *, cover: int = 0) -> float:
+        """us that the device takes for what ``work`` enqueues."""
+        import torch
+
+        if cover:
+            torch.cuda._sleep(cover)  # type: ignore[no-untyped-call]
+        self._start.record()
+        work()
+        self._end.record()
+        self._end.synchronize()
+        return float(self._start.elapsed_time(self._end)) * 1000.0
+
+
+class HostTimer:
+    """The host's clock around calls that are done when they return."""
+
+    clock = "host clock"
+    doubt = 2000.0
+
+    def sets(self, size: int) -> int:
+        return 2
+
+    def copies(self, size: int, beside: int) -> int:
+        return 2
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+        return _HostTimed(calls, launches, restored)
+
+    def empty(self) -> Timed:
+        return self.prepare([lambda: None])
+
+
+class _HostTimed:
+    kernels: int | None = None
+    copies: int = 0
+    before: Callable[[], None] | None = None
+
+    def __init__(self, calls: Calls, launches: int | None, restored: Restored | None) -> None:
+        self._calls = calls
+        self._restored = restored
+        self._answer: Any = None
+        self._flush = bytearray(1 << 20)
+        self._sample(1)
+        most = min(50, len(calls)) if restored else 50
+        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most)
+
+    def back_to_back(self) -> float:
+        return self._sample(self.launches)
+
+    def isolated(self) -> float:
+        return self._sample(1)
+
+    def cold(self) -> float:
+        self._flush[:] = bytes(len(self._flush))
+        return self._sample(1)
+
+    def eager(self) -> float:
+        return self._sample(self.eager_calls)
+
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+        return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
+
+    def calls_in(self, mode: str) -> int:
+        return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)
+
+    def answer(self, mode: str) -> Any:
+        return self._answer
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        restage()
+        times: list[float] = []
+        for i in range(count):
+            take(i)
+            times.append(self._sample(1, i))
+        return [min(times)]  # the host may be interrupted meanwhile
+
+    def _sample(self, count: int, first: int = 0) -> float:
+        if self.before is not None:
+            self.before()
+        if self._restored is not None:
+            self._restored.restore(first + count)
+        start = time.perf_counter_ns()
+        for i in range(first, first + count):
+            self._answer = self._calls[i % len(self._calls)]()
+        return (time.perf_counter_ns() - start) / 1000.0 / count
+
+
+def rotated(items: Sequence[_T], by: int) -> list[_T]:
+    """The items in order, starting at another one each round, so that none always follows the same one."""
+    if not items:
+        return []
+    start = by % len(items)
+    return [*items[start:], *items[:start]]

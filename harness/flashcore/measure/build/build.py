@@ -1,0 +1,401 @@
+"""Compiles every variant of a suite: cubins for each arch, a torch operator for the host's.
+
+One ninja graph holds all variants (:mod:`flashcore.measure.build.ninja_graph` says what is made of each); ``ninja -k
+0``
+lets one that does not compile fail alone. Compiled files lie in a folder whose name has a hash of everything that went
+in (:mod:`flashcore.measure.build.dependencies`), so a second build finds them there and starts no process at all.
+They are made
+in a folder of this build only and moved there when they are complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.build import binding, dependencies
+from flashcore.measure.build.ninja_graph import (
+    CUBIN,
+    HARNESS_INCLUDE,
+    LOG,
+    OBJECT,
+    OPERATOR,
+    PLAN,
+    RULE,
+    Unit,
+    graph,
+    has_content,
+)
+from flashcore.measure.build.workplace import made_in
+from flashcore.measure.machine import toolchain
+from flashcore.model.files import write_atomically, writing
+from flashcore.model.progress import Step
+from flashcore.model.record import Artifact
+from flashcore.model.suite import Problem, Suite, Variant
+from flashcore.plugins.languages.triton import traced
+from flashcore.readers import host_code
+
+FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+#: What ptxas -v says of every kernel, spread over several lines; not why a compilation failed.
+_CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
+_COUNT = re.compile(r"\[(\d+)/(\d+) ")
+_MADE = "unit.json"  # of a complete folder: what is in it
+_MOST = 20_000  # characters of a compiler's output that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose about a build."""
+
+    debug: bool = False  # -G: never timed, never gated
+    verbose: bool = False  # show the commands and the compiler's output
+    archs: tuple[str, ...] = ()  # empty: all of the suite
+
+    @staticmethod
+    def from_environment(suite: Suite) -> Options:
+        """``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (as ``8.9``, several with commas). ``MAX_JOBS``, which is
+        ninja's, is only looked at.
+
+        Raises:
+            UsageError: a value is none of these.
+        """
+
+        def flag(name: str) -> bool:
+            value = os.environ.get(name, "0") or "0"
+            if value not in ("0", "1"):
+                raise UsageError(f"{name}={value}: expected 0 or 1")
+            return value == "1"
+
+        if not re.fullmatch("[0-9]*", jobs := os.environ.get("MAX_JOBS", "")):
+            raise UsageError(f"MAX_JOBS={jobs}: expected how many compilers may run at once")
+        archs = []
+        for text in filter(None, re.split(r"[,; ]+", os.environ.get("CUDA_ARCH", ""))):
+            number = text.removeprefix("sm_").replace(".", "")
+            exact = [a for a in suite.archs if a[3:] == number]
+            loose = [a for a in suite.archs if a[3:].rstrip("af") == number]
+            if not exact and not loose:
+                known = ", ".join(suite.archs)
+                raise UsageError(f"CUDA_ARCH={text}: expected one of the suite's archs ({known})")
+            archs.append((exact or loose)[0])
+        return Options(flag("DEBUG"), flag("VERBOSE"), tuple(dict.fromkeys(archs)))
+
+
+def build(
+    suite: Suite,
+    folder: Path,
+    options: Options,
+    *,
+    variants: Iterable[Variant],
+    gpu_arch: str | None = None,
+    with_operator: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Artifact]:
+    """Builds the variants and returns the outcome of each on each arch.
+
+    Args:
+        folder: where everything built is kept (``build/``).
+        gpu_arch: the arch of the machine's GPU: the operator is built for it. Without one it is
+            built for the last arch that a variant supports, which gives the launch plan.
+        with_operator: ``False`` leaves the torch operator out where torch is not installed.
+
+    Raises:
+        CapabilityError: no nvcc, g++ or ninja.
+        FlashcoreError: the build folder cannot be written.
+    """
+    variants = [v for v in variants if v.source]
+    if not variants:
+        return []
+    nvcc = toolchain.find_nvcc(folder)
+    torch_root = toolchain.torch_root() if with_operator else None
+    dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
+    root = folder / suite.name
+    inputs = _inputs(suite, root, nvcc, torch_root)
+    units, artifacts = _units(suite, root, options, variants, gpu_arch, inputs, torch_root is not None)
+    missing = []
+    for unit in units:
+        found = ((name, _made(name, unit.wanted)) for name in _names(unit, root, inputs))
+        if known := next(((name, made) for name, made in found if made), None):
+            artifacts.append(_artifact(unit, *known))
+        else:
+            missing.append(unit)
+    if missing:
+        artifacts += _compile(suite, root, missing, nvcc, torch_root, options, inputs, say)
+    order = {name: i for i, name in enumerate(suite.variants)}
+    return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
+
+
+def in_use(suite: Suite, folder: Path) -> set[Path]:
+    """The folders of the suite's present variants, if they are built: for every arch, with and without debug code.
+
+    Raises:
+        CapabilityError: no nvcc, whose version is part of a build's name.
+    """
+    root = folder / suite.name
+    if not suite.uses_nvcc:
+        return traced.in_use(suite, folder)
+    inputs = _inputs(suite, root, toolchain.find_nvcc(folder), toolchain.torch_root())
+    found = {_problem_files(suite, root, p, inputs.tools)[0] for p in suite.problems.values()}
+    found |= traced.in_use(suite, folder)
+    for options in (Options(), Options(debug=True)):
+        units, _ = _units(suite, root, options, suite.variants.values(), None, inputs, True)
+        found |= {name for unit in units for name in _names(unit, root, inputs)}
+    return found
+
+
+def _names(unit: Unit, root: Path, inputs: dependencies.Inputs) -> list[Path]:
+    """The folders that may hold what is made of a unit's present sources."""
+    return [root / f"{unit.name}-{key[:16]}" for key in inputs.keys(unit.name, unit.question)]
+
+
+def _units(
+    suite: Suite,
+    root: Path,
+    options: Options,
+    variants: Iterable[Variant],
+    gpu_arch: str | None,
+    inputs: dependencies.Inputs,
+    with_operator: bool,
+) -> tuple[list[Unit], list[Artifact]]:
+    """What there is to build, and what is not supported."""
+    artifacts: list[Artifact] = []
+    units: list[Unit] = []
+    generated = {name: _problem_files(suite, root, p, "")[1] for name, p in suite.problems.items()}
+    for variant in variants:
+        supported = [a for a in options.archs or suite.archs if a in variant.where.archs]
+        host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
+        for arch in options.archs or suite.archs:
+            if arch not in variant.where.archs:
+                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
+                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
+                continue
+            flags = compile_flags(suite, variant, arch, options.debug)
+            dependencies.refuse_unsafe((*flags, str(variant.source)))
+            wanted: tuple[str, ...] = (CUBIN,)
+            if arch == host:
+                wanted = (CUBIN, PLAN, OPERATOR) if with_operator else (CUBIN, PLAN)
+            question = inputs.question(str(variant.source), flags, generated[variant.problem])
+            units.append(Unit(variant, arch, root, question, flags, wanted))
+    return units, artifacts
+
+
+def _inputs(suite: Suite, root: Path, nvcc: toolchain.Nvcc, torch_root: Path | None) -> dependencies.Inputs:
+    torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
+    release = f"nvcc {nvcc.version} torch {torch_root} {torch_version}"
+    include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
+    return dependencies.Inputs(suite.root, root, toolchain.compilers(nvcc), nvcc.root, include, release)
+
+
+def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
+    """nvcc's flags for a variant. Paths in them are relative to the suite, so they can be compared
+    between machines."""
+    number = arch.removeprefix("sm_")
+    config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
+    return (
+        *(DEBUG_FLAGS if debug else FLAGS),
+        "-gencode",
+        f"arch=compute_{number},code={arch}",
+        f"-DFLASHCORE_NAME={variant.name}",
+        *config,
+        *(f"-I{i}" for i in suite.include),
+    )
+
+
+def _macro(value: int | float | str | bool) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _compile(
+    suite: Suite,
+    root: Path,
+    units: Sequence[Unit],
+    nvcc: toolchain.Nvcc,
+    torch_root: Path | None,
+    options: Options,
+    inputs: dependencies.Inputs,
+    say: Callable[[str], None],
+) -> list[Artifact]:
+    """Compiles the units, each in a folder of this build only, and names those that are whole."""
+    started, since = time.monotonic(), time.time_ns()
+    with made_in(root) as workplace:
+        units = [replace(u, folder=workplace / u.name) for u in units]
+        with writing(root):
+            for unit in units:
+                unit.folder.mkdir()
+        bindings = {
+            name: _write_problem(suite, root, problem, inputs.tools)
+            for name, problem in suite.problems.items()
+            if any(u.variant.problem == name for u in units)
+        }
+        cxx = toolchain.find_cxx()
+        said = _ninja(graph(suite, units, bindings, nvcc, cxx, torch_root), nvcc, options, say)
+        seconds = round(time.monotonic() - started, 3)
+        artifacts = []
+        for unit in units:
+            if lacking := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
+                artifacts.append(_failed(unit, _why(unit, lacking, said), seconds))
+                continue
+            try:
+                final, made = _named(unit, root, inputs, bindings[unit.variant.problem], since)
+            except FlashcoreError as error:
+                artifacts.append(_failed(unit, str(error), seconds))
+            else:
+                artifacts.append(_artifact(unit, final, made, seconds))
+    return artifacts
+
+
+def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str], None]) -> str:
+    """Runs the graph; returns the end of the output of ninja and its commands, without progress."""
+    import subprocess  # importing it takes as long as all other imports of a build with nothing to do
+
+    # The graph is passed through a pipe: no file of it is left, however this process ends.
+    command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
+    if options.verbose:
+        command.append("-v")
+    jobs = os.environ.get("MAX_JOBS")
+    if jobs:
+        command += ["-j", jobs]
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}  # as _COUNT reads it
+    for name in dependencies.STRAY:
+        environment.pop(name, None)
+    # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
+    environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
+    said: deque[str] = deque(maxlen=40)
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # the message says what ninja rejects
+                process.stdin.write(text)
+                process.stdin.close()
+            for line in process.stdout:
+                if count := _COUNT.match(line):
+                    say(Step(line.rstrip(), int(count[1]), int(count[2])))
+                elif options.verbose:
+                    say(line.rstrip())
+                if not line.startswith("["):
+                    said.append(line[:_MOST])
+        except BaseException:
+            process.terminate()  # ninja ends its compilers
+            raise
+    return "".join(said)
+
+
+def _problem_files(suite: Suite, root: Path, problem: Problem, tools: str) -> tuple[Path, dict[str, str]]:
+    """The generated headers and binding of a problem, and their folder. It is named by their content and by the
+    tools, so that the binding is compiled again for another torch."""
+    files = {
+        "flashcore/problem.h": binding.problem_header(problem),
+        "flashcore/arguments.h": binding.arguments_header(problem),
+        "binding.cpp": binding.binding_source(suite.name, problem),
+    }
+    key = hashlib.sha256(json.dumps([files, tools]).encode()).hexdigest()[:16]
+    return root / f"{problem.name}-binding-{key}", files
+
+
+def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Path:
+    folder, files = _problem_files(suite, root, problem, tools)
+    with writing(folder):
+        (folder / "flashcore").mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        if not has_content(folder / name):
+            write_atomically(folder / name, text.encode())
+    return folder
+
+
+def _named(
+    unit: Unit, root: Path, inputs: dependencies.Inputs, problem: Path, since: int
+) -> tuple[Path, dict[str, Any]]:
+    """Renames a complete unit to the name by which the next build finds it.
+
+    Raises:
+        FlashcoreError: a source changed while it was compiled; the folder cannot be written.
+    """
+    rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
+    key, files = inputs.learn(unit.name, unit.question, rule, problem, since)
+    headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
+    closure = inputs.closure([unit.variant.name, unit.flags], files, headers)
+    host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
+    sizes = {p.name: p.stat().st_size for p in unit.folder.iterdir() if p.is_file()}
+    made = {"closure": closure, "host": host, "cxx": cxx, "files": sizes}
+    write_atomically(unit.folder / _MADE, json.dumps(made).encode())
+    final = root / f"{unit.name}-{key[:16]}"
+    with writing(final):
+        if final.is_dir() and not _made(final, unit.wanted):  # damaged, or without what this build needs
+            final.rename(unit.folder.with_name(f"{final.name}.old"))
+        try:
+            unit.folder.rename(final)
+        except OSError:
+            if not _made(final, unit.wanted):  # else another build was first
+                raise
+    return final, made
+
+
+def _made(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
+    """The content of a folder, if all its files are there and unchanged."""
+    try:
+        made: dict[str, Any] = json.loads(Path(folder, _MADE).read_bytes())
+        sizes = made["files"]
+        whole = all(os.stat(f"{folder}{os.sep}{name}").st_size == size for name, size in sizes.items())
+        return made if whole and all(sizes.get(name) for name in wanted) else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _why(unit: Unit, missing: str, said: str) -> str:
+    """Why a file was not made, as the tools reported it."""
+    log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
+    words = ""
+    if log.is_file():
+        with log.open(encoding="utf-8", errors="replace") as stream:
+            words = "".join(line for line in iter(lambda: stream.readline(_MOST), "") if not _CHATTER.match(line))
+    message = words[:_MOST].strip()
+    if missing != CUBIN or not message:
+        message = (
+            f"{missing}: not made\n{message or said.strip()[-_MOST:] or 'no reason was given (VERBOSE=1 shows more)'}"
+        )
+    return message
+
+
+def _failed(unit: Unit, message: str, seconds: float) -> Artifact:
+    return Artifact(unit.variant.name, unit.arch, "failed", message, flags=unit.flags, seconds=seconds)
+
+
+def _artifact(unit: Unit, folder: Path, made: Mapping[str, Any], seconds: float | None = None) -> Artifact:
+    def path(name: str) -> str | None:
+        # Another build, for another GPU, may have wanted a plan and an operator of this arch too.
+        wanted = name in unit.wanted or name not in (PLAN, OPERATOR)
+        return f"{folder}{os.sep}{name}" if wanted and name in made["files"] else None
+
+    return Artifact(
+        variant=unit.variant.name,
+        arch=unit.arch,
+        status="ok",
+        closure=made["closure"],
+        host=made["host"],
+        cxx=made["cxx"],
+        flags=unit.flags,
+        cubin=path(CUBIN),
+        log=path(LOG),
+        library=path(OPERATOR),
+        plan_library=path(PLAN),
+        seconds=seconds,
+        cached=seconds is None,
+    )

@@ -1,0 +1,228 @@
+"""Asks built variants what they would launch, without a GPU and without torch.
+
+A plan is the variant's own host code, so it runs in a child process: a crash or hang there affects nothing else.
+Answers are cached beside the library, which is named by its content.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.measure.machine import python_process
+from flashcore.model.files import write_atomically
+from flashcore.model.record import Artifact, Launch, Plan
+from flashcore.model.suite import Shape, Suite
+from flashcore.plugins.recorded import recording
+from flashcore.readers import cubin
+from flashcore.readers.kernel_names import canonical
+
+TIME_LIMIT = 20.0
+_CAPACITY = 32
+_ANSWER = {"error", "crashed", "launches", "workspace"}
+_HANGS = "the launch plan gave no answer"
+
+
+class _Record(ctypes.Structure):
+    """``flashcore_launch_record`` of launch.h."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_char_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("cluster", ctypes.c_uint32 * 3),
+        ("dynamic_smem", ctypes.c_uint32),
+        ("programmatic", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
+    )
+
+
+def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) -> list[Plan]:
+    """The launch plan of every variant that was built, on each of the shapes that it supports.
+
+    If the variant refuses a shape, its plan has ``error`` set and no launches; if the plan function crashes or hangs,
+    ``crashed`` is set too.
+    """
+
+    wanted: list[tuple[str, Path, dict[str, Question]]] = []
+    by_name: dict[str, Artifact] = {}
+    for artifact in artifacts:
+        if artifact.plan_library is not None:
+            variant = suite.variants[artifact.variant]
+            problem = suite.problems[variant.problem]
+            recorded = variant.plan == "recorded"
+            device = recording.device(artifact.arch) if recorded else ()
+            by_name[variant.name] = artifact
+            sizes: dict[str, Question] = {}
+            for s in shapes:
+                if variant.runs_on(s):
+                    arguments = recording.values(problem.arguments, s.params) if recorded else []
+                    sizes[s.name] = ([int(s.params[d]) for d in problem.dims], arguments, device)
+            wanted.append((variant.name, Path(artifact.plan_library), sizes))
+    known = {library: _cached(library) for _, library, _ in wanted}
+    missing = [
+        (library, new)
+        for _, library, sizes in wanted
+        if (new := [size for size in sizes.values() if _key(size) not in known[library]])
+    ]
+    for library, answers in _ask(missing).items():
+        known[library].update(answers)
+        # A missing answer may be due to a busy machine: the question is asked again next time.
+        kept = {k: a for k, a in known[library].items() if not a["error"].startswith(_HANGS)}
+        write_atomically(_cache(library), json.dumps(kept).encode())
+    found = [
+        _plan(name, shape, known[library][_key(size)])
+        for name, library, sizes in wanted
+        for shape, size in sizes.items()
+    ]
+    return [_with_clusters(plan, by_name[plan.variant], suite) for plan in found]
+
+
+def _with_clusters(plan: Plan, artifact: Artifact, suite: Suite) -> Plan:
+    """With the clusters that kernels' sources fix, which a launch call does not name: of a plan that was recorded."""
+    if suite.variants[plan.variant].plan != "recorded" or artifact.cubin is None:
+        return plan
+    fixed = {canonical(k.name): k.cluster for k in cubin.read(Path(artifact.cubin), artifact.arch).kernels if k.cluster}
+    return replace(plan, launches=tuple(replace(x, cluster=fixed.get(x.kernel, x.cluster)) for x in plan.launches))
+
+
+#: Dimensions; and where launches are recorded, the launcher's arguments and a device.
+Question = tuple[Sequence[int], Sequence[tuple[str, float | int]], Sequence[int]]
+
+
+def _key(question: Question) -> str:
+    sizes, arguments, device = question
+    more = [
+        value if "*" not in kind else f"no {i}"  # a tensor is absent
+        for i, (kind, value) in enumerate(arguments)
+        if "*" not in kind or not value
+    ]
+    return ",".join(map(str, [*sizes, *(["recorded", *more, *device] if arguments else [])]))
+
+
+def _cache(library: Path) -> Path:
+    return library.with_name("plans.json")
+
+
+def _cached(library: Path) -> dict[str, Any]:
+    try:
+        answers = json.loads(_cache(library).read_bytes())
+        return {k: a for k, a in answers.items() if a.keys() == _ANSWER}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[str, Any]]:
+    """One child answers for all libraries. If it crashes, the reason is the answer to the question that it crashed on,
+    and a new child takes the rest."""
+    answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
+    pending = [(library, size) for library, sizes in questions for size in sizes]
+    while pending:
+        output, reason = _child([[str(library), question] for library, question in pending])
+        for line in output.splitlines():
+            library, size = pending.pop(0)
+            answers[library][_key(size)] = json.loads(line)
+        if not pending:
+            break
+        guilty, size = pending.pop(0)
+        answer = {"error": reason, "crashed": True, "launches": [], "workspace": 0}
+        answers[guilty][_key(size)] = answer
+        if reason.startswith(_HANGS):  # it would hang again on every other shape
+            answers[guilty].update({_key(size): answer for library, size in pending if library == guilty})
+            pending = [(library, size) for library, size in pending if library != guilty]
+    return answers
+
+
+def _child(questions: list[Any]) -> tuple[str, str]:
+    """What a child wrote, in complete lines, and how it ended."""
+    import subprocess
+
+    command = python_process.command("flashcore.measure.build.launch_plan")
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(questions).encode(),
+            capture_output=True,
+            check=False,
+            timeout=TIME_LIMIT,
+            env=python_process.environment(),
+        )
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        reason = f"{_HANGS} within {TIME_LIMIT:.0f} s"
+    else:
+        output = done.stdout
+        code = done.returncode
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        words = done.stderr.decode(errors="replace").strip()[-200:]
+        reason = f"the launch plan {how}" + (f": {words}" if words else "")
+    return output[: output.rfind(b"\n") + 1].decode(), reason
+
+
+def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
+    launches = tuple(
+        Launch(
+            *(_kernel(r["kernel"]), _three(r["grid"]), _three(r["block"]), _three(r["cluster"])),
+            *(r["dynamic_smem"], r["programmatic"], r["cooperative"]),
+        )
+        for r in answer["launches"]
+    )
+    return Plan(variant, shape, launches, answer["workspace"], answer["error"], answer["crashed"])
+
+
+def _kernel(told: str) -> str:
+    """The kernel's one name, of one that is mangled or that the compiler tells of ``flashcore::kernel_name``."""
+    asked = re.search(r"kernel_name\(\) \[with .*?kernel = \(?&?(.*?)\)?\]$", told)
+    return canonical(asked[1] if asked else told)
+
+
+def _three(values: Sequence[int]) -> tuple[int, int, int]:
+    return (values[0], values[1], values[2])
+
+
+def main() -> None:
+    """The child: reads libraries with questions, writes one answer a line."""
+    # What a plan prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for path, (sizes, arguments, device) in json.load(sys.stdin):
+        library = ctypes.CDLL(path)
+        dims = (ctypes.c_int64 * len(sizes))(*sizes)
+        records = (_Record * _CAPACITY)()
+        workspace = ctypes.c_uint64()
+        error = ctypes.c_char_p()
+        out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
+        if arguments and hasattr(library, "flashcore_recorded_plan"):
+            given = (ctypes.byref(recording.struct(arguments)), dims, ctypes.byref(recording.Device(*device)))
+            count = library.flashcore_recorded_plan(*given, *out)
+        else:
+            count = library.flashcore_launch_plan(dims, *out)
+        answer = {
+            "error": (error.value or b"refused").decode(errors="replace") if count < 0 else "",
+            "crashed": False,
+            "workspace": workspace.value,
+            "launches": [
+                {
+                    "kernel": (r.kernel or b"?").decode(errors="replace"),
+                    "grid": list(r.grid),
+                    "block": list(r.block),
+                    "cluster": list(r.cluster),
+                    "dynamic_smem": r.dynamic_smem,
+                    "programmatic": bool(r.programmatic),
+                    "cooperative": bool(r.cooperative),
+                }
+                for r in records[: max(count, 0)]
+            ],
+        }
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The ``build.ninja`` that compiles the variants: what is made of each, by which command.
+
+For each variant and arch:
+
+    object (host arch only)  variant.o, variant.cubin   nvcc -c --keep, so that the device code that is
+                                                        loaded is the very one that is read
+    cubin (other archs)      variant.cubin              nvcc -cubin
+    sass                     variant.sass               nvdisasm, where the machine has it
+    libraries                operator.so                variant.o + the problem's binding, stable ABI
+                             plan.so                    variant.o alone: the launch plan, without torch
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.measure.build import binding
+from flashcore.measure.machine import toolchain
+from flashcore.model.suite import Suite, Variant
+
+HARNESS_INCLUDE = Path(__file__).parent / "include"
+LOG = "variant.log"
+CUBIN = "variant.cubin"
+SASS = "variant.sass"
+PLAN = "plan.so"
+RECORDER = "recorder.o"  # replaces the launch functions, where a variant's plan is recorded
+OPERATOR = "operator.so"
+TORCH = "libtorch_cpu.so"  # the library that has what an operator needs of torch, by the name that torch loads it by
+OBJECT = "variant.o"
+RULE = "variant.d"  # what the compiler read, as make would have it
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One (variant, arch) to compile, in a folder of its own that is given its name when all is done."""
+
+    variant: Variant
+    arch: str
+    folder: Path
+    question: str
+    flags: tuple[str, ...]
+    wanted: tuple[str, ...]  # names of the files that it is to make
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant.name}-{self.arch}"
+
+    @property
+    def is_host(self) -> bool:
+        return PLAN in self.wanted
+
+
+def graph(
+    suite: Suite,
+    units: Sequence[Unit],
+    bindings: Mapping[str, Path],
+    nvcc: toolchain.Nvcc,
+    cxx: Path,
+    torch_root: Path | None,
+) -> str:
+    """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
+    q = shlex.quote
+    # The log is whole before anything that was made is moved into place: another build may read it.
+    logged = "> $log.$$$$ 2>&1; code=$$?; mv $log.$$$$ $log; if [ $$code = 0 ]; then"
+    otherwise = "else cat $log; exit 1; fi"
+    lines = [
+        "ninja_required_version = 1.5",
+        f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
+        "rule cubin",
+        f"  command = cd {q(suite.root)} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$; }} {logged} "
+        f"mv $out.$$$$ $out; {otherwise}",
+        "  description = $what",
+        "rule object",
+        # --keep leaves the cubin that went into the object; its other intermediates are dropped.
+        f"  command = cd {q(suite.root)} && {{ mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
+        f"$dir/keep.$$$$ $in_abs -o $out.$$$$; }} {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
+        f"rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
+        "  description = $what",
+        "rule binding",
+        "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
+        "  description = $what",
+        "rule link",
+        "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries "
+        "> $out.log 2>&1 && mv $out.$$$$ $out || { cat $out.log; exit 1; }",
+        "  description = $what",
+        "rule sass",
+        # A disassembler older than the arch fails; the SASS facts are then unmeasured, and the build goes on.
+        "  command = $nvdisasm -c -gi $in > $out.$$$$ 2>/dev/null && mv $out.$$$$ $out || rm -f $out.$$$$",
+        "  description = $what",
+        f"nvcc = {_escape(q(str(nvcc.path)))}",
+        f"cxx = {_escape(q(str(cxx)))}",
+    ]
+    disassembler = toolchain.optional_tool("nvdisasm")
+    if disassembler is not None:
+        lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
+    recorder = units[0].folder.parent / RECORDER
+    if any(u.is_host and u.variant.plan == "recorded" for u in units):
+        lines += [
+            "rule recorder",
+            f"  command = $nvcc -std=c++17 -O1 -Xcompiler -fPIC -I{q(str(HARNESS_INCLUDE))} -c $in -o $out",
+            f"build {_path(recorder)}: recorder {_path(HARNESS_INCLUDE / 'flashcore' / 'recorder.cpp')}",
+        ]
+    stub = units[0].folder.parent.resolve() / TORCH
+    if torch_root is not None and any(u.is_host for u in units):
+        # An empty library of that name: in torch's own the linker would read every symbol, for each operator again.
+        lines += [
+            "rule stub",
+            f"  command = $cxx -shared -nostdlib -Wl,-soname,{TORCH} -o $out -x c++ /dev/null",
+            f"build {_path(stub)}: stub",
+        ]
+    defaults: list[str] = []
+    for name, folder in bindings.items():
+        if torch_root is None or has_content(folder / "binding.o"):
+            continue
+        includes = [
+            f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}",
+            f"-isystem {q(str(torch_root / 'include'))}",
+            f"-I{q(str(folder.resolve()))}",
+        ]
+        lines += [
+            f"build {_path(folder / 'binding.o')}: binding {_path(folder / 'binding.cpp')}",
+            f"  includes = {_escape(' '.join(includes))}",
+            f"  what = binding of {name}",
+        ]
+    # --exclude-libs keeps each library's static CUDA runtime to itself.
+    runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
+    for unit in units:
+        folder = unit.folder.resolve()
+        source = (Path(suite.root) / str(unit.variant.source)).resolve()
+        problem = bindings[unit.variant.problem].resolve()
+        places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
+        # To nvcc a comma begins another definition: one in a macro's value (template arguments) is escaped.
+        given = (flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags)
+        flags = " ".join(map(q, (*given, *places)))
+        common = [
+            f"  flags = {_escape(flags)}",
+            f"  in_abs = {_escape(q(str(source)))}",
+            f"  log = {_escape(q(str(folder / LOG)))}",
+            f"  what = {unit.variant.name} {unit.arch}",
+        ]
+        if disassembler is not None:
+            lines += [
+                f"build {_path(folder / SASS)}: sass {_path(folder / CUBIN)}",
+                f"  what = {unit.variant.name} {unit.arch} sass",
+            ]
+            defaults.append(_path(folder / SASS))
+        if not unit.is_host:
+            lines += [f"build {_path(folder / CUBIN)}: cubin {_path(source)}", *common]
+            defaults.append(_path(folder / CUBIN))
+            continue
+        stand_in, first = "", ""
+        if unit.variant.plan == "recorded":  # its symbols take precedence over the runtime's, which has the others
+            stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs -Wl,-Bsymbolic "
+        lines += [
+            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",
+            *common,
+            f"  dir = {_escape(q(str(folder)))}",
+            f"  cubin = {_escape(q(str(folder / CUBIN)))}",
+            f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
+            # A source without FLASHCORE_VARIANT fails here and not when it is loaded.
+            f"  libraries = {_escape(f'{first}-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
+            f"  what = {unit.variant.name} plan",
+        ]
+        defaults.append(_path(folder / "plan.so"))
+        if torch_root is not None:
+            needed = f"-Wl,--push-state,--no-as-needed {q(str(stub))} -Wl,--pop-state"
+            lines += [
+                f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "
+                f"{_path(bindings[unit.variant.problem] / 'binding.o')} | {_path(stub)}",
+                f"  libraries = {_escape(f'{needed} {runtime}')}",
+                f"  what = {unit.variant.name} operator",
+            ]
+            defaults.append(_path(folder / "operator.so"))
+    lines.append(f"default {' '.join(defaults)}")
+    return "\n".join(lines) + "\n"
+
+
+def has_content(path: Path) -> bool:
+    """Whether a file is there and not empty, as one is after a power cut."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _path(path: Path) -> str:
+    return re.sub(r"([$ :])", r"$\1", str(path.resolve()))

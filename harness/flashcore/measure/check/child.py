@@ -1,0 +1,258 @@
+"""The child of check: runs each case on its seeds and kinds of input, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flashcore.errors import UsageError
+from flashcore.measure.workers.accuracy import (
+    FACT_NAMES,
+    NORMAL,
+    Errors,
+    differing,
+    errors,
+    judge,
+    over_class,
+    soundness,
+)
+from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, damages, guard_inputs, laid_out
+from flashcore.measure.workers.journal import Journal, Task, describe
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.references import References
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_OTHER_POISON = 0x5A
+#: Repeated calls that are compared on the device before the host reads the result.
+_UNSEEN = 100
+#: What the first opcheck imports, which is most of its time.
+_OPCHECK = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
+_answers = References()
+
+
+def perform(task: Task, log: Journal) -> dict[str, Any]:
+    """Checks one case; what is wrong with it is data, so that its errors are kept as well."""
+    import torch
+
+    payload = task.payload
+    case = Case.from_json(payload["case"])
+    device = payload["device"]
+    problem = load_problem(case.root, case.problem_file)
+    # Edge inputs are checked for the suite's own variants, once; libraries need not handle them.
+    edges = tuple(getattr(problem, "EDGE_KINDS", ()))
+    kinds = payload["kinds"] or [*problem.KINDS, *(edges if not case.is_peer else ())]
+    unknown = sorted(set(kinds) - {*problem.KINDS, *edges})
+    if unknown:
+        raise UsageError(f"kinds: expected some of {', '.join((*problem.KINDS, *edges))}, found {', '.join(unknown)}")
+    caller = Caller(case, problem, device)
+    outputs = caller.outputs()
+    complaints: list[str] = []
+    worst: dict[str, tuple[float | None, str]] = {}
+    for kind in kinds:
+        for seed in case.seeds if kind not in edges else case.seeds[:1]:
+            where = f"seed {seed}, kind {kind}"
+            log.step(task.name, where)
+            inputs, reference, entitled, cost = _answers.get(case, problem, device, seed, kind)
+            for own in (cost or {}).values():
+                _keep_worst(worst, "quantization_max_error", own.max, f"worst on {where}")
+                _keep_worst(worst, "quantization_frobenius_error", own.frobenius, f"worst on {where}")
+            found: dict[str, tuple[float | None, str]] = {}
+            wrong = _compare(caller, outputs, inputs, reference, entitled, found, where)
+            # For unusual values, only the errors that do not grow with them.
+            for fact, (value, note) in found.items():
+                if kind not in edges or "over_class" in fact:
+                    _keep_worst(worst, fact, value, note)
+                if kind == problem.KINDS[0] and f"normal_{fact}" in NORMAL:
+                    _keep_worst(worst, f"normal_{fact}", value, note)
+            complaints += [f"{text}, on {where}" for text in wrong]
+            if any("out-of-bounds write" in text for text in wrong):
+                break  # it writes out of bounds: no more calls than needed
+    if not complaints:
+        inputs, *_ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
+        log.step(task.name, "repeats")
+        complaints += _repeat(caller, inputs, payload["repeats"])
+        if not case.is_peer:
+            announce = functools.partial(log.step, task.name)
+            complaints += _layouts(caller, *_answers.get(case, problem, device, case.seeds[0], kinds[0])[:3], announce)
+        if hasattr(problem, "invariants") and not case.is_peer:
+            log.step(task.name, "invariants")
+            complaints += problem.invariants(lambda given: _fresh(caller, given), inputs, dict(case.params))
+        if payload["opcheck"]:
+            log.step(task.name, "opcheck")
+            complaints += _opcheck(caller, inputs)
+    if device != "cpu":
+        torch.cuda.empty_cache()
+    return {"complaints": complaints, "worst": worst}
+
+
+def _compare(
+    caller: Caller,
+    outputs: Outputs,
+    inputs: Mapping[str, Any],
+    reference: Mapping[str, Tensor],
+    entitled: Mapping[str, Errors],
+    worst: dict[str, tuple[float | None, str]],
+    where: str,
+) -> list[str]:
+    """Calls once and compares; takes the errors into ``worst`` and returns complaints."""
+    case = caller.case
+    missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
+    if missing:
+        raise UsageError(f"{case.problem_file}: expected a reference for every output, found none for {missing}")
+    outputs.poison()
+    given, bands = (dict(inputs), {}) if case.is_peer else guard_inputs(inputs)
+    caller.call(given, outputs)
+    synchronize(caller.device)
+    complaints = [] if case.is_peer else _changed(inputs, given)
+    for name, answer in reference.items():
+        if outputs[name].shape != answer.shape:
+            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"]
+    complaints += [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
+    complaints += soundness(outputs, _unwritten(caller, outputs, given), reference)
+    for name, answer in reference.items():
+        own = errors(outputs[name], answer)
+        ratio_max, ratio_frobenius = over_class(own, entitled[name])
+        values = (own.max, own.mean, own.frobenius, ratio_max, ratio_frobenius)
+        for fact, value in zip(FACT_NAMES, values, strict=True):
+            _keep_worst(worst, fact, value, f"worst on {where}")
+        if not complaints:
+            complaints += judge(own, entitled[name], case.tolerance, caller.problem.FENCE)
+    return complaints
+
+
+def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Masks of the elements that a call leaves alone.
+
+    An answer may look like the poison (-1 as an integer, or a NaN with these very bits): what still looks like
+    poison is unwritten only if, over another poison, it looks like that one.
+    """
+    masks = {name: guard.unwritten() for name, guard in outputs.guards.items()}
+    poisoned = any_of({name: mask.any() for name, mask in masks.items()})
+    if not poisoned:
+        return {}
+    second = _fresh(caller, inputs, _OTHER_POISON)
+    return {name: masks[name] & second.guards[name].unwritten() for name in poisoned}
+
+
+def _keep_worst(worst: dict[str, tuple[float | None, str]], name: str, value: float | None, where: str) -> None:
+    """Keeps the larger; a value that is not finite is worse than any other, and is reported as unmeasured."""
+    if name in worst and worst[name][0] is None:
+        return
+    if value is not None and not math.isfinite(value):
+        value, where = None, where.replace("worst", f"found {value}")
+    before = worst[name][0] if name in worst else None
+    if value is None or before is None or value > before:
+        worst[name] = (value, where)
+
+
+def _changed(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    import torch
+
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    changed = any_of({name: differing(value, given[name]).any() for name, value in tensors.items()})
+    return [f"{name}: an input was written to" for name in changed]
+
+
+def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -> Outputs:
+    outputs = caller.outputs(fill)
+    caller.call(inputs, outputs)
+    synchronize(caller.device)
+    return outputs
+
+
+def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str]:
+    """Complains unless every call gives the very same bits, whatever lay in the outputs before."""
+    import torch
+
+    first = _fresh(caller, inputs)
+    # One other poison for all further calls, in one allocation: memory stays the same from call to call.
+    again = caller.outputs(_OTHER_POISON)
+    for start in range(2, repeats + 1, _UNSEEN):
+        calls = range(start, min(start + _UNSEEN, repeats + 1))
+        # Compared on the device, and read once for many calls: reading each would take longer than the calls.
+        differ = torch.zeros(len(calls), dtype=torch.bool, device=caller.device)
+        masks = {name: torch.zeros_like(value, dtype=torch.bool) for name, value in first.items()}
+        for i in range(len(calls)):
+            again.poison()
+            caller.call(inputs, again)
+            for name, mask in masks.items():
+                now = differing(first[name], again[name])
+                mask |= now
+                differ[i] |= now.any()
+        synchronize(caller.device)
+        if differ.any():
+            name, mask = next((n, m) for n, m in masks.items() if m.any())
+            return [
+                f"{name}: call {calls[int(differ.nonzero()[0])]} of {repeats} differs from the first; calls up to "
+                f"{calls[-1]} do in {int(mask.sum())} of {mask.numel()} elements: a race, or an element that is not "
+                "written"
+            ]
+    return []
+
+
+def _layouts(
+    caller: Caller,
+    inputs: Mapping[str, Any],
+    reference: Mapping[str, Tensor],
+    entitled: Mapping[str, Errors],
+    announce: Callable[[str], None],
+) -> list[str]:
+    """Complains if a tensor of another layout is neither refused by its name nor handled correctly."""
+    complaints = []
+    for argument in (a for a in caller.case.arguments if a.kind == "tensor"):
+        name = argument.name
+        for how in LAYOUTS if argument.strides else LAYOUTS[:2]:
+            outputs = caller.outputs()
+            own = (outputs if argument.mutable else inputs).get(name)
+            if own is None:
+                continue  # absent
+            other = laid_out(own, how)
+            if how != "misaligned" and other.is_contiguous():
+                continue  # a single element, or a single row
+            announce(f"{name} {how}")
+            given = inputs if argument.mutable else {**inputs, name: other}
+            outputs.update({name: other} if argument.mutable else {})
+            try:
+                caller.call(given, outputs)
+                synchronize(caller.device)
+            except Exception as error:
+                if is_poisoned(caller.device):
+                    raise  # it was accepted, and the device was lost
+                if not re.search(rf"\b{re.escape(name)}\b", str(error)):
+                    complaints.append(f"{name}, {how}: expected an answer or a refusal by its name: {describe(error)}")
+                continue
+            wrong = soundness(outputs, {}, reference)
+            for output, answer in reference.items() if not wrong else ():
+                own = errors(outputs[output], answer)
+                wrong += judge(own, entitled[output], caller.case.tolerance, caller.problem.FENCE)
+            complaints += [f"{name}, {how}: taken, and the answer is wrong: {text}" for text in wrong[:1]]
+    return complaints
+
+
+def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
+    """Has torch check whether the operator does what its schema says."""
+    import torch
+
+    # NaN is unequal to itself, and several outputs lie in one storage: torch would report both as errors.
+    outputs = {name: tensor.clone() for name, tensor in caller.outputs(0).items()}
+    caller.load(inputs, outputs)
+    target: Any = caller.target
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if any(a.dtype.startswith("float8") for a in caller.case.arguments):
+        tests.remove("test_schema")  # it multiplies the tensors, which torch cannot do in 8 bits
+    try:
+        torch.library.opcheck(target, tuple(caller.arguments(inputs, outputs)), test_utils=tests)
+    except Exception as error:
+        return [f"torch.library.opcheck: {describe(error)}"]
+    return []
+
+
+if __name__ == "__main__":
+    leave(serve(sys.argv[1:], perform, modules=_OPCHECK))

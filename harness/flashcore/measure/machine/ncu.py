@@ -1,0 +1,129 @@
+"""Nsight Compute's command line: where it is, its arguments, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.measure.machine.capabilities import lacking
+
+ClockControl = Literal["none", "base"]
+CacheControl = Literal["all", "none"]
+
+_PLACES = (Path("/usr/local/cuda/bin/ncu"),)
+_INSTALLED = Path("/opt/nvidia/nsight-compute")  # a folder a release
+
+
+def find_ncu(explicit: str | None = None) -> Path:
+    """Nsight Compute's command line: what the user names, ``PATH``, or where NVIDIA installs it.
+
+    Raises:
+        CapabilityError: there is none.
+    """
+    if explicit is not None:
+        found = shutil.which(explicit)
+        if found is None:
+            raise CapabilityError(f"no Nsight Compute at {explicit}", "name the ncu executable itself")
+        return Path(found)
+    if found := shutil.which("ncu"):
+        return Path(found)
+    for candidate in (*_PLACES, *_installed(_INSTALLED)):
+        if os.access(candidate, os.X_OK):
+            return candidate
+    raise lacking("ncu")
+
+
+def _installed(root: Path) -> list[Path]:
+    """``root/<version>/ncu``, the newest version first."""
+
+    def release(path: Path) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", path.parent.name)]
+
+    return sorted(root.glob("*/ncu"), key=release, reverse=True)
+
+
+#: Only the target itself is profiled: the compilers that a peer may start are of no interest, and loading ncu into them
+#: costs seconds.
+OUR_RANGES = ("--target-processes", "application-only", "--nvtx", "--nvtx-include", "regex:flashcore@.*/")
+
+
+def command_line(
+    ncu: Path | str,
+    report: Path,
+    metrics: Sequence[str],
+    target: Sequence[str],
+    *,
+    launches: Sequence[str] = OUR_RANGES,
+    clock_control: ClockControl = "none",
+    cache_control: CacheControl = "all",
+) -> list[str]:
+    """The argv that profiles ``target`` into ``report`` (``….ncu-rep``).
+
+    Args:
+        launches: ncu's options that choose the processes and the launches to profile.
+    """
+    return [
+        str(ncu),
+        *launches,
+        "--clock-control", clock_control,
+        "--cache-control", cache_control,
+        "--metrics", ",".join(metrics),
+        "--force-overwrite",
+        "--export", str(report.with_suffix("")).replace("%", "%%"),  # ncu expands %h, %p, %q{…}
+        *target,
+    ]  # fmt: skip
+
+
+def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
+    """The raw page of a report as CSV, in base units.
+
+    Args:
+        names: how kernels are named: ``demangled``, which ncu may spell differently in each run, or ``mangled``.
+
+    Raises:
+        FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
+    """
+    argv = [str(ncu), "--import", str(report), "--csv", "--page", "raw", "--print-units", "base",
+            "--print-metric-instances", "details", "--print-kernel-base", names]  # fmt: skip
+    env = os.environ | {"LC_ALL": "C"}  # a decimal point, whatever the user's language
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=time_limit, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise FlashcoreError(f"{report.name}: ncu --import gave no answer within {time_limit:g} s") from None
+    except OSError as error:
+        raise CapabilityError(f"{ncu} cannot be run: {error.strerror}", "put another ncu on PATH") from None
+    if done.returncode != 0:
+        words = last_words(done.stderr + done.stdout)
+        raise FlashcoreError(f"{report.name}: ncu --import failed with exit code {done.returncode}: {words}")
+    return done.stdout
+
+
+def last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("==ERROR==")]
+    return " · ".join((errors or lines)[-3:])[:400] or "it said nothing"
+
+
+_REFUSED = re.compile(r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)")
+
+
+def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:
+    """The requested metrics that ncu says it cannot find, with its message.
+
+    One such name makes ncu fail for the whole target. ncu prints it as it was given, or as a pattern.
+    """
+    refused: dict[str, str] = {}
+    for words, name in _REFUSED.findall(log):
+        base = name.replace("\\", "").rstrip(".")
+        for metric in asked:
+            if metric == base or metric.startswith(base + "."):
+                refused[metric] = words.strip()[:200]
+    return refused

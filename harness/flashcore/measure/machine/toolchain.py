@@ -1,0 +1,221 @@
+"""Finds the build tools: nvcc, g++, ninja, nvdisasm, torch's headers.
+
+Nothing is imported to find it (``import torch`` takes over a second) and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashcore.errors import UsageError
+from flashcore.measure.machine.capabilities import lacking
+from flashcore.model import cache
+
+if TYPE_CHECKING:
+    import subprocess
+
+
+@dataclass(frozen=True, slots=True)
+class Nvcc:
+    """A CUDA compiler: its path, the toolkit's root, and its release (``13.0``) and version."""
+
+    path: Path
+    root: Path
+    release: str
+    version: str
+
+    @property
+    def cudart_static(self) -> Path:
+        """The static runtime. Pip's toolkit has ``lib``, a system one ``lib64``.
+
+        Raises:
+            CapabilityError: the toolkit has no static runtime.
+        """
+        for folder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+            library = self.root / folder / "libcudart_static.a"
+            if library.is_file():
+                return library
+        raise lacking("cudart", what=f"{self.root}: expected libcudart_static.a in lib64 or lib, found none")
+
+
+def site_packages() -> list[Path]:
+    """Where pip puts what this Python imports."""
+    return [Path(p) for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+
+
+def _nvcc_candidates() -> Iterable[Path]:
+    """The order: what the user names, this environment's pip toolchain, CUDA_HOME, PATH, ``/usr/local/cuda``."""
+    for site in site_packages():
+        yield from sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
+    if home := os.environ.get("CUDA_HOME"):
+        yield Path(home) / "bin" / "nvcc"
+    if found := shutil.which("nvcc"):
+        yield Path(found)
+    yield Path("/usr/local/cuda/bin/nvcc")
+
+
+def find_nvcc(known: Path | None = None) -> Nvcc:
+    """The CUDA compiler.
+
+    Args:
+        known: a folder to cache its version in: running nvcc for it takes as long as a build with nothing to do.
+
+    Raises:
+        UsageError: ``NVCC`` names something that is not one.
+        CapabilityError: there is none.
+    """
+    if named := os.environ.get("NVCC"):
+        path = Path(shutil.which(named) or named)
+        if not path.is_file():
+            raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
+        return _remembered(path.resolve(), known)
+    for path in _nvcc_candidates():
+        if path.is_file():
+            return _remembered(path.resolve(), known)
+    raise lacking("nvcc")
+
+
+def _remembered(path: Path, known: Path | None) -> Nvcc:
+    program = _program(path) if known is not None else None
+    if known is None or program is None or not _has_headers(program.parent.parent):
+        return _nvcc(path)
+    key = cache.stamp([path, program])
+    found = cache.recall(known, "nvcc", key)
+    if found is None:
+        nvcc = _nvcc(path)
+        cache.keep(known, "nvcc", key, (nvcc.release, nvcc.version))
+        return nvcc
+    release, version = found
+    return Nvcc(path, program.parent.parent, release, version)
+
+
+def _program(path: Path) -> Path | None:
+    """The compiler itself: ``path``, or the program that it calls if it is a script that does nothing else. Another
+    script may call something else tomorrow, so its answer is not cached."""
+    with path.open("rb") as stream:
+        start = stream.read(1000)
+    if start.startswith(b"\x7fELF"):
+        return path
+    match = re.fullmatch(rb'#!/bin/(?:ba)?sh\s+exec (/\S+) "\$@"\s*', start)
+    if match is None:
+        return None
+    called = Path(os.fsdecode(match[1])).resolve()
+    return called if called != path and called.is_file() and _program(called) == called else None
+
+
+def _has_headers(root: Path) -> bool:
+    return (root / "include" / "cuda_runtime.h").is_file()
+
+
+@functools.cache
+def _nvcc(path: Path) -> Nvcc:
+    # The toolkit's version.json would be quicker to ask, but pip's toolkit has none.
+    result = ask([path, "--version"])
+    match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
+    if match is None:
+        said = (result.stdout + result.stderr).strip()[-300:]
+        raise lacking("nvcc", what=f"{path} --version: expected a CUDA release, found {said!r}")
+    root = path.parent.parent
+    if not _has_headers(root):
+        # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
+        dry = ask([path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull])
+        if top := re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE):
+            root = Path(top[1]).resolve()
+    return Nvcc(path, root, match[1], match[2])
+
+
+def ask(command: Sequence[str | Path], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a program and returns its output."""
+    import subprocess
+
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False, timeout=timeout
+    )
+
+
+def find_tool(name: str, usual: str = "") -> Path:
+    """A program from this environment or PATH. ``usual``: what to install where it is missing, if not the program of
+    that name.
+
+    Raises:
+        CapabilityError: it is not there.
+    """
+    found = optional_tool(name)
+    if found is None:
+        raise lacking(usual or name, what=f"no {name} found")
+    return found
+
+
+def optional_tool(name: str) -> Path | None:
+    """Like :func:`find_tool`, ``None`` if it is not there."""
+    beside = Path(sys.executable).parent / name
+    if beside.is_file():
+        return beside
+    for site in site_packages():
+        for found in sorted(site.glob(f"nvidia/cu*/bin/{name}"), reverse=True):
+            return found
+        if (carried := site / "triton/backends/nvidia/bin" / name).is_file() and name == "nvdisasm":
+            return carried
+    if on_path := shutil.which(name):
+        return Path(on_path)
+    default = Path("/usr/local/cuda/bin") / name
+    return default if default.is_file() else None
+
+
+def find_ninja() -> Path:
+    """The ninja program."""
+    return find_tool("ninja")
+
+
+def find_cxx() -> Path:
+    """The host compiler: ``CXX`` or g++."""
+    return find_tool(os.environ.get("CXX", "g++"), "g++")
+
+
+def compilers(nvcc: Nvcc) -> list[Path]:
+    """All that a compilation runs: wrappers, nvcc's own programs and their settings, the host compilers."""
+    named = os.environ.get("NVCC_CCBIN") or "g++"
+    hosts = (f"{named}/g++" if os.path.isdir(named) else named, os.environ.get("CXX", "g++"))
+    nvvm = ("../nvvm/bin/cicc", "../nvvm/libdevice/libdevice.10.bc")
+    more = ("nvcc", "nvcc.profile", "cudafe++", "ptxas", "fatbinary", *nvvm)
+    found = [nvcc.path, _program(nvcc.path), *(nvcc.root / "bin" / name for name in more), *map(optional_tool, hosts)]
+    return [path for path in dict.fromkeys(found) if path is not None and path.is_file()]
+
+
+def version_said(program: Path | str) -> str | None:
+    """The version of one of NVIDIA's tools as ``2025.3.1.0``, ``None`` if it does not say."""
+    import subprocess
+
+    try:
+        said = ask([program, "--version"], timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"Version (\d+(?:\.\d+)+)", said)
+    return match[1] if match else None
+
+
+def torch_root() -> Path | None:
+    """torch's package folder, found without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent
+
+
+def version_of(package: str) -> str | None:
+    """An installed distribution's version."""
+    from importlib import metadata  # a tenth of the time of a build that has nothing to do
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,337 @@
+"""Profile: one ``ncu`` process for many cases, read back by the NVTX range that each case ran in.
+
+The folder of a run holds ``round-N/``: journals, the children's logs, and of each batch what ncu
+recorded, first as ``.ncu-rep``, then as gzipped CSV. All state is in those files: a run that was ended
+at any moment, even by kill -9, is finished by calling :func:`run` again with the same folder.
+
+A case counts as profiled when its journal says that it ran *and* ncu returned rows for its range. One
+that ran while its rows were lost (ncu itself died) is run again in another round.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
+from flashcore.measure import settings
+from flashcore.measure.machine import python_process
+from flashcore.measure.machine.capabilities import lacking, said_in
+from flashcore.measure.machine.ncu import command_line, import_report, last_words, refused_metrics
+from flashcore.measure.profile import ncu_facts
+from flashcore.measure.workers import rounds, supervisor
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.journal import SKIPPED, Result, Task
+from flashcore.measure.workers.rounds import Settled
+from flashcore.model import catalogue
+from flashcore.model.catalogue import FACTS
+from flashcore.model.files import write_atomically, writing
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, StageResult
+from flashcore.readers.ncu import raw_page as ncu_csv
+
+FEW = 32  # up to so many cases are all measured in depth
+TARGET = python_process.child("flashcore.measure.profile.child")
+
+
+class _Refused(Exception):
+    """ncu refused metrics: ask again without them."""
+
+
+def chip_of(capability: tuple[int, int]) -> str:
+    """The chip as ncu names it, of a compute capability; of an unknown minor, its family's nearest older one.
+
+    Raises:
+        CapabilityError: no metric names are known for that family.
+    """
+    chip = catalogue.chip_of(capability)
+    if chip is None:
+        raise CapabilityError(
+            f"compute capability {capability[0]}.{capability[1]}: no metric names are known for this GPU",
+            "add its chip and its metric names to flashcore/model/catalogue.py (ncu --query-metrics lists them)",
+        )
+    return chip
+
+
+class Depth(Protocol):
+    """A case as far as it decides how deep it is measured."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+    @property
+    def is_peer(self) -> bool: ...
+
+
+class Profiled(Depth, Protocol):
+    """A case as far as profiling is concerned: :class:`~flashcore.measure.workers.kernel_call.Case`, or a Python
+    function."""
+
+    @property
+    def shape(self) -> str: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A case that is not built yet."""
+
+    name: str
+    variant: str
+    is_peer: bool
+
+
+C = TypeVar("C", bound=Depth)
+
+
+def run(
+    cases: Sequence[Profiled],
+    folder: Path,
+    chosen: settings.Profile,
+    target: Callable[[Path, Path], list[str]] = TARGET,
+) -> StageResult:
+    """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
+
+    Of more than :data:`FEW` cases, only each variant's first one is measured in depth: what takes ncu many passes,
+    and where the warps are (see :func:`by_depth`).
+
+    Args:
+        target: the command line of the process that runs the cases, given its task file and its journal.
+
+    Raises:
+        CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
+        UsageError: the earlier attempt in ``folder`` was measured in another way.
+        FlashcoreError: ``folder`` cannot be written; what was measured is kept.
+    """
+    if importlib.util.find_spec("nvtx") is None:
+        raise lacking("nvtx")
+    stage = _under_ncu(cases, chosen, target)
+    # Peers last: libraries keep workspaces, which ncu would save and restore around every later pass.
+    ordered = sorted(cases, key=lambda case: case.is_peer)
+    tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
+    with writing(folder):
+        _claim(folder, chosen)
+        settled = rounds.settle(folder, tasks, stage.perform, stage.harvest)
+    facts: list[Fact] = []
+    outcomes: list[CaseOutcome] = []
+    listings: list[Listing] = []
+    for case in cases:
+        reason = "" if case.name in settled.found else settled.why(case.name)
+        if reason:
+            facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
+        else:
+            facts += ncu_facts.facts_of(
+                case.variant, case.shape, settled.found[case.name],
+                chip=chosen.chip, plan=chosen.plans.get(case.name), refused=stage.refused,
+                registers=chosen.registers.get(case.variant),
+                code=chosen.codes.get(case.variant) if case.name in stage.deep else None,
+            )  # fmt: skip
+            if case.name in stage.deep and case.variant in chosen.codes:
+                own = settled.found[case.name]
+                listings += ncu_facts.listings(case.variant, case.shape, own, chosen.codes[case.variant])
+        status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
+        seconds = settled.seconds.get(case.name)
+        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
+    return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
+
+
+def start_ahead(
+    cases: Sequence[Depth],
+    folder: Path,
+    chosen: settings.Profile,
+    ahead: Ahead,
+    target: Callable[[Path, Path], list[str]] = TARGET,
+) -> None:
+    """Starts the processes under ncu that :func:`run` will ask for first, if these are its cases. They use no GPU
+    before they have tasks, and nor does ncu.
+
+    Args:
+        chosen: of its ``codes`` only the names count.
+    """
+    if importlib.util.find_spec("nvtx") is None:
+        return
+    stage = _under_ncu(cases, chosen, target)
+    for group, metrics in zip(by_depth(cases), stage.metrics(), strict=True):
+        if group:
+            ahead.start(rounds.following(folder), stage.command(metrics), chosen)
+
+
+def _under_ncu(
+    cases: Sequence[Depth], chosen: settings.Profile, target: Callable[[Path, Path], list[str]]
+) -> _UnderNcu:
+    deep = frozenset(case.name for case in by_depth(cases)[0])
+    sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
+    return _UnderNcu(chosen, deep, sampled, target)
+
+
+def _claim(folder: Path, chosen: settings.Profile) -> None:
+    """Marks the folder with this profile's settings, or refuses one that was measured with others: warm and cold
+    caches, or two chips, are never mixed in one profile."""
+    path = folder / "settings.json"
+    ours = {"chip": chosen.chip, "clock_control": chosen.clock_control, "cache_control": chosen.cache_control}
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(ours).encode())
+    elif (theirs := json.loads(path.read_text())) != ours:
+        raise UsageError(
+            f"{folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
+            "  hint: resume with the same settings, or start a new run"
+        )
+
+
+def by_depth(cases: Sequence[C]) -> tuple[list[C], list[C]]:
+    """The cases to measure in depth, and those to leave metrics of many passes out of: of more than :data:`FEW`, peers
+    and all but each variant's first case. Each group gets ncu processes of its own."""
+    if len(cases) <= FEW:
+        return list(cases), []
+    first: dict[str, C] = {}
+    for case in cases:
+        first.setdefault(case.variant, case)
+    deep = [case for case in first.values() if not case.is_peer]
+    return deep, [case for case in cases if case not in deep]
+
+
+def shallow(metrics: Iterable[str], chip: str) -> list[str]:
+    """The metrics without those that take ncu many passes, and without samples of warps."""
+    costly = {spec.ncu_name(chip) for spec in FACTS.values() if spec.many_passes} | set(ncu_facts.BY_ADDRESS.values())
+    return [metric for metric in metrics if metric not in costly]
+
+
+Rows = list[ncu_csv.KernelRow]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderNcu:
+    chosen: settings.Profile
+    deep: frozenset[str]  # names of the cases to measure in depth
+    sampled: bool
+    target: Callable[[Path, Path], list[str]]
+    refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
+
+    def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
+        """Runs the tasks in batches, an ncu each. Ends early when ncu's messages show that more rounds cannot succeed.
+
+        Raises:
+            CapabilityError: ncu says what this machine lacks.
+        """
+        deep_metrics, metrics = self.metrics()
+        deep = [task for task in tasks if task.name in self.deep]
+        rest = [task for task in tasks if task.name not in self.deep]
+        try:
+            self._batches(path, deep, deep_metrics)
+            self._batches(path, rest, metrics)
+        except _Refused:
+            return
+        if missing := said_in(_logs(path)):
+            raise missing
+
+    def metrics(self) -> tuple[list[str], list[str]]:
+        """What ncu is asked for of the cases that are measured in depth, and of the others."""
+        metrics = ncu_facts.metrics_to_ask(self.chosen.chip, self.refused, sampled=self.sampled)
+        return metrics, shallow(metrics, self.chosen.chip)
+
+    def command(self, metrics: list[str]) -> Callable[[Path, Path], list[str]]:
+        """The command line of ncu and the process below it."""
+        chosen = self.chosen
+        # Only files that the command refers to are sent to another host.
+        ncu, target, clocks, caches = chosen.ncu, self.target, chosen.clock_control, chosen.cache_control
+
+        def command(task_file: Path, journal: Path) -> list[str]:
+            report = journal.with_name(f"{journal.stem.replace('journal', 'report')}.ncu-rep")
+            work = target(task_file, journal)
+            return command_line(ncu, report, metrics, work, clock_control=clocks, cache_control=caches)
+
+        return command
+
+    def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
+        chosen = self.chosen
+
+        def tell(result: Result) -> None:
+            if result.status == "failed":
+                log = _logs(path)
+                if missing := said_in(log):
+                    raise missing
+                if refused_metrics(log, metrics):
+                    raise _Refused
+            chosen.progress(rounds.told(result))
+
+        supervisor.supervise(tasks, path, self.command(metrics), chosen, on_result=tell)
+
+    def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
+        """Gives each case the rows of its range."""
+        log = _logs(path)
+        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chosen.chip, sampled=self.sampled))
+        self.refused.update(refused)
+        settled.more_rounds = len(self.refused)  # each refusal costs a round, and a metric
+        # Where ncu itself could not work, a case that failed did not fail by its own fault.
+        excused = bool(refused) or said_in(log) is not None
+        rows, unreadable, incomplete = self._tables(path)
+        for name, result in answers.items():
+            if result.status != "ok":
+                if not excused:
+                    settled.failed[name] = result.reason or "failed without a reason"
+                    settled.seconds[name] = result.seconds
+            elif name in rows and name not in incomplete:
+                settled.found[name] = rows[name]
+                settled.seconds[name] = result.seconds
+            elif unreadable and name not in incomplete:
+                settled.failed[name] = unreadable
+            else:
+                settled.open[name] = incomplete.get(name) or (
+                    "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its "
+                    f"report, or the case launches no kernel ({last_words(log)})"
+                )
+
+    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_csv.KernelRow]], str, dict[str, str]]:
+        """The rows of a round by case; why a report cannot be read (empty if all can); and the cases whose
+        rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
+        rows: dict[str, list[ncu_csv.KernelRow]] = {}
+        incomplete: dict[str, str] = {}
+        unreadable = ""
+        stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.gz"))}
+        for stem in sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)]):
+            try:
+                table = self._table(path / f"{stem}.ncu-rep", path / f"{stem}.csv.gz")
+            except WriteError:
+                raise
+            except FlashcoreError as error:
+                unreadable = str(error)
+                continue
+            for name, launches in table.by_range().items():
+                rows[name] = launches
+                incomplete.pop(name, None)
+                if name in table.suspects:
+                    incomplete[name] = "its rows may be incomplete: " + "; ".join(table.notes)
+        return rows, unreadable, incomplete
+
+    def _table(self, report: Path, saved: Path) -> ncu_csv.Table:
+        """A batch's table: from the saved CSV if that is whole, else from ncu's report."""
+        if saved.exists():
+            try:
+                table = ncu_csv.parse(gzip.decompress(saved.read_bytes()).decode())
+            except (OSError, EOFError, zlib.error, UnicodeDecodeError, ncu_csv.LayoutError) as error:
+                if not report.exists():
+                    raise RecordError(
+                        f"{saved}: expected gzipped CSV of ncu, found: {error}; delete it and resume"
+                    ) from None
+            else:
+                if not table.notes or not report.exists():
+                    return table
+        text = import_report(self.chosen.ncu, report)
+        write_atomically(saved, gzip.compress(text.encode(), mtime=0))
+        table = ncu_csv.parse(text)
+        if not self.chosen.keep_report and not table.notes:
+            report.unlink()
+        return table
+
+
+def _logs(path: Path) -> str:
+    """The output of the children of a round."""
+    return "\n".join(log.read_text(errors="replace") for log in sorted(path.glob("*.log")))

@@ -1,0 +1,44 @@
+"""What compute-sanitizer wraps: calls each case once."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from flashcore.measure.workers.journal import Journal, Task
+from flashcore.measure.workers.kernel_call import Caller, Case, serve, synchronize
+from flashcore.measure.workers.problem_file import load_problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SEED = 0
+
+
+def perform(task: Task, journal: Journal) -> None:
+    """One case: its inputs, one call, and a wait for what it does."""
+    case, device = Case.from_json(task.payload["case"]), task.payload["device"]
+    problem = load_problem(case.root, case.problem_file)
+    caller = Caller(case, problem, device)
+    inputs = problem.make_inputs(dict(case.params), SEED, device)
+    outputs = _outputs(case, device)
+    call = caller.bind(inputs, outputs)
+    caller.load(inputs, outputs)
+    journal.step(task.name, "call")
+    call()
+    synchronize(device)
+
+
+def _outputs(case: Case, device: str) -> dict[str, Tensor]:
+    """Outputs without guard bands: the bands of check would hide a write beside an output from the tool."""
+    import torch
+
+    return {
+        a.name: torch.empty(a.sizes(case.params), dtype=getattr(torch, a.dtype), device=device)
+        for a in case.arguments
+        if a.mutable
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1:], perform))

@@ -1,0 +1,138 @@
+"""Sanitize: every kernel once under ``compute-sanitizer``, for faults that no comparison of answers shows.
+
+``memcheck`` finds accesses outside of what was allocated, ``racecheck`` unordered accesses to shared memory,
+``synccheck`` barriers that are used wrongly.
+One process takes many cases, since starting costs more than running, but the tool gives one count a
+process. A clean batch clears all its cases; otherwise each of its cases runs again alone, so that a count is never
+attributed to the wrong case. All state is in the folder's files: called again, :func:`run` continues where it was
+ended. :mod:`flashcore.measure.sanitize.child` is what the tool runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.measure import settings
+from flashcore.measure.machine import python_process
+from flashcore.measure.machine.compute_sanitizer import Report, Tool, command_line, parse
+from flashcore.measure.workers import rounds, supervisor
+from flashcore.measure.workers.journal import HANG, SKIPPED, Result, Task, hung, read_journal
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.rounds import Settled
+from flashcore.model.catalogue import FACTS
+from flashcore.model.files import writing
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
+
+TARGET = python_process.child("flashcore.measure.sanitize.child")
+#: Every tensor gets an allocation of its own, so that an access to another tensor's memory is noticed.
+ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+
+
+def run(cases: Sequence[Case], folder: Path, chosen: settings.Sanitize) -> StageResult:
+    """Runs the cases under each tool, or what is left of them if ``folder`` holds an earlier attempt.
+
+    Raises:
+        CapabilityError: no GPU, or the tool cannot be started.
+        FlashcoreError: ``folder`` cannot be written; what was found is kept.
+    """
+    tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in cases]
+    settled: dict[Tool, Settled[Report]] = {}
+    stuck: dict[str, str] = {}
+    with writing(folder):
+        for tool in chosen.tools:
+            stage = _UnderTool(tool, chosen)
+            ready = [t for t in tasks if t.variant not in stuck]
+            own = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
+            own.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
+            stuck |= hung(Result(name, "failed", why) for name, why in own.failed.items())
+    facts: list[Fact] = []
+    outcomes: list[CaseOutcome] = []
+    for case in cases:
+        complaints = []
+        for tool, own in settled.items():
+            report = own.found.get(case.name)
+            facts += _facts(case.subject, tool, report, own.why(case.name))
+            if report is None:
+                complaints.append(f"{tool}: unmeasured: {own.why(case.name)}")
+            elif not report.clean:
+                complaints.append(f"{tool}: {_counted(report)}: {report.first}".removesuffix(": "))
+        seconds = sum(own.seconds.get(case.name, 0.0) for own in settled.values())
+        skipped = bool(complaints) and all(SKIPPED in c for c in complaints)
+        status: CaseStatus = "skipped" if skipped else "failed" if complaints else "ok"
+        outcomes.append(CaseOutcome(case.variant, case.shape, "sanitize", status, "; ".join(complaints), seconds))
+    return StageResult(tuple(facts), tuple(outcomes))
+
+
+def _facts(subject: Subject, tool: Tool, report: Report | None, why: str) -> list[Fact]:
+    names = ["errors"] + (["warnings"] if tool == "racecheck" else [])
+    values: list[int | None] = [None, None] if report is None else [report.errors, report.warnings]
+    note = f"not sanitized: {why}" if report is None else report.first
+    found = []
+    for kind, value in zip(names, values, strict=False):
+        name = f"sanitizer_{tool}_{kind}"
+        found.append(Fact(subject, name, value, FACTS[name].unit, Source.SANITIZER, note))
+    return found
+
+
+def _counted(report: Report) -> str:
+    parts = [
+        f"{n} {word}{'s' if n != 1 else ''}"
+        for n, word in ((report.errors, "error"), (report.warnings, "warning"))
+        if n
+    ]
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderTool:
+    tool: Tool
+    chosen: settings.Sanitize
+
+    def perform(self, path: Path, tasks: list[Task], settled: Settled[Report]) -> None:
+        """All cases together, and each of those that are in doubt alone."""
+        sanitizer, tool = self.chosen.sanitizer, self.tool  # what is sent to another host
+
+        def command(task_file: Path, journal: Path) -> list[str]:
+            return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
+
+        def tell(result: Result) -> None:
+            self.chosen.progress(f"{self.tool} {rounds.told(result, 'ran')}")
+
+        together = [t for t in tasks if t.name not in settled.open]
+        alone = [t for t in tasks if t.name in settled.open]
+        for group, batch in ((together, self.chosen.batch), (alone, 1)):
+            limits = replace(self.chosen, batch=batch)
+            supervisor.supervise(group, path, command, limits, on_result=tell, environment=ENVIRONMENT)
+
+    def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
+        """Attributes each process' count to the cases that it ran."""
+        for name, result in answers.items():
+            over = settled.failed if result.status == "skipped" or result.reason.startswith(HANG) else settled.open
+            over[name] = result.reason or "its process did not say"
+        for journal in sorted(path.glob("journal-*.jsonl")):
+            begun = [line["name"] for line in read_journal(journal) if line.get("event") == "begin"]
+            log = _log(journal)
+            said = parse(log.read_text(errors="replace") if log.exists() else "", self.tool)
+            alone = len(begun) == 1
+            for name in begun:
+                if name not in answers:
+                    continue
+                result = answers[name]
+                settled.seconds[name] = settled.seconds.get(name, 0.0) + result.seconds
+                if name in settled.failed:
+                    continue
+                if isinstance(said, str):
+                    settled.open[name] = f"{result.reason}; {said}" if result.reason else said
+                elif (said.clean and result.status == "ok") or (alone and not said.clean):
+                    settled.found[name] = said
+                elif alone:
+                    settled.failed[name] = result.reason
+                else:
+                    settled.open[name] = result.reason or f"its batch is not clean: {_counted(said)}"
+
+
+def _log(journal: Path) -> Path:
+    """Where the tool writes beside a journal."""
+    return journal.with_name(f"{journal.stem.replace('journal', 'sanitizer')}.log")

@@ -1,0 +1,57 @@
+"""The GPUs of this host as places where children run. The other places are those of
+:mod:`flashcore.plugins.cluster.cluster`.
+
+At any place, a child's answers are in a journal of the stage's own folder, with the GPU that it ran on beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.measure.workers.journal import Task, first_share, read_journal
+from flashcore.measure.workers.limits import Child, Limits
+from flashcore.measure.workers.process import Process
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGpu:
+    """A GPU of this host. A lost one stays lost: the driver needs a reset first."""
+
+    gpu: str
+    host: None = None
+
+    def child(
+        self,
+        folder: Path,
+        tasks: list[Task],
+        command: Callable[[Path, Path], list[str]],
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> Child:
+        return Process(folder, tasks, command, limits, environment, self.gpu)
+
+    def is_back(self) -> bool:
+        return False
+
+
+def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
+    """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; only
+    those whose GPU was chosen. Of a task that was begun twice, the second time counts."""
+    found: dict[str, str] = {}
+    journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
+    for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
+        with suppress(OSError, ValueError, AttributeError):
+            task_file = journal.with_name(f"{journal.stem.replace('journal', 'tasks')}.json")
+            if gpu := first_share(task_file).get("gpu"):
+                found |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
+    return found
+
+
+def lost_in(folder: Path) -> dict[str, str]:
+    """The GPUs that were lost while the tasks of ``folder`` and below were run: UUID → why."""
+    lines = (line for path in sorted(folder.rglob("supervisor.jsonl")) for line in read_journal(path))
+    return {line["name"]: line["reason"] for line in lines if line["event"] == "lost"}

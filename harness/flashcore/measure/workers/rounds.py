@@ -1,0 +1,100 @@
+"""Rounds of supervised children, for tools that report the outcome of a case only when their process ends.
+
+If such a tool (a profiler, a sanitizer) dies, results of cases that ran well may be lost, and it may give one result
+for all cases of its process. So a case that a round leaves open is run in another one. All state is in the files of
+``round-N/``: a stage that was ended at any moment, even by kill -9, is finished by calling :func:`settle` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from flashcore.measure.workers.journal import Result, Task, answers, read_journal
+
+ROUNDS = 3  # a case that is still open after so many is left so
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Settled(Generic[T]):
+    """What is known of the cases so far, by name.
+
+    ``found`` is what the tool reported; ``failed`` why a case is not run again: the case itself failed; ``open`` why
+    one is: it ran, but what the tool reported was lost or is in doubt. ``more_rounds`` are added to the usual ones.
+    """
+
+    found: dict[str, T] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    open: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    more_rounds: int = 0
+
+    def why(self, name: str) -> str:
+        """Why nothing was found of a case."""
+        return self.failed.get(name) or self.open.get(name) or "it was not run"
+
+
+def settle(
+    folder: Path,
+    tasks: Sequence[Task],
+    perform: Callable[[Path, list[Task], Settled[T]], object],
+    harvest: Callable[[Path, Mapping[str, Result], Settled[T]], None],
+) -> Settled[T]:
+    """Reads what earlier attempts left in ``folder``, then runs rounds until each case is found, has failed, or was
+    left open too often.
+
+    Args:
+        perform: supervises the tasks in a round's folder.
+        harvest: adds what a round's folder holds, given the answers of its journals. It only reads files, so every call
+            gives the same.
+
+    Raises:
+        OSError: ``folder`` cannot be written.
+    """
+    settled: Settled[T] = Settled()
+    earlier = _performed(folder)
+    for path in earlier:
+        harvest(path, answers(path), settled)
+    first = number = len(earlier)
+    while number < first + ROUNDS + settled.more_rounds:
+        pending = [t for t in tasks if t.name not in settled.found and t.name not in settled.failed]
+        if not pending:
+            break
+        path = _path(folder, number)
+        path.mkdir(parents=True, exist_ok=True)
+        perform(path, pending, settled)
+        harvest(path, answers(path), settled)
+        number += 1
+    return settled
+
+
+def following(folder: Path) -> Path:
+    """The folder of the next round."""
+    return _path(folder, len(_performed(folder)))
+
+
+def _performed(folder: Path) -> list[Path]:
+    """The rounds so far; not one in which children were started ahead, and then nothing was performed."""
+    found: list[Path] = []
+    while (path := _path(folder, len(found))).is_dir() and _began(path):
+        found.append(path)
+    return found
+
+
+def _began(path: Path) -> bool:
+    lines = (line for journal in path.glob("journal-*.jsonl") for line in read_journal(journal))
+    return (path / "supervisor.jsonl").exists() or any(line["event"] == "begin" for line in lines)
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"round-{number}"
+
+
+def told(result: Result, ok: str = "ok") -> str:
+    """A result as a line of progress."""
+    ending = ok if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
+    return f"{result.name}: {result.seconds:.1f} s, {ending}"

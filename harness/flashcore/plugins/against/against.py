@@ -1,0 +1,261 @@
+"""What ``flashcore bench --against REV`` does: builds the present tree and a git revision, and times one against
+the other on this machine, in turns.
+
+A case whose machine code is the same in both is not timed: any difference in time would be noise. If that holds for all
+cases, no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.errors import ManifestError, UsageError
+from flashcore.measure.check import check
+from flashcore.measure.machine import gpu_choice, gpu_lease
+from flashcore.measure.settings import Check
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.files import write_atomically, writing
+from flashcore.model.progress import prefixed
+from flashcore.pipeline import compile_ahead
+from flashcore.pipeline import run as run_module
+from flashcore.pipeline.gpu_stages import child_cases
+from flashcore.pipeline.state import Job, Settings
+from flashcore.plugins.against import checkout, decide, time_pairs
+from flashcore.plugins.against.comparison import Comparison, Row, level
+from flashcore.plugins.against.match_cases import Pair, Side, counterpart, pair, python_of
+from flashcore.records.store import claimed
+
+FOLDER = "against"  # below the build folder
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose besides the cases.
+
+    Args:
+        processes: each case is timed in so many.
+        alpha, effect: see :func:`flashcore.plugins.against.decide.decide`.
+        resume: go on with what was measured of the very same builds before.
+        device: where it runs; ``cpu`` is only for callables.
+
+    Raises:
+        UsageError: one of them makes no sense.
+    """
+
+    revision: str
+    processes: int = decide.PROCESSES
+    alpha: float = decide.ALPHA
+    effect: float = decide.EFFECT
+    resume: bool = False
+    device: str = "cuda"
+
+    def __post_init__(self) -> None:
+        if self.processes < decide.FEWEST:
+            raise UsageError(f"--processes {self.processes}: expected at least {decide.FEWEST}: fewer have no spread")
+        if not 0 < self.alpha < 0.5:
+            raise UsageError(f"--alpha {self.alpha:g}: expected a rate above 0 and below 0.5, like 0.001")
+        if not 0 <= self.effect < 1:
+            raise UsageError(f"--effect {100 * self.effect:g}: expected percent, from 0 to less than 100")
+
+
+def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Comparison:
+    """Builds, checks, times and decides.
+
+    Args:
+        settings: of what is to be timed; ``samples`` are the rounds of each process.
+
+    Raises:
+        UsageError: no such revision, or no such suite in it; nothing to resume.
+        CapabilityError: there is no git or no compiler, or the GPU cannot be used after all.
+    """
+    commit = checkout.resolve(options.revision, Path(settings.suite))
+    if commit is None:
+        where = f"the repository of {settings.suite}"
+        raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
+    job = run_module.start(replace(settings, upto=None))
+    if job.options.debug:
+        raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
+    if job.gpu_arch is not None:
+        job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # nothing else runs here
+    found = time_pairs.Found()
+    with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
+        say(f"against: {options.revision} is {commit[:12]}")
+        before = _built(root, job, options.revision, say)
+        after = Side(job, compile_ahead.compile_all(job, say))
+        rows, pairs = pair(before, after, options.revision)
+        obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
+        if obstacle:
+            rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
+        elif pairs:
+            uuids = _the_gpu(say) if options.device == "cuda" else []
+            with _folder(after, before, pairs, resume=options.resume) as folder, gpu_lease.leases(uuids, say):
+                contests = _contests(before, after, pairs, folder)
+                rows |= _wrong(contests, folder, settings, options, say)
+                right = [c for c in contests if c.name not in rows]
+                found = _timed(right, folder, settings, options, say)
+                rows |= _decided(found, options)
+    return Comparison(
+        suite=job.suite.name,
+        revision=options.revision,
+        commit=commit,
+        gpu=job.gpu.name if job.gpu else None,
+        nvcc=after.built.nvcc,
+        alpha=options.alpha,
+        effect=options.effect,
+        rounds=settings.samples,
+        rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in job.cases("bench")),
+        throttle=tuple(sorted(found.throttle)),
+        obstacle=obstacle,
+    )
+
+
+def _the_gpu(say: Callable[[str], None]) -> list[str]:
+    """The UUID of the GPU that times: the first one, as CUDA itself chooses. Said where there are several kinds."""
+    first, *others = gpu_choice.by_kind(gpu_choice.ALL, gpu_choice.visible()) or [{}]
+    uuids = list(first)[:1]
+    if others:
+        uuid, gpu = next(iter(first.items()))
+        say(
+            f"against: on {gpu_choice.listed({uuid: gpu})}; left out, of another kind: {gpu_choice.listed(*others)}; "
+            f"to time on such a one, set CUDA_VISIBLE_DEVICES={next(iter(others[0]))}"
+        )
+    return uuids
+
+
+def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) -> Side:
+    """The revision's build of the cases that ``after`` is compared with."""
+    folder = str(Path(after.settings.build) / checkout.BUILD)
+    try:
+        before = counterpart(root, after, folder)
+        return Side(before, compile_ahead.compile_all(before, lambda text: say(prefixed(f"{revision}: ", text))))
+    except (ManifestError, UsageError) as error:
+        raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
+
+
+@contextmanager
+def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
+    """The folder for the measurements of these builds, with earlier ones if they are to be resumed. It is removed at
+    the end, and kept if the comparison is interrupted."""
+    closures = [side.built.closures for side in (before, after)]
+    cases = [(p.case, dict(p.shape.params)) for p in pairs]
+    sources = [python_of(side.job) for side in (before, after)]
+    settings = after.job.settings
+    key = json.dumps([after.job.suite.name, closures, sources, cases, settings.samples])
+    folder = Path(settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
+    if resume and not folder.is_dir():
+        raise UsageError(
+            "--resume: expected a comparison of these very builds that did not end, found none\n"
+            "  hint: leave --resume out, if the sources or the choice of cases changed"
+        )
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with claimed(folder):
+        if not resume:
+            for old in ("check", "turns"):
+                shutil.rmtree(folder / old, ignore_errors=True)
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
+    """The builds of each pair, the one before also as a copy: a library is loaded only once, under any name."""
+    old = child_cases(before.job, before.built, [(p.before, p.shape) for p in pairs])
+    new = child_cases(after.job, after.built, [(p.after, p.shape) for p in pairs])
+    return [
+        time_pairs.Contest(
+            name=p.case,
+            before=replace(b, build="before"),
+            after=replace(a, build="after"),
+            again=replace(b, build="again", library=copied(b.library, folder / "again")),
+        )
+        for p, b, a in zip(pairs, old, new, strict=True)
+    ]
+
+
+def copied(library: str | None, folder: Path) -> str | None:
+    """A copy of the library under another name, so that its code has another address when both are loaded."""
+    if library is None:
+        return None
+    target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
+    if not target.is_file():
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, Path(library).read_bytes())
+    return str(target.resolve())
+
+
+def _wrong(
+    contests: Sequence[time_pairs.Contest],
+    folder: Path,
+    settings: Settings,
+    options: Options,
+    say: Callable[[str], None],
+) -> dict[str, Row]:
+    """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
+    cases: list[Case] = [case for c in contests for case in (c.after, c.before)]
+    chosen = Check(
+        time_limit=settings.time_limit,
+        repeats=settings.repeats,
+        progress=lambda text: say(f"check: {text}"),
+        device=options.device,
+    )
+    result = check.run(cases, folder / "check", chosen)
+    reasons = {case.name: o.reason for case, o in zip(cases, result.outcomes, strict=True) if o.status != "ok"}
+    rows: dict[str, Row] = {}
+    for c in contests:
+        if reason := reasons.get(c.after.name):
+            rows[c.name] = Row(c.name, "failed", f"wrong: {reason}")
+        elif reason := reasons.get(c.before.name):
+            rows[c.name] = Row(c.name, "undecided", f"{options.revision} is wrong: {reason}")
+    return rows
+
+
+def _timed(
+    contests: Sequence[time_pairs.Contest],
+    folder: Path,
+    settings: Settings,
+    options: Options,
+    say: Callable[[str], None],
+) -> time_pairs.Found:
+    return time_pairs.run(
+        contests,
+        folder / "turns",
+        processes=options.processes,
+        rounds=settings.samples,
+        time_limit=settings.time_limit,
+        progress=lambda text: say(f"against: {text}"),
+        device=options.device,
+    )
+
+
+def _decided(found: time_pairs.Found, options: Options) -> dict[str, Row]:
+    """The timed cases, decided all together, and the cases whose timing failed."""
+    cases = {
+        name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in found.times.items()
+    }
+    rows: dict[str, Row] = {}
+    for name, decision in decide.decide(cases, alpha=options.alpha, effect=options.effect).items():
+        times = found.times[name]
+        rows[name] = Row(
+            case=name,
+            fate=decision.outcome,
+            reason=decision.reason,
+            before_us=level([t.before + t.again for t in times]) if times else None,
+            after_us=level([t.after for t in times]) if times else None,
+            change=decision.change,
+            critical=decision.critical,
+            processes=tuple(cases[name]),
+        )
+    for name, lost in found.lost.items():
+        if lost.side == "after":
+            rows[name] = Row(name, "failed", f"not timed: {lost.reason}")
+        else:
+            who = options.revision if lost.side else "both"
+            rows[name] = Row(name, "undecided", f"{who} could not be timed: {lost.reason}")
+    return rows

@@ -1,0 +1,116 @@
+"""The static facts of a git revision: checked out beside the working tree, built, read, removed again.
+
+Nothing of the user's checkout is touched. Builds are kept in a folder of their own, so that a revision is compiled only
+once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.model.record import Record
+from flashcore.pipeline import run
+from flashcore.pipeline.state import Settings
+from flashcore.records import lookup, store
+from flashcore.suites.load import MANIFEST
+
+WORKING_TREE = "."
+BUILD = "revisions"  # below the build folder
+
+
+def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
+    """The record that ``name`` means: a run, the working tree (``.``), or a git revision.
+
+    A revision's record has static facts, joined with recorded ones that are fresh for its code.
+
+    Raises:
+        UsageError: it is none of them, or the suite is not in that revision.
+        CapabilityError: there is no git, or no nvcc to build with.
+    """
+    if name == WORKING_TREE:
+        return replace(run.present(settings, say), id="working tree")
+    try:
+        return store.read(lookup.find(settings.places, name))
+    except UsageError as error:
+        commit = resolve(name, Path(settings.suite))
+        if commit is None:
+            raise UsageError(
+                f"{name}: expected a recorded run, a git revision or '.', found neither\n  {error}"
+            ) from None
+    with suite_at(name, commit, Path(settings.suite)) as suite:
+        say(f"revision: {name} is {commit[:12]}")
+        build = str(Path(settings.build) / BUILD)
+        made = run.present(replace(settings, suite=str(suite), build=build), say)
+        # Its folder is removed soon: the record must not name files there.
+        root = replace(made.suite, root=settings.suite)
+        return replace(made, id=f"{name} ({commit[:12]})", suite=root)
+
+
+def resolve(name: str, near: Path) -> str | None:
+    """The commit that ``name`` means in the repository of ``near``; ``None`` if there is none."""
+    if name.startswith("-"):
+        return None
+    done = git(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@contextmanager
+def suite_at(name: str, commit: str, suite: Path) -> Iterator[Path]:
+    """The suite's folder as it was in ``commit``, which the user calls ``name``.
+
+    Raises:
+        UsageError: the suite is not in it.
+        FlashcoreError: git cannot check it out.
+    """
+    with checked_out(commit, suite) as folder:
+        if not (folder / MANIFEST).is_file():
+            raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
+        yield folder
+
+
+@contextmanager
+def checked_out(commit: str, suite: Path) -> Iterator[Path]:
+    """The suite's folder as it was in ``commit``, in a temporary worktree.
+
+    Raises:
+        FlashcoreError: git cannot check it out.
+    """
+    top = git(suite, "rev-parse", "--show-toplevel")
+    if top.returncode != 0:
+        raise UsageError(f"{suite}: expected a folder in a git repository, found none")
+    repository = Path(top.stdout.strip())
+    inside = suite.resolve().relative_to(repository.resolve())
+    folder = Path(tempfile.mkdtemp(prefix="flashcore-revision-"))
+    tree = folder / "tree"
+    try:
+        done = git(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
+        if done.returncode != 0:
+            raise FlashcoreError(f"git worktree add {commit[:12]}: {done.stderr.strip()}")
+        yield tree / inside
+    finally:
+        git(repository, "worktree", "remove", "--force", str(tree))
+        shutil.rmtree(folder, ignore_errors=True)
+        git(repository, "worktree", "prune")
+
+
+def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs git there, independent of a hook that this process may run in.
+
+    Raises:
+        CapabilityError: there is no git.
+    """
+    program = shutil.which("git")
+    if program is None:
+        raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
+    # A hook runs with variables that name its own index and folder: they must not redirect git.
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    where = folder if folder.is_dir() else Path.cwd()
+    return subprocess.run([program, "-C", str(where), *words], capture_output=True, text=True, check=False, env=clean)

@@ -1,0 +1,143 @@
+"""Which cases of two builds of a suite can be timed against each other, and which need not be."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.model.record import Built
+from flashcore.model.suite import Shape, Variant
+from flashcore.pipeline.state import Job
+from flashcore.plugins.against.comparison import Row
+from flashcore.suites.load import load
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case whose code differs: the variant before and after, on one shape."""
+
+    before: Variant
+    after: Variant
+    shape: Shape
+
+    @property
+    def case(self) -> str:
+        return f"{self.after.name}/{self.shape.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two that are compared: the job and what was built for it."""
+
+    job: Job
+    built: Built
+
+
+def counterpart(root: Path, after: Job, build: str) -> Job:
+    """The suite in ``root`` as a job of its own: the variants and shapes of ``after`` that it can take, the shapes
+    as they are today. A shape whose operator had other arguments is left out.
+
+    Args:
+        build: the folder it is to be built in.
+
+    Raises:
+        ManifestError, UsageError: see :func:`flashcore.suites.load.load`.
+    """
+    suite = load(root)
+    shapes = {
+        s.name: s
+        for s in after.shapes
+        if (problem := suite.problems.get(s.problem)) and problem.arguments == after.suite.problems[s.problem].arguments
+    }
+    suite = replace(suite, shapes=shapes)
+    archs = tuple(a for a in after.archs if a in suite.archs)
+    variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_peer or archs)]
+    settings = replace(after.settings, suite=str(root), build=build)
+    options = replace(after.options, archs=archs)
+    return Job(settings, suite, after.gpu, after.gpu_arch, options, tuple(variants), tuple(shapes.values()))
+
+
+def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list[Pair]]:
+    """Every case of ``after`` that bench would time: its outcome already, or the pair to be timed."""
+    rows: dict[str, Row] = {}
+    pairs: list[Pair] = []
+    for variant, shape in after.job.cases("bench"):
+        found = _pair(before, after, variant, shape, revision)
+        if isinstance(found, Row):
+            rows[found.case] = found
+        else:
+            pairs.append(found)
+    return rows, pairs
+
+
+def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: str) -> Row | Pair:
+    case = f"{variant.name}/{shape.name}"
+    if trouble := _trouble(after, variant, shape):
+        failed, reason = trouble
+        return Row(case, "failed" if failed else "unsupported", reason)
+    old = before.job.suite.variants.get(variant.name)
+    reason = ""
+    if old is None:
+        reason = f"{revision} does not have it"
+    elif shape.name not in before.job.suite.shapes:
+        reason = f"in {revision} the operator takes other arguments"
+    elif not old.runs_on(shape):
+        reason = f"{revision} does not have it on this shape"
+    elif trouble := _trouble(before, old, shape):
+        failed, why = trouble
+        if failed:  # it exists, but its time is unknown
+            return Row(case, "undecided", f"{revision}: {why}")
+        reason = f"{revision}: {why}"
+    if old is None or reason:
+        return Row(case, "nothing to compare with", reason)
+    if _same_code(before, after, old, variant, shape):
+        return Row(case, "same code")
+    return Pair(old, variant, shape)
+
+
+def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | None:
+    """Why there is nothing to run, and whether that is a failure; ``None`` if there is something."""
+    if variant.is_peer:
+        return None
+    own = [a for a in side.built.artifacts if a.variant == variant.name and side.job.gpu_arch in (None, a.arch)]
+    for artifact in own:
+        if artifact.status == "failed":
+            return True, f"does not compile for {artifact.arch}: {artifact.message}"
+    if not any(a.status == "ok" for a in own):
+        return False, own[0].message if own else f"not declared for {side.job.gpu_arch}"
+    plan = side.built.plan(variant.name, shape.name)
+    return (plan.crashed, plan.error) if plan is not None and plan.error else None
+
+
+def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:
+    """Whether a GPU would be given exactly the same work. The problem's file does not matter, unlike for the freshness
+    of a recorded time: both are timed on the present inputs."""
+    if old.is_peer or new.is_peer:
+        return old.callable == new.callable and python_of(before.job) == python_of(after.job)
+    codes = [
+        {
+            a.arch: (a.code, a.host, a.cxx, a.calls.get(shape.name))
+            for a in side.built.artifacts
+            if a.variant == new.name and a.code
+        }
+        for side in (before, after)
+    ]
+    plans = [before.built.plan(old.name, shape.name), after.built.plan(new.name, shape.name)]
+    launches = [None if p is None else (p.launches, p.workspace_bytes) for p in plans]
+    return bool(codes[0]) and codes[0] == codes[1] and launches[0] is not None and launches[0] == launches[1]
+
+
+def python_of(job: Job) -> dict[str, str]:
+    """All Python of the suite by file, since any file may import any other; comments left out."""
+    root = Path(job.suite.root)
+    files = {path.relative_to(root): path.read_text(encoding="utf-8", errors="replace") for path in root.rglob("*.py")}
+    # A folder that begins with a dot is a virtual environment, not part of the suite.
+    return {str(n): _uncommented(t) for n, t in files.items() if not any(part.startswith(".") for part in n.parts)}
+
+
+def _uncommented(text: str) -> str:
+    try:
+        return ast.dump(ast.parse(text))
+    except (SyntaxError, ValueError):  # it cannot be imported; its text is compared
+        return text

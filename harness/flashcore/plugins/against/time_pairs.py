@@ -1,0 +1,234 @@
+"""Which of two builds is faster? Times both, and the first one a second time, turn by turn, in several processes.
+
+Between processes the layout of code and memory differs, which no number of rounds within one averages out:
+so each repetition is a process of its own. In it every case's three builds are loaded and take turns, round by
+round; which of them is loaded first, which follows which, and which case comes first changes from process to
+process. A build that fails is named by the journal; its case is left out from then on, and the rest goes on.
+
+As a program (``python -m flashcore.plugins.against.time_pairs TASKFILE JOURNAL``) this module is that process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from flashcore.measure.bench.interleave import Watch, release, sample, serve
+from flashcore.measure.bench.rotation import Rotation
+from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.bench.timing import Timed, rotated, timer_for
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers import journal, supervisor
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave
+from flashcore.measure.workers.limits import Limits, Place
+from flashcore.measure.workers.problem_file import load_problem
+
+Side = Literal["before", "after", "again"]
+SIDES: tuple[Side, ...] = ("before", "after", "again")
+#: Calls of many ms get fewer rounds: so many seconds for each build, but at least so many rounds.
+_SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A case as two builds, and the first of them a second time, in a library of its own.
+
+    The three get the same inputs: those of the problem of ``after``.
+    """
+
+    name: str
+    before: Case
+    after: Case
+    again: Case
+
+    @property
+    def sides(self) -> dict[Side, Case]:
+        return {"before": self.before, "after": self.after, "again": self.again}
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one contest in one process: us per call, sample i of each from round i."""
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    again: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why a contest was not timed to the end. ``side`` is the build it failed at; empty: none of them."""
+
+    side: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Found:
+    """The outcome of the contests: their times, one from each process, or why there are none.
+
+    ``throttle`` holds the driver's reasons for a lowered clock meanwhile.
+    """
+
+    times: dict[str, list[Times]] = field(default_factory=dict)
+    lost: dict[str, Lost] = field(default_factory=dict)
+    throttle: set[str] = field(default_factory=set)
+
+
+# --- the stage ----------------------------------------------------------------------------------
+
+
+def run(
+    contests: Sequence[Contest],
+    folder: Path,
+    *,
+    processes: int,
+    rounds: int = 100,
+    time_limit: float = 60.0,
+    enough: Callable[[], bool] = lambda: False,
+    progress: Callable[[str], None] = lambda _: None,
+    device: str = "cuda",
+    places: Sequence[Place] = (),
+) -> Found:
+    """Times every contest in ``processes`` child processes; resumable in ``folder``.
+
+    Args:
+        rounds: samples of each build in each process; calls of many ms get fewer.
+        time_limit: seconds for setting up a build, or for a sample, before it counts as hung.
+        places: the one GPU to time on; none: the one that CUDA gives.
+        enough: called before each process; when it returns true, no further one is started.
+
+    Raises:
+        CapabilityError: there is no GPU.
+        FlashcoreError: a journal cannot be written.
+    """
+    found = Found(times={c.name: [] for c in contests})
+    with Ahead() as ahead:
+        limits = Limits(time_limit=time_limit, batch=len(contests), places=places, ahead=ahead)
+        for process in range(processes):
+            if enough() or len(found.lost) == len(contests):
+                break
+            following = folder / f"{process + 1:03d}"
+            if process + 1 < processes and not following.exists():  # else it was begun before, and may be done
+                ahead.start(following, _command, limits)  # it imports while this one times
+            _repetition(contests, folder / f"{process:03d}", process, rounds, limits, device, found)
+            progress(f"process {process + 1} of {processes}")
+    for name in found.lost:
+        found.times.pop(name, None)
+    return found
+
+
+def _repetition(
+    contests: Sequence[Contest], folder: Path, process: int, rounds: int, limits: Limits, device: str, found: Found
+) -> None:
+    """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
+    build."""
+    attempts = dict.fromkeys((c.after.shape for c in contests), 0)
+    while True:
+        left = {
+            shape: here
+            for shape in attempts
+            if (here := [c for c in contests if c.after.shape == shape and c.name not in found.lost])
+        }
+        if not left:
+            return
+        tasks = [
+            # Another attempt is another task, so that a continued run repeats the same steps.
+            supervisor.Task(
+                shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
+                {"contests": [_to_json(c) for c in here], "process": process, "rounds": rounds, "device": device},
+            )
+            for shape, here in left.items()
+        ]
+        results = supervisor.supervise(tasks, folder, _command, limits)
+        for (shape, here), result in zip(left.items(), results, strict=True):
+            if result.status == "failed" or result.data is None:
+                _blame(result, here, found)
+                attempts[shape] += 1
+                continue
+            for name, (side, reason) in result.data["failed"].items():
+                found.lost.setdefault(name, Lost(side, reason))
+            for name, times in result.data["times"].items():
+                found.times[name].append(Times(**{side: tuple(times[side]) for side in SIDES}))
+            found.throttle.update(result.data["throttle"])
+            del attempts[shape]
+
+
+def _blame(result: supervisor.Result, contests: Sequence[Contest], found: Found) -> None:
+    """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
+    label = result.step.partition(" ")[0]
+    name, _, side = label.rpartition("@")
+    for contest in [c for c in contests if c.name == name] or contests:
+        found.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
+
+
+def _command(task_file: Path, journal_file: Path) -> list[str]:
+    return python_process.command("flashcore.plugins.against.time_pairs", str(task_file), str(journal_file))
+
+
+def _to_json(contest: Contest) -> dict[str, Any]:
+    return {"name": contest.name, **{side: case.to_json() for side, case in contest.sides.items()}}
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def order(process: int) -> list[Side]:
+    """The order of the three builds in a process: in three processes each of them is once in each place, and the next
+    three use the reverse orders."""
+    return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
+
+
+def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+    """Times the contests of one shape."""
+    payload = task.payload
+    device, process = payload["device"], payload["process"]
+    contests = {c["name"]: {side: Case.from_json(c[side]) for side in SIDES} for c in payload["contests"]}
+    first = next(iter(contests.values()))["after"]
+    problem = load_problem(first.root, first.problem_file)
+    timer = timer_for(device)
+    rotation = Rotation(timer, first, problem, device)
+    ready: dict[str, Timed] = {}
+    failed: dict[str, tuple[str, str]] = {}
+    for name in rotated(list(contests), process):
+        made: dict[str, Timed] = {}
+        launches = None  # calls in a sample: the first build's, so that a sample's fixed cost is the same for all
+        for side in order(process):
+            label = f"{name}@{side}"
+            log.step(task.name, f"{label} set up")
+            try:
+                caller = Caller(contests[name][side], problem, device)
+                made[label], _ = rotation.prepare(timer, caller, launches)
+            except Exception as error:
+                if is_poisoned(device):
+                    raise
+                failed[name] = (side, journal.describe(error))
+                break
+            launches = made[label].launches
+        else:
+            ready.update(made)
+    rule = StopRule(
+        least=payload["rounds"],
+        most=payload["rounds"],
+        slow_seconds=_SLOW_SECONDS,
+        fewest=min(_FEWEST_ROUNDS, payload["rounds"]),
+    )
+    watch = Watch(device)
+    spent = dict.fromkeys(ready, 0.0)
+    samples = sample(ready, first.rank_by, rule, watch, spent, lambda label: log.step(task.name, f"{label} timed"))
+    times = {}
+    for name in contests.keys() - failed.keys():
+        own = {side: samples[f"{name}@{side}"] for side in SIDES}
+        count = min(map(len, own.values()))
+        times[name] = {side: [round(x, 4) for x in values[:count]] for side, values in own.items()}
+    ready.clear()
+    release(device)
+    return {"times": times, "failed": failed, "throttle": watch.seen.get("throttle", [])}
+
+
+if __name__ == "__main__":
+    leave(serve(sys.argv[1:], _perform))

@@ -1,0 +1,243 @@
+"""Runs a command under ncu: a cheap pass over all of its launches, then all metrics for those that matter.
+
+The folder of a capture holds, for each time the command ran (``plain``, ``survey``, ``measure-1`` …), what it wrote
+(``output.txt``), what ncu said and its report. A run that was ended by a time limit, a crash or a hang keeps what was
+measured until then: the command is ended first, so that ncu can still write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.machine import python_process
+from flashcore.measure.machine.capabilities import said_in
+from flashcore.measure.machine.ncu import (
+    CacheControl,
+    ClockControl,
+    command_line,
+    import_report,
+    last_words,
+    refused_metrics,
+)
+from flashcore.measure.profile import ncu_facts
+from flashcore.measure.profile.profile import chip_of
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.journal import HANG, Task
+from flashcore.measure.workers.limits import Limits
+from flashcore.model.files import write_atomically, writing
+from flashcore.plugins.capture import survey as surveys
+from flashcore.readers.ncu import raw_page as ncu_csv
+
+STARTER = python_process.child("flashcore.plugins.capture.start")
+ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
+OUTPUT = "output.txt"
+#: The reason of a command that was ended on purpose.
+STOPPED = "ended once the chosen launches were measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Limits):
+    """What a user may choose. ``time_limit`` is for each run of the command, in seconds.
+
+    Args:
+        top: how many cases are measured: kernels at a launch configuration, by the time that all their launches take.
+        kernel: regular expression of demangled names; other kernels are left alone.
+        nvtx: NVTX range, as ncu's ``--nvtx-include`` takes it; launches elsewhere are left alone.
+        skip, count: launches that are skipped first, and how many are considered from there.
+        source: source counters and the sources themselves as well.
+        sections: ncu's set of sections to collect as well (``full``).
+        settle: run the command once without ncu before, so that its autotuning and compilation are done.
+        keep_dropped: also measure what an autotuner tried and dropped.
+        stop_early: end the command once what was wanted is measured.
+        most: launches that the first pass looks at.
+        options: for ncu, as they are.
+    """
+
+    ncu: Path | str
+    top: int = 8
+    kernel: str | None = None
+    nvtx: str | None = None
+    skip: int = 0
+    count: int | None = None
+    source: bool = False
+    sections: str | None = None
+    settle: bool = False
+    keep_dropped: bool = False
+    stop_early: bool = False
+    most: int = 10_000
+    clock_control: ClockControl = "none"
+    cache_control: CacheControl = "all"
+    options: Sequence[str] = ()
+    progress: Callable[[str], None] = lambda line: None
+    time_limit: float = 600.0
+    finish_limit: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of the command. ``code`` is its exit code (below 0: a signal's), ``None`` if it did not end by itself,
+    for ``reason``. ``report`` is ncu's, if it wrote one."""
+
+    name: str
+    code: int | None
+    reason: str
+    seconds: float
+    report: Path | None
+    rows: tuple[ncu_csv.KernelRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The result: how the command ran each time, what the first pass saw, the cases to measure, those of them that no
+    run launched again, and metrics that ncu refused, with its reasons."""
+
+    runs: tuple[Ran, ...]
+    survey: surveys.Survey
+    cases: tuple[surveys.Case, ...]
+    missed: tuple[surveys.Case, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raises:
+    UsageError: there is no such program.
+    """
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]}: expected a program to run, found none\n  hint: name it with its full path")
+
+
+def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
+    """Captures a command in ``folder``.
+
+    Raises:
+        CapabilityError: ncu says what this machine lacks.
+        FlashcoreError: the command launched no kernel that the filters let pass, or ncu failed.
+    """
+    passes = _Passes(tuple(command), folder, chosen)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if chosen.settle:
+        passes.run("plain", STARTER)
+    found = surveys.survey(passes.look().rows)
+    last = None if chosen.count is None else chosen.skip + chosen.count
+    cases = surveys.chosen(found, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
+    if not cases:
+        raise FlashcoreError(
+            f"expected launches to measure, found {sum(map(len, found.launches.values()))} launches of which the "
+            f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
+            "--launch-skip and --launch-count"
+        )
+    todo, measured = surveys.windows(found, cases), set[surveys.Key]()
+    for attempt in range(ATTEMPTS):
+        for window in todo:
+            measured |= {surveys.Key.of(row) for row in passes.measure(window).rows}
+        missing = {case.key for case in cases} - measured
+        if not missing or attempt == ATTEMPTS - 1 or passes.runs[-1].reason.startswith(HANG):
+            break
+        todo = surveys.missed(found, [case for case in cases if case.key in missing], attempt)
+    left = tuple(case for case in cases if case.key not in measured)
+    return Captured(tuple(passes.runs), found, tuple(cases), left, passes.refused)
+
+
+class _Passes:
+    """The runs of the command so far, and what the next ones need to know."""
+
+    def __init__(self, command: tuple[str, ...], folder: Path, chosen: Settings) -> None:
+        self.command, self.folder, self.chosen = command, folder, chosen
+        self.runs: list[Ran] = []
+        self.refused: dict[str, str] = {}
+        self.chip = ""
+
+    def look(self) -> Ran:
+        """The times of all launches that the filters let pass, as the command left the caches."""
+        chosen = self.chosen
+        most = chosen.most if chosen.count is None else min(chosen.most, chosen.skip + chosen.count)
+        which = ["--launch-count", str(most), *(["--kill", "yes"] if chosen.stop_early else [])]
+        if chosen.kernel is not None:
+            which += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{chosen.kernel}"]
+        ran = self._under_ncu("survey", [surveys.TIME], which, "none")
+        self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
+        return ran
+
+    def measure(self, window: surveys.Window) -> Ran:
+        """All metrics of a window of launches; anew without those that ncu refuses."""
+        hangs = any(run.reason.startswith(HANG) for run in self.runs)
+        which = [
+            "--kernel-name-base", window.base, "--kernel-name", f"regex:{surveys.pattern(window.kernels)}",
+            "--launch-skip", str(window.skip), "--launch-count", str(window.count),
+            *(["--kill", "yes"] if hangs or self.chosen.stop_early else []),
+            *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
+            *(["--set", self.chosen.sections] if self.chosen.sections else []),
+        ]  # fmt: skip
+        while True:
+            metrics = ncu_facts.metrics_to_ask(self.chip, self.refused)
+            number = 1 + sum(run.name.startswith("measure") for run in self.runs)
+            ran = self._under_ncu(f"measure-{number}", metrics, which, self.chosen.cache_control)
+            refused = refused_metrics(self._said(ran.name), metrics)
+            if not refused or refused.keys() <= self.refused.keys():
+                return ran
+            self.refused.update(refused)
+
+    def _under_ncu(self, name: str, metrics: list[str], which: list[str], cache_control: CacheControl) -> Ran:
+        chosen = self.chosen
+        report = self.folder / name / "report.ncu-rep"
+        launches = ["--target-processes", "all", "--nvtx"]
+        launches += ["--nvtx-include", chosen.nvtx] if chosen.nvtx is not None else []
+
+        def command(task_file: Path, journal: Path) -> list[str]:
+            return command_line(
+                chosen.ncu, report, metrics, STARTER(task_file, journal), launches=[*launches, *which, *chosen.options],
+                clock_control=chosen.clock_control, cache_control=cache_control,
+            )  # fmt: skip
+
+        ran = self.run(name, command)
+        said = self._said(name)
+        if missing := said_in(said):
+            raise missing
+        if not report.exists():
+            if name == "survey" and not refused_metrics(said, metrics):
+                how = ran.reason or f"the command ended with exit code {ran.code}"
+                raise FlashcoreError(
+                    f"expected a command that launches kernels, found none ({how}; ncu: {last_words(said)})\n"
+                    f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
+                )
+            return ran
+        table = ncu_csv.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
+        if name != "survey":  # where NVIDIA's reader is not installed, the record is made from it
+            write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
+        for note in table.notes:
+            chosen.progress(f"{name}: {note}")
+        stopped = ran.code is None and "--kill" in which and not ran.reason.startswith(HANG)
+        self.runs[-1] = replace(ran, reason=STOPPED if stopped else ran.reason, report=report, rows=table.rows)
+        return self.runs[-1]
+
+    def run(self, name: str, command: Callable[[Path, Path], list[str]]) -> Ran:
+        """Runs the command once; ``start.py`` is started by the given command line."""
+        folder = self.folder / name
+        self.chosen.progress(f"{name}: {' '.join(self.command)}")
+        # The starter is found by PYTHONPATH, which the command gets back as it was.
+        given = {k: os.environ[k] for k in ("PYTHONPATH",) if k in os.environ}
+        # Triton's autotuner caches its choice without ncu on disk, so that later runs choose the same.
+        tuned = {"TRITON_CACHE_AUTOTUNING": "1"} if self.chosen.settle else {}
+        payload = {
+            "argv": list(self.command),
+            "output": str(folder / OUTPUT),
+            "environment": {"PYTHONUNBUFFERED": "1", **given, **tuned},
+            "unset": [] if given else ["PYTHONPATH"],
+        }
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        result = supervisor.supervise([Task(name, payload)], folder, command, self.chosen)[0]
+        code = int(result.data["code"]) if result.data is not None else None
+        self.runs.append(Ran(name, code, result.reason, result.seconds, None))
+        self.chosen.progress(f"{name}: {result.seconds:.1f} s, {result.reason or f'exit code {code}'}")
+        return self.runs[-1]
+
+    def _said(self, name: str) -> str:
+        """ncu's messages; the command's own output is only in its file."""
+        return "\n".join(p.read_text(errors="replace") for p in sorted((self.folder / name).glob("child-*.log")))

@@ -1,0 +1,150 @@
+"""``flashcore capture -- CMD…``: any command under ncu, as a run record."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashcore.cli import options
+from flashcore.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flashcore.plugins.capture.capture import Captured, Settings
+
+HELP = "run any command under ncu and record the kernels that cost its time"
+#: The exit code of a command that did not end in time, as of timeout(1).
+NO_END = 124
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("command_line", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, with its arguments")
+    add("--top", type=int, default=8, metavar="K", help="kernels to measure, each at a launch configuration, "
+        "by the time of all their launches (default: %(default)s)")  # fmt: skip
+    add("--kernel", metavar="REGEX", help="only kernels whose demangled names match")
+    add("--nvtx", metavar="RANGE", help="only launches in that NVTX range, as ncu's --nvtx-include takes it")
+    add("--launch-skip", dest="skip", type=int, default=0, metavar="N", help="skip the first N launches")
+    add("--launch-count", dest="count", type=int, metavar="N", help="look at N launches (default: all)")
+    add("--source", action="store_true", help="also collect source counters and the sources")
+    add("--set", dest="sections", metavar="NAME", help="also collect this set of ncu's sections, for its own UI (full)")
+    add("--settle", action="store_true", help="run it once without ncu before, so that autotuners choose freely")
+    add("--keep-dropped", action="store_true", help="also measure what an autotuner tried and dropped")
+    add("--stop-early", action="store_true", help="end the command once the chosen launches are measured")
+    add("--time-limit", type=float, default=600.0, metavar="S",
+        help="seconds for each run of the command (default: %(default)g)")  # fmt: skip
+    add("--clock-control", choices=("none", "base"), default="none", help="of ncu (default: %(default)s)")
+    add("--cache-control", choices=("all", "none"), default="all",
+        help="of ncu; all flushes the caches before each pass (default: %(default)s)")  # fmt: skip
+    add("--ncu", metavar="PATH", help="Nsight Compute's command line (default: the one on PATH)")
+    add("--ncu-option", dest="options", action="append", default=[], metavar="OPTION",
+        help="passed to ncu unchanged; repeatable")  # fmt: skip
+    add("--name", metavar="NAME", help="of the record's suite (default: the program's)")
+    add("--propagate", action="store_true", help="exit with the command's own exit code")
+    add("--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.cli import progress
+    from flashcore.cli.text_tables import grid
+    from flashcore.measure.machine import toolchain
+    from flashcore.plugins.capture import record
+    from flashcore.plugins.capture.capture import OUTPUT, capture, require_program
+    from flashcore.plugins.imports import keep
+    from flashcore.plugins.imports.names import checked
+    from flashcore.records import store
+
+    command = arguments.command_line[1:] if arguments.command_line[:1] == ["--"] else arguments.command_line
+    if not command:
+        raise UsageError("expected a command behind --, found none\n  hint: flashcore capture -- python train.py")
+    named = checked(arguments.name) if arguments.name else _name(command)
+    with progress.shown(arguments.quiet) as say:
+        chosen = _chosen(arguments, say)
+        require_program(command)
+        run_id = store.new_id()
+        folder = store.begin(Path(arguments.profiles), run_id)
+        with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
+            found = capture(command, folder, chosen)
+    version = toolchain.version_said(Path(chosen.ncu))
+    made, reports = record.record(run_id, named, shlex.join(command), found, version)
+    store.write(made, folder)
+    keep.keep_sources(reports, folder / keep.SOURCES)
+    store.keep_raw(folder, ())
+    rows = record.rows(found)
+    print(grid(record.COLUMNS, rows))
+    ended = (f"{stage.stage}: {stage.reason}" for stage in made.stages if stage.reason)
+    for words in (*made.suite.notes[len(rows) :], *ended):
+        print(words)
+    print(f"run:    {store.complete(folder)}\nreport: flashcore report {run_id}")
+    return _exit(found, propagate=arguments.propagate)
+
+
+def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settings:
+    from dataclasses import fields
+
+    from flashcore.measure.machine.ncu import find_ncu
+    from flashcore.plugins.capture.capture import Settings
+
+    if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
+        raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
+    if not arguments.time_limit > 0:
+        raise UsageError(f"--time-limit {arguments.time_limit:g}: expected a number above 0")
+    names = {field.name for field in fields(Settings)} & vars(arguments).keys()
+    given = {name: getattr(arguments, name) for name in names} | {"ncu": find_ncu(arguments.ncu), "progress": say}
+    return Settings(**given)
+
+
+def _name(command: list[str]) -> str:
+    """A short name for the command: its script, else its program."""
+    from flashcore.plugins.imports.names import slug
+
+    script = next((word for word in command[1:] if not word.startswith("-") and os.path.isfile(word)), command[0])
+    return slug(Path(script).stem)
+
+
+class _Echo:
+    """Shows what the command writes, while it first runs."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def _follow(self) -> None:
+        at, last = 0, False
+        while not last:
+            last = self._over.wait(0.1)
+            try:
+                with self._file.open("rb") as stream:
+                    stream.seek(at)
+                    text = stream.read()
+            except OSError:
+                continue
+            at += len(text)
+            sys.stdout.write(text.decode(errors="replace"))
+            sys.stdout.flush()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def _exit(found: Captured, *, propagate: bool) -> int:
+    """0 if all chosen kernels were measured, else 3. Or the command's own exit code of its first run."""
+    from flashcore.plugins.capture.capture import STOPPED
+
+    code = found.runs[0].code
+    if propagate:
+        if code is None:
+            return Exit.OK if found.runs[0].reason == STOPPED else NO_END
+        return 128 - code if code < 0 else code
+    return Exit.UNMEASURED if found.missed else Exit.OK

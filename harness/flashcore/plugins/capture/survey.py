@@ -1,0 +1,226 @@
+"""Chooses, from the launches that a cheap first pass saw, those to measure with all metrics. Pure.
+
+What is measured is a *case*: a kernel at a launch configuration. Launches that are not steady are left out: each
+case's first, those after it that took another time (warm-up), and what an autotuner tried and dropped. ncu chooses
+launches by a name pattern, a number to skip and a number to measure, so one run of the command measures the cases
+within one short window of its launches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flashcore.readers.kernel_names import canonical
+from flashcore.readers.ncu.raw_page import KernelRow, convert
+
+TIME = "gpu__time_duration.sum"
+#: Launches that one run of the command may measure; cases further apart need another run.
+MOST_IN_A_WINDOW = 48
+#: Values that ncu always writes for a launch and that distinguish compiled codes.
+_CODE = (
+    "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic",
+)  # fmt: skip
+#: The namespaces and the name of a function.
+_HEAD = re.compile(r"(?:[^<(]*(?:\(anonymous namespace\)|<unnamed>)::)*[^<(]*")
+_SHOWN = 60  # letters of a kernel's name
+_TUNED, _TRIES = 3, 2  # codes of one function, and launches in a row of each, from which an autotuner is known
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A kernel, by its mangled name, at a launch configuration. ``code`` is what ncu writes of :data:`_CODE`."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    code: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: KernelRow) -> Key:
+        return cls(row.kernel, row.grid, row.block, tuple(row.cells.get(name, "") for name in _CODE))
+
+    def __str__(self) -> str:
+        name = canonical(self.kernel)
+        grid, block = (re.sub("(x1)+$", "", "x".join(map(str, dims))) for dims in (self.grid, self.block))
+        return f"{name if len(name) <= _SHOWN else name[:_SHOWN] + '…'} <<<{grid}, {block}>>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All launches of a case in the process that launched it most.
+
+    ``at`` are their places among all launches of that process, ``us`` their times, ``warm_up`` how many of the first
+    are not steady. ``dropped``: an autotuner tried this code and took another.
+    """
+
+    key: Key
+    process: str
+    at: tuple[int, ...]
+    us: tuple[float, ...]
+    warm_up: int = 0
+    dropped: bool = False
+
+    @property
+    def total_us(self) -> float:
+        return sum(self.us)
+
+    @property
+    def steady(self) -> tuple[int, ...]:
+        return self.at[self.warm_up :]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the first pass saw: cases by falling time. ``launches`` holds the kernels' names in order, by process."""
+
+    cases: tuple[Case, ...]
+    launches: Mapping[str, tuple[str, ...]]
+
+    @property
+    def total_us(self) -> float:
+        return sum(case.total_us for case in self.cases)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Launches to measure in one run of the command: of those whose kernels' names :func:`pattern` lets pass, in each
+    process, ``skip`` are passed over and ``count`` are taken."""
+
+    kernels: tuple[str, ...]
+    skip: int
+    count: int
+
+    @property
+    def base(self) -> str:
+        """What ncu is to match: mangled names, or demangled ones if it gave such."""
+        return "demangled" if any(set(name) & set("<(") for name in self.kernels) else "mangled"
+
+
+def survey(rows: Iterable[KernelRow]) -> Survey:
+    """Groups the launches, and finds those that are not steady."""
+    launches: dict[str, list[str]] = {}
+    found: dict[tuple[Key, str], list[tuple[int, float]]] = {}
+    orders: dict[tuple[str, str], list[Key]] = {}  # of a function in a process
+    for row in rows:
+        own = launches.setdefault(row.process, [])
+        reading, key = row.read(TIME), Key.of(row)
+        time = None if reading.value is None else convert(reading.value, reading.unit, "ns")
+        if time is not None:
+            found.setdefault((key, row.process), []).append((len(own), time / 1e3))
+            orders.setdefault((row.process, canonical(row.kernel).partition("<")[0]), []).append(key)
+        own.append(row.kernel)
+    dropped = {(code, process) for (process, _), order in orders.items() for code in _dropped(order)}
+    cases: dict[Key, Case] = {}
+    for (key, process), seen in found.items():
+        times = tuple(us for _, us in seen)
+        case = Case(key, process, tuple(at for at, _ in seen), times, _warm_up(times), (_code(key), process) in dropped)
+        if key not in cases or len(cases[key].at) < len(case.at):
+            cases[key] = case
+    ordered = sorted(cases.values(), key=lambda case: -case.total_us)
+    return Survey(tuple(ordered), {p: tuple(own) for p, own in launches.items()})
+
+
+def _code(key: Key) -> tuple[object, ...]:
+    return (key.kernel, key.block, key.code)
+
+
+def _warm_up(times: Sequence[float]) -> int:
+    """How many of the first launches differ from the later half by more than 10 %: at least one, at most half."""
+    if len(times) == 1:
+        return 0
+    half = len(times) // 2
+    usual = statistics.median(times[half:])
+    return next((i for i in range(1, half) if abs(times[i] - usual) <= 0.1 * usual), max(1, half))
+
+
+def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
+    """The codes of a function that an autotuner tried and did not take.
+
+    It runs each of several codes a few times in a row, and then the best again: a code that ran in one row, and never
+    again once one that had been tried before came back, was dropped. A loop over sizes returns to none.
+    """
+    rows = [(code, len(list(own))) for code, own in itertools.groupby(map(_code, order))]
+    seen: dict[tuple[object, ...], int] = {}
+    for code, length in rows:
+        if code in seen:  # it came back: the trials up to now have ended
+            rest = {later for later, _ in rows[len(seen) :]}
+            tried = [c for c, n in seen.items() if n >= _TRIES]
+            return {c for c in tried if c not in rest} if len(tried) >= _TUNED else set()
+        seen[code] = length
+    return set()
+
+
+def chosen(
+    found: Survey, top: int, first: int = 0, last: int | None = None, *, keep_dropped: bool = False
+) -> list[Case]:
+    """The ``top`` cases by time of which a launch lies within ``first`` and ``last`` (places among all launches of
+    their process), without what an autotuner dropped. ``at`` are the launches to choose from: steady ones, if any."""
+    kept = []
+    for case in found.cases:
+        within = [at for at in case.at if at >= first and (last is None or at < last)]
+        if within and (keep_dropped or not case.dropped):
+            steady = set(case.steady)
+            kept.append(replace(case, at=tuple([at for at in within if at in steady] or within)))
+    return kept[:top]
+
+
+def windows(found: Survey, cases: Sequence[Case]) -> list[Window]:
+    """What to measure in each run of the command, so that each case is measured in one of them."""
+    by_process: dict[str, list[Case]] = {}
+    for case in cases:
+        by_process.setdefault(case.process, []).append(case)
+    return [window for process, own in by_process.items() for window in _split(found.launches[process], own)]
+
+
+def _split(launches: Sequence[str], cases: Sequence[Case]) -> list[Window]:
+    window = _window(launches, cases)
+    if window.count <= MOST_IN_A_WINDOW or len(cases) == 1:
+        return [window]
+    ordered = sorted(cases, key=lambda case: case.at[len(case.at) // 2])
+    half = len(ordered) // 2
+    return [*_split(launches, ordered[:half]), *_split(launches, ordered[half:])]
+
+
+def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
+    """The shortest window that holds a steady launch of each case; of several the middle one, since the command may
+    launch slightly earlier or later."""
+    names = {case.key.kernel for case in cases}
+    passing = re.compile(pattern(sorted(names)))
+    passes = {name for name in dict.fromkeys(launches) if passing.search(name)}
+    place = {at: i for i, at in enumerate(at for at, name in enumerate(launches) if name in passes)}
+    marks = sorted((place[at], i) for i, case in enumerate(cases) for at in case.at)
+    counts = [0] * len(cases)
+    least, found, left = len(place) + 1, list[int](), 0
+    for end, own in marks:
+        counts[own] += 1
+        while all(counts):
+            begin, oldest = marks[left]
+            if (length := end - begin + 1) <= least:
+                found = [*found, begin] if length == least else [begin]
+                least = length
+            counts[oldest] -= 1
+            left += 1
+    return Window(tuple(sorted(names)), found[len(found) // 2], least)
+
+
+def missed(found: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
+    """A wider window for each case that was not launched where it was seen: the command may launch differently in each
+    run. Only of that kernel: first around the middle of its steady launches, then from its first launch on."""
+    again = []
+    for case in cases:
+        window = _window(found.launches[case.process], [case])
+        wide = MOST_IN_A_WINDOW if attempt else MOST_IN_A_WINDOW // 4
+        first = min(1, len(case.us) - 1)  # of several launches the first is not steady
+        again.append(replace(window, skip=first if attempt else max(first, window.skip - wide // 2), count=wide))
+    return again
+
+
+def pattern(kernels: Iterable[str]) -> str:
+    """A regular expression of ncu's for the kernels' names. Of demangled ones template arguments and parameters are
+    left out, which ncu spells in several ways. Characters with a meaning in an expression are replaced by a dot."""
+    heads = dict.fromkeys(_HEAD.match(name)[0] for name in kernels)  # type: ignore[index] # it matches the empty text
+    return "^(" + "|".join(re.sub(r"[\\^$.|?*+()\[\]{}]", ".", head) for head in heads) + r")([<(]|$)"

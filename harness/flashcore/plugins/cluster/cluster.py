@@ -1,0 +1,421 @@
+"""The GPUs of a Ray cluster as places: on each an actor that supervises children as this host would.
+
+Ray finds the hosts, gives each actor a GPU of its own, restarts an actor whose worker or host died, and transports the
+files. An actor holds the lease of its GPU on its host. The files that a batch needs from this host (the suite's folder,
+libraries) are sent by the hash of their content; what the children there write is streamed back into journals of the
+stage's own folder here. So a host that dies costs the tasks in progress on it, and this process may be ended and its
+run resumed as any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flashcore import __version__
+from flashcore.errors import CapabilityError, Exit, UsageError
+from flashcore.measure.machine import gpu_lease
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.gpus import LocalGpu
+from flashcore.measure.workers.journal import Result, Task, answer_of, parse, unwritable
+from flashcore.measure.workers.limits import Limits
+
+_PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
+_MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
+_NOT_SENT = (".*", "__pycache__", "build", "profiles", "reports")
+_PATHS = ("root", "library")  # of a case: what of a payload is a path
+_LOOK = 0.002  # seconds between two looks for answers to send: what has not left a worker is lost with it
+_SENT = "flashcore-sent:"  # in a payload: a path that is to be the receiver's own
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an actor reports of its GPU. ``gpu`` is ``None`` where there is no driver."""
+
+    uuid: str
+    host: str
+    gpu: Gpu | None
+    version: str
+    pid: int
+
+
+# --- this side ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def connect(address: str) -> list[RayGpu]:
+    """A place for each GPU of the cluster that is free now. A later call returns those of the same list that are left.
+
+    Args:
+        address: as Ray takes it: ``auto``, ``host:6379``.
+
+    Raises:
+        CapabilityError: Ray is not installed, no cluster answers there, or there is no GPU.
+        UsageError: flashcore is of another version there.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise CapabilityError("Ray is not installed", "pip install 'flashcore-harness[cluster]'") from None
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        first = str(error).partition("\n")[0]
+        raise CapabilityError(
+            f"no Ray cluster at {address}: {first}", "ray start --head, then --cluster auto"
+        ) from None
+    free = int(ray.available_resources().get("GPU", 0))
+    if not free:
+        raise CapabilityError(f"the Ray cluster at {address} has no free GPU", "see: ray status")
+    # Ray must not repeat a task by itself: what is repeated is decided here, by the journals.
+    kind = ray.remote(num_cpus=0, num_gpus=1, max_restarts=-1, max_task_retries=0)(_Actor)
+    actors = [kind.remote() for _ in range(free)]
+    ready, _ = ray.wait([actor.describe.remote() for actor in actors], num_returns=free, timeout=_PATIENCE)
+    if len(ready) < free:
+        raise CapabilityError(f"{free - len(ready)} of {free} GPUs of the cluster did not answer", "see: ray status")
+    places = [RayGpu(actor, ray.get(actor.describe.remote())) for actor in actors]
+    for place in places:
+        if place.description.version != __version__:
+            raise UsageError(
+                f"{place.host}: expected flashcore {__version__}, as here, found {place.description.version}"
+            )
+    return places
+
+
+@dataclass(slots=True)
+class RayGpu:
+    """An actor with a GPU. After it was lost Ray may start it again, with another GPU or on another host."""
+
+    actor: Any
+    description: Description
+    _answer: Any = None
+
+    @property
+    def gpu(self) -> str:
+        return self.description.uuid
+
+    @property
+    def host(self) -> str:
+        return self.description.host
+
+    def child(
+        self,
+        folder: Path,
+        tasks: list[Task],
+        command: Callable[[Path, Path], list[str]],
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> _RemoteChild:
+        return _RemoteChild(self, folder, tasks, command, limits, environment)
+
+    def is_back(self) -> bool:
+        import ray
+
+        self._answer = self._answer or self.actor.describe.remote()
+        if not ray.wait([self._answer], timeout=0)[0]:
+            return False
+        try:
+            self.description = ray.get(self._answer)
+        except ray.exceptions.RayError:
+            return False
+        finally:
+            self._answer = None
+        return True
+
+    def release(self) -> None:
+        """Gives the GPU back to the cluster."""
+        import ray
+
+        ray.kill(self.actor)
+
+
+@dataclass(slots=True)
+class _RemoteChild:
+    """A batch on an actor: the content of its files is written here as it arrives."""
+
+    place: RayGpu
+    folder: Path
+    tasks: list[Task]
+    command: Callable[[Path, Path], list[str]]
+    limits: Limits
+    environment: Mapping[str, str]
+    current: str | None = None
+    step: str = ""
+    busy: float = 0.0
+    reason: str = ""
+    lost: str = ""
+    answered: set[str] = field(default_factory=set)
+    waits: bool = False  # the supervisor there refills its processes
+    _stream: Any = None
+    _error: tuple[str, str] | None = None
+    _numbers: dict[str, str] = field(default_factory=dict)  # of a file there → of the file here
+
+    def start(self) -> None:
+        import ray
+
+        sent: dict[str, Any] = {}
+        payloads = [_outgoing(dict(t.payload), sent) for t in self.tasks]
+        limits = Limits(
+            time_limit=self.limits.time_limit,
+            startup_limit=self.limits.startup_limit,
+            finish_limit=self.limits.finish_limit,
+            batch=self.limits.batch,
+            refill=self.limits.refill,
+        )
+        tasks = [Task(t.name, payload) for t, payload in zip(self.tasks, payloads, strict=True)]
+        run = self.place.actor.run.options(num_returns="streaming")
+        with contextlib.suppress(ray.exceptions.RayError):
+            self._stream = run.remote(tasks, self.command, limits, dict(self.environment), sent)
+
+    def watch(self) -> Iterator[Result | None]:
+        import ray
+
+        began = time.monotonic()
+        wanted = {t.name for t in self.tasks}
+        while True:
+            try:
+                if self._stream is None:
+                    raise ray.exceptions.RayError("it could not be asked")
+                if not ray.wait([self._stream], timeout=0)[0]:
+                    if not self._numbers and time.monotonic() - began > self.limits.startup_limit:
+                        self.lost = f"no task begun within {self.limits.startup_limit:g} s"
+                        return
+                    yield None
+                    continue
+                name, content = ray.get(next(self._stream))
+            except StopIteration:
+                self._stream = None
+                self.reason = "ended before it answered"
+                return
+            except ray.exceptions.RayError as error:
+                self._stream = None
+                self.lost = f"{self.place.host}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+                return
+            if name == "":
+                if content[0] != Exit.INCAPABLE:
+                    self.lost = f"{self.place.host}: {content[1]}"
+                    return
+                self._error = content[1:]
+                continue
+            if name == "supervisor.jsonl":
+                left_out = (b'"start"', supervisor.NEVER_BEGAN.encode())
+                lines = [line for line in content.splitlines(True) if not any(o in line for o in left_out)]
+                content = b"".join(lines)
+            if content:
+                self._write(name, content)
+            for line in parse(content) if name.endswith(".jsonl") else ():
+                if line.get("name") not in wanted:
+                    continue
+                if line["event"] == "begin":
+                    self.current, self.step = line["name"], ""
+                elif line["event"] == "step":
+                    self.step = line["step"]
+                elif (result := answer_of(line)) is not None:
+                    self.current = None
+                    if result.name not in self.answered:
+                        self.answered.add(result.name)
+                        yield result
+
+    def refill(self, tasks: list[Task]) -> None:
+        raise NotImplementedError
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Adds to one of the journals, or writes another file, under this folder's own numbers."""
+        stem, _, ending = name.partition(".")
+        kind, _, number = stem.rpartition("-")
+        if name == "supervisor.jsonl":  # what no child could report itself; this folder's own file has another writer
+            kind, number = "journal", "supervisor"
+        try:
+            if number not in self._numbers:
+                used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
+                own = self._numbers[number] = f"{max(used, default=0) + 1:03d}"
+                head = {"gpu": self.place.gpu, "host": self.place.host, "tasks": []}
+                (self.folder / f"tasks-{own}.json").write_text(json.dumps(head), encoding="utf-8")
+            path = self.folder / f"{kind}-{self._numbers[number]}.{ending}"
+            with path.open("ab" if ending == "jsonl" else "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def raise_if_hopeless(self) -> None:
+        if self._error is not None:
+            raise CapabilityError(f"{self.place.host}: {self._error[0]}", self._error[1])
+
+    def kill(self) -> None:
+        import ray
+
+        if self._stream is not None or self.lost:
+            self._stream = None
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(self.place.actor, no_restart=False)  # its children end with it
+
+
+def _outgoing(value: Any, sent: dict[str, Any]) -> Any:
+    """A payload with the paths of this host's files replaced by their contents' hashes; these are put into ``sent``."""
+    if isinstance(value, list | tuple):
+        return [_outgoing(v, sent) for v in value]
+    if not isinstance(value, dict):
+        return value
+    own = {k: _outgoing(v, sent) for k, v in value.items()}
+    for key, path in ((k, Path(own[k])) for k in _PATHS if own.get(k)):
+        if not path.exists():
+            continue  # the child reports what is missing
+        digest, reference = _put(path, path.stat().st_mtime_ns)
+        sent[digest] = reference
+        own[key] = f"{_SENT}{digest}/{path.name}"
+    return own
+
+
+@functools.cache
+def _put(path: Path, changed: int) -> tuple[str, Any]:
+    """The hash of a file or folder, and its archive in Ray's object store."""
+    import ray
+
+    packed = _archive(path)
+    return hashlib.sha256(packed).hexdigest()[:32], ray.put(packed)
+
+
+def _archive(path: Path) -> bytes:
+    """A file or folder as a tar archive that depends only on names and contents."""
+
+    def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.mtime = entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    files = [path] if path.is_file() else [
+        p for p in sorted(path.rglob("*"))
+        if p.is_file() and not any(Path(part).match(n) for part in p.relative_to(path).parts for n in _NOT_SENT)
+    ]  # fmt: skip
+    if (size := sum(p.stat().st_size for p in files)) > _MOST_BYTES:
+        raise UsageError(f"{path}: expected at most {_MOST_BYTES >> 20} MiB to send, found {size >> 20} MiB")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
+        for p in files:
+            archive.add(p, str(Path(path.name) / p.relative_to(path)), recursive=False, filter=plain)
+    return packed.getvalue()
+
+
+# --- the other side -----------------------------------------------------------------------------
+
+
+class _Actor:
+    """In a process of Ray's that it gave a GPU to."""
+
+    def __init__(self) -> None:
+        import ray
+
+        seen = gpu_lease.visible()
+        node = ray.get_runtime_context().get_node_id()
+        number = next(iter(ray.get_gpu_ids()), 0)
+        uuid = seen[0] if seen else f"GPU-{node[:8]}-{number}"
+        self._lease = gpu_lease.lease(uuid)
+        self._lease.__enter__()  # until this process ends
+        self._description = Description(uuid, platform.node(), Gpu.find(), __version__, os.getpid())
+
+    def describe(self) -> Description:
+        return self._description
+
+    def run(
+        self,
+        tasks: Sequence[Task],
+        command: Callable[[Path, Path], list[str]],
+        limits: Limits,
+        environment: Mapping[str, str],
+        sent: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Any]]:
+        """Supervises the tasks; yields what is added to the children's files, by name, and at the end ``""`` with an
+        error."""
+        own = Limits(**{**vars(limits), "places": (LocalGpu(self._description.uuid),)})
+        with tempfile.TemporaryDirectory(prefix="flashcore-") as name:
+            folder = Path(name)
+            there = [Task(t.name, _incoming(t.payload, sent)) for t in tasks]
+            errors: list[tuple[int, str, str]] = []
+
+            def tell(result: Result) -> None:
+                if result.reason.startswith(supervisor.NEVER_BEGAN):  # caused by this host, not by the task
+                    raise CapabilityError(result.reason, "see that flashcore's extra `run` is installed there")
+
+            def work() -> None:
+                try:
+                    supervisor.supervise(there, folder, command, own, on_result=tell, environment=environment)
+                except CapabilityError as error:
+                    errors.append((int(Exit.INCAPABLE), error.what, error.mend))
+                except Exception as error:
+                    errors.append((int(Exit.FAILED), str(error), ""))
+
+            thread = threading.Thread(target=work, daemon=True)
+            thread.start()
+            offsets: dict[str, int] = {}
+            while True:
+                over = not thread.is_alive()  # looked at before the files, so that no last line is missed
+                yield from _grown(folder, offsets)
+                if over:
+                    break
+                time.sleep(_LOOK)
+            for path in sorted(folder.iterdir()):
+                if path.is_file() and path.suffix != ".jsonl" and not path.name.startswith("tasks-"):
+                    yield path.name, path.read_bytes()
+            if errors:
+                yield "", errors[0]
+
+
+def _grown(folder: Path, offsets: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+    """The complete lines added to the journals in ``folder`` since the last look."""
+    for path in sorted(folder.glob("*.jsonl")):
+        known = offsets.setdefault(path.name, 0)
+        if path.stat().st_size == known:
+            continue
+        with path.open("rb") as file:
+            file.seek(known)
+            lines = file.read().rpartition(b"\n")[0]
+        if lines:
+            offsets[path.name] += len(lines) + 1
+            yield path.name, lines + b"\n"
+
+
+def _incoming(value: Any, sent: Mapping[str, Any]) -> Any:
+    """The payload with the paths of what was sent, as they are here."""
+    if isinstance(value, dict):
+        return {k: _incoming(v, sent) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_incoming(v, sent) for v in value]
+    if isinstance(value, str) and value.startswith(_SENT):
+        digest, _, name = value.removeprefix(_SENT).partition("/")
+        return str(_unpacked(digest, sent[digest]) / name)
+    return value
+
+
+def _unpacked(digest: str, reference: Any) -> Path:
+    """The folder with the files of this hash; fetched once for each host and user."""
+    folder = Path(tempfile.gettempdir()) / f"flashcore-sent-{os.getuid()}" / digest
+    if not folder.is_dir():
+        import ray
+
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=folder.parent))
+        with tarfile.open(fileobj=io.BytesIO(ray.get(reference))) as archive:
+            archive.extractall(made, filter="data")
+        try:
+            made.rename(folder)
+        except OSError:  # another actor of this host was first
+            shutil.rmtree(made)
+    return folder

@@ -1,0 +1,302 @@
+"""Makes an ordinary run record from the content of reports. Pure.
+
+A function is a variant, a launch configuration a shape; so a case is one kernel launched in one way, and each launch of
+it in the reports is one more observation. Facts of a launch are recorded under its number, the report's own ID, and are
+not added up. The case as a whole has the facts of one launch, the one of median duration: the values of one real launch
+belong together, unlike the means of each value.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from flashcore import __version__
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.profile import ncu_facts
+from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
+from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
+from flashcore.model.suite import Problem, Shape, Suite, Variant, Where
+from flashcore.plugins.imports import names
+from flashcore.readers import cubin
+from flashcore.readers.kernel_names import canonical
+from flashcore.readers.ncu.container import Container
+from flashcore.readers.ncu.raw_page import EXECUTED
+from flashcore.readers.ncu.results import Report, Result, plain
+
+PROBLEM = "imported"
+_NOTHING = "imported: no problem, and no answer to compare with"
+
+
+def record_of(
+    run_id: str,
+    reports: Sequence[Report],
+    *,
+    name: str = PROBLEM,
+    command: str = "",
+    sources: bool = True,
+    created: str | None = None,
+) -> Record:
+    """The record of one or several reports of one GPU.
+
+    Args:
+        name: of its suite: records of one name are compared with each other.
+        sources: whether to keep instructions and the source lines that they are of.
+        created: when, if not now; UTC as ``2026-11-21T22:31:46Z``.
+
+    Raises:
+        UsageError: the reports are of several kinds of GPU.
+    """
+    results = [r for report in _numbered(reports) for r in report.results]
+    gpu = _environment(results, reports)
+    chip = chip_of(results[0].cc) or "unknown"  # then a metric is found by the name that most chips give it
+    arch = gpu.gpu_arch or "unknown"
+    slugs = names.variants(r.kernel for r in results)
+    cases, shapes = _cases(results, slugs)
+    known = _cubins(reports, arch)
+    values = {r.id: ncu_facts.launch_values(r, chip, registers=_registers(r, known)) for r in results}
+    facts = [fact for (variant, shape), own in cases.items() for fact in _case(variant, shape, own, values, chip)]
+    variants: dict[str, Variant] = {}
+    for kernel, slug in slugs.items():
+        own = [r for r in results if r.kernel == kernel]
+        facts += _static(slug, own[0], known, arch)
+        launched = [s for v, s in cases if v == slug]
+        variants[slug] = _variant(slug, kernel, arch, launched, [values[r.id] for r in own])
+    return Record(
+        id=run_id,
+        created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        command=command,
+        suite=_suite(name, reports, variants, shapes, arch),
+        environment=gpu,
+        artifacts=(),
+        plans=(),
+        outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
+        stages=(StageNote("import", "ok", 0.0, "; ".join(_remarks(reports))),),
+        facts=Facts(facts),
+        listings=tuple(_listings(cases, reports)) if sources else (),
+    )
+
+
+def _cases(
+    results: Iterable[Result], slugs: Mapping[str, str]
+) -> tuple[dict[tuple[str, str], list[Result]], dict[str, Shape]]:
+    """The launches by (variant, shape), and the shapes by name."""
+    cases: dict[tuple[str, str], list[Result]] = {}
+    shapes: dict[str, Shape] = {}
+    for result in results:
+        parameters = names.shape_parameters(result)
+        shape = names.shape(parameters)
+        shapes.setdefault(shape, Shape(shape, PROBLEM, parameters, ("profile",)))
+        cases.setdefault((slugs[result.kernel], shape), []).append(result)
+    return cases, shapes
+
+
+def _registers(result: Result, known: Mapping[str, cubin.Kernel]) -> int | None:
+    kernel = known.get(result.mangled)
+    return kernel.registers if kernel else None
+
+
+def _numbered(reports: Sequence[Report]) -> Iterator[Report]:
+    """With launches numbered on from report to report."""
+    first = 0
+    for report in reports:
+        yield replace(report, results=tuple(replace(r, id=r.id + first) for r in report.results))
+        first += max(r.id for r in report.results) + 1
+
+
+def _remarks(reports: Iterable[Report]) -> Iterator[str]:
+    for report in reports:
+        lacking = sorted(set(range(max(r.id for r in report.results))) - {r.id for r in report.results})
+        yield f"{report.name}, read by {report.reader}"
+        if lacking:
+            yield f"it has no result {', '.join(map(str, lacking[:5]))}{' …' if len(lacking) > 5 else ''}"
+        if report.container and report.container.command:
+            yield f"made by: {report.container.command}"
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+def _case(
+    variant: str, shape: str, results: Sequence[Result], values: Mapping[int, ncu_facts.Values], chip: str
+) -> Iterator[Fact]:
+    whole = Subject(variant, shape=shape)
+    chosen = _median(results)
+    yield from ncu_facts.as_facts(whole, values[chosen.id])
+    yield Fact(whole, "kernel_launches", 1.0, "1", Source.NCU)
+    note = "" if len(results) == 1 else f"the case's other facts are those of launch {chosen.id}, of median duration"
+    count = sum(result.averaged or 1 for result in results)
+    if chosen.averaged:
+        note = "the report is a summary: the other facts are averages"
+    yield Fact(whole, "profiled_launches", float(count), "1", Source.NCU, note)
+    for result in results:
+        launch = None if result.averaged else result.id
+        subject = Subject(variant, shape=shape, kernel=result.kernel, launch=launch)
+        yield from ncu_facts.as_facts(subject, values[result.id])
+        yield from _own(subject, result, chip)
+
+
+def _median(results: Sequence[Result]) -> Result:
+    """The launch of median duration, the lower of two; of launches without one, the first."""
+    timed = [(time, r.id, r) for r in results if (time := r.number("gpu__time_duration.sum"))]
+    return sorted(timed, key=lambda t: t[:2])[(len(timed) - 1) // 2][2] if timed else results[0]
+
+
+def _own(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
+    """Metrics that the catalogue does not name, under ncu's own names; and the findings of ncu's rules."""
+    mapped = {spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes}
+    for name, metric in result.metrics.items():
+        value = metric.value
+        if name in mapped or value is None or value == "":
+            continue
+        if isinstance(value, str):
+            yield Fact(subject, name, value, "text", Source.NCU)
+        else:
+            yield Fact(subject, name, plain(value), metric.unit or "1", Source.NCU)
+    if result.ranges:
+        yield Fact(subject, "nvtx__ranges", " / ".join(result.ranges), "text", Source.NCU)
+    times: dict[str, int] = {}
+    for finding in result.findings:
+        times[finding.rule] = times.get(finding.rule, 0) + 1
+        name = f"{RULE}{finding.rule}" + (f".{times[finding.rule]}" if times[finding.rule] > 1 else "")
+        yield Fact(subject, name, finding.message, "text", Source.NCU)
+        if finding.speedup is not None:
+            note = f"estimated speed-up, {finding.scope or 'of an unknown scope'}"
+            yield Fact(subject, f"{name}.speedup", finding.speedup, "pct", Source.NCU, note)
+
+
+def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
+    """The instructions of each case, with the counts of its median launch: by the names that listings have, the rest
+    by ncu's own."""
+    known = {metric: name for name, metric in ncu_facts.BY_ADDRESS.items()}
+    code = {key: instructions for report in reports for key, instructions in report.code.items()}
+    for (variant, shape), results in cases.items():
+        chosen = _median(results)
+        executed = {n: 0.0 for n, m in (("executed", EXECUTED), ("samples", ncu_facts.SAMPLES)) if m in chosen}
+        counted: dict[str, dict[str, float]] = {}
+        for name, metric in chosen.metrics.items():
+            for offset, value in metric.instances.items() if chosen.code else ():
+                counted.setdefault(offset, {})[known.get(name, name)] = value
+        found = code.get(chosen.code, ())
+        if found:
+            subject = Subject(variant, shape=shape, kernel=chosen.kernel)
+            yield Listing(subject, tuple(replace(i, values=executed | counted.get(hex(i.offset), {})) for i in found))
+
+
+def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
+    """Mangled name → the cubin's facts about the kernel, from the reports; without names that several kernels have."""
+    found: dict[str, set[cubin.Kernel]] = {}
+    for report in reports:
+        for data in report.container.cubins if report.container else ():
+            try:
+                kernels = cubin.parse(data, arch, report.name).kernels
+            except FlashcoreError:
+                continue  # the reader made its results without it
+            for kernel in (k for k in kernels if k.registers):  # none has 0: the cubin is damaged
+                found.setdefault(kernel.name, set()).add(kernel)
+    return {name: next(iter(kernels)) for name, kernels in found.items() if len(kernels) == 1}
+
+
+def _static(variant: str, result: Result, known: Mapping[str, cubin.Kernel], arch: str) -> Iterator[Fact]:
+    """The cubin's facts about a variant's kernel."""
+    if kernel := known.get(result.mangled):
+        subject = Subject(variant, arch=arch, kernel=result.kernel)
+        for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
+            yield Fact(subject, name, getattr(kernel, name), FACTS[name].unit, Source.CUBIN)
+
+
+# --- the suite ------------------------------------------------------------------------------------
+
+
+def _variant(slug: str, kernel: str, arch: str, shapes: Sequence[str], launches: Sequence[ncu_facts.Values]) -> Variant:
+    return Variant(
+        name=slug,
+        problem=PROBLEM,
+        technique=canonical(kernel),
+        where=Where((arch,), tuple(shapes)),
+        roof=_roof(launches),
+        tolerance="",
+        tolerance_reason=_NOTHING,
+        kernel=kernel,
+    )
+
+
+#: The type of a compute roof → the facts that count its FLOPs, and how many each is of.
+_ROOFS: dict[str, dict[str, int]] = {
+    **{f"{t.removesuffix('_sum16')}_tensor": {} for t in TENSOR_TYPES},
+    "fp32": {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2},
+    "fp16": {"op_hadd": 2, "op_hmul": 2, "op_hfma": 4},
+    "fp64": {"op_dadd": 1, "op_dmul": 1, "op_dfma": 2},
+}
+for _type in TENSOR_TYPES:
+    _ROOFS[f"{_type.removesuffix('_sum16')}_tensor"][f"tensor_flop_{_type}"] = 1
+
+
+def _roof(launches: Sequence[ncu_facts.Values]) -> str:
+    """The type that most FLOPs were counted of; none where none were."""
+    counted = dict.fromkeys(_ROOFS, 0.0)
+    for values in launches:
+        for roof, parts in _ROOFS.items():
+            counted[roof] += sum(factor * (values[name].value or 0.0) for name, factor in parts.items())
+    # HFMA2 also moves constants: by itself it does not show that a kernel computes in fp16.
+    if any(counted[roof] for roof in counted if roof != "fp16"):
+        counted["fp16"] = sum(v[n].value or 0.0 for v in launches for n in ("op_hadd", "op_hmul")) and counted["fp16"]
+    best = max(counted, key=lambda roof: counted[roof])
+    return best if counted[best] else ""
+
+
+def _suite(
+    name: str, reports: Sequence[Report], variants: Mapping[str, Variant], shapes: Mapping[str, Shape], arch: str
+) -> Suite:
+    return Suite(
+        name=name,
+        title=f"imported from {', '.join(report.name for report in reports)}",
+        root=".",
+        nvcc="",
+        archs=(arch,),
+        baseline="",
+        problems={PROBLEM: Problem(PROBLEM, "", "", (), (), ())},
+        shapes=shapes,
+        variants=variants,
+        budgets=(),
+        waivers=(),
+    )
+
+
+def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Environment:
+    """The machine that the reports are of.
+
+    Raises:
+        UsageError: they are of several kinds of GPU.
+    """
+    attribute = "device__attribute_"
+    gpus = {(r.text(f"{attribute}display_name"), r.cc) for r in results}
+    if len(gpus) > 1:
+        named = ", ".join(sorted(f"{name or 'a GPU'} ({cc[0]}.{cc[1]})" for name, cc in gpus))
+        raise UsageError(
+            f"expected results of one kind of GPU, found {named}\n  hint: import the reports of each GPU by themselves"
+        )
+    first, container = results[0], reports[0].container or Container(None)
+
+    def whole(name: str) -> int | None:
+        value = first.number(attribute + name)
+        return int(value) if value else None
+
+    clock = first.number(f"{attribute}max_gpu_frequency_khz")
+    return Environment(
+        host=None,
+        os="",
+        cpu="",
+        python="",
+        harness=__version__,
+        gpu=first.text(f"{attribute}display_name") or None,
+        gpu_arch=f"sm_{first.cc[0]}{first.cc[1]}" if first.cc[0] else None,
+        gpu_sms=whole("multiprocessor_count"),
+        gpu_memory_bytes=whole("total_memory"),
+        gpu_l2_bytes=whole("l2_cache_size"),
+        gpu_sm_clock_mhz=clock / 1e3 if clock else None,
+        cuda_runtime=container.cuda or None,
+        ncu=container.ncu or None,
+        libraries=dict([report.reader.rsplit(" ", 1) for report in reports if " " in report.reader][:1]),
+    )

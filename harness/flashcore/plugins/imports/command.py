@@ -1,0 +1,34 @@
+"""``flashcore import``: reports of Nsight Compute as a run record."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from flashcore.cli import options
+from flashcore.errors import Exit
+
+HELP = "read reports of Nsight Compute (.ncu-rep, or CSV pages of one) into a run record"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="reports of one kind of GPU; together they are a run")
+    parser.add_argument("--name", default="imported", metavar="NAME",
+                        help="name of its suite: records of one name are compared (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--no-sources", action="store_true", help="leave out source texts and machine code")
+    parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
+                        help="recorded runs (default: %(default)s)")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.plugins.imports import keep, names
+    from flashcore.readers.ncu.read_report import read_report
+
+    name = names.checked(arguments.name)
+    reports = [read_report(Path(name)) for name in arguments.files]
+    command = shlex.join(["flashcore", *sys.argv[1:]])
+    folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
+    print(folder)
+    return Exit.OK

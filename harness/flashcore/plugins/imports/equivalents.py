@@ -1,0 +1,57 @@
+"""Where a report lacks a metric of the catalogue but holds the same count in another form: NVIDIA's sets of sections
+ask for some counts only by the cycle. Nothing here is an estimate: a result that is no whole number is discarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flashcore.readers.ncu.raw_page import Reading
+
+#: A metric → another that counts the same.
+_SAME = {
+    f"smsp__inst_executed_op_local_{access}.sum": f"smsp__sass_inst_executed_op_local_{access}.sum"
+    for access in ("ld", "st")
+} | {"smsp__inst_executed.sum": "inst_executed"}
+#: A metric → what it is the sum of, where all parts are 0: of others it is not known how they add up.
+_NOTHING = {
+    "sm__ops_path_tensor_src_fp8.sum": (
+        "sm__ops_path_tensor_src_fp8_sparsity_off.sum", "sm__ops_path_tensor_src_fp8_sparsity_on.sum",
+    ),
+}  # fmt: skip
+#: A metric → another and how many of its units one is: a sector is 32 bytes on every chip since 2016.
+_TIMES = {
+    "lts__t_bytes.sum": ("lts__t_sectors.sum", 32, "byte"),
+    "l1tex__t_bytes.sum": ("l1tex__t_sectors.sum", 32, "byte"),
+}
+_PER_CYCLE = ".per_cycle_elapsed"
+_WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on a whole number
+
+
+def reading(metric: str, number: Callable[[str], float | None]) -> Reading | None:
+    """The same count computed from others, with a note of which; ``None`` where they do not give it.
+
+    Args:
+        number: the value of a metric that the report has.
+    """
+    if (same := _SAME.get(metric)) and (value := number(same)) is not None:
+        return Reading(value, "inst", note=f"as {same}")
+    if metric in _NOTHING and all(number(part) == 0 for part in _NOTHING[metric]):
+        return Reading(0.0, note=f"as {' + '.join(_NOTHING[metric])}")
+    if metric in _TIMES:
+        other, factor, unit = _TIMES[metric]
+        if (value := number(other)) is not None:
+            return Reading(factor * value, unit, note=f"as {factor} × {other}")
+    return _by_cycle(metric, number) if metric.endswith(".sum") else None
+
+
+def _by_cycle(metric: str, number: Callable[[str], float | None]) -> Reading | None:
+    """A sum of its rate and the cycles that ncu made the rate with: those of the unit, on average. Rates of another
+    pass than the cycles do not give a whole number, nor do printed ones."""
+    rate, cycles = number(metric + _PER_CYCLE), number(f"{metric.split('__')[0]}__cycles_elapsed.avg")
+    if rate is None or cycles is None:
+        return None
+    value = rate * cycles
+    if abs(value - round(value)) > _WHOLE * max(value, 1.0):
+        return None
+    return Reading(float(round(value)), note=f"as {metric}{_PER_CYCLE} × its unit's cycles")

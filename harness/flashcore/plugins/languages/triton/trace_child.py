@@ -1,0 +1,168 @@
+"""The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what Triton compiled.
+
+Reads one JSON object, ``{"jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a process of its own,
+forked when Triton is imported, and leaves ``traced.json`` in its folder: what was made, or the ``error``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flashcore.errors import FlashcoreError
+from flashcore.model.suite import Argument
+from flashcore.plugins.languages.triton import calls as triton_calls
+from flashcore.plugins.languages.triton.traced import TRACED
+
+
+def main() -> None:
+    """Runs the tasks, so many at once."""
+    import triton  # once, for all forked processes; so is the hash of all its files, which takes a second
+
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("triton.runtime.cache").triton_key()
+    question = json.load(sys.stdin)
+    os.dup2(2, 1)  # what a launcher prints is no answer
+    going: dict[int, Path] = {}
+    todo = list(question["tasks"])
+    while todo or going:
+        if todo and len(going) < question["jobs"]:
+            task = todo.pop(0)
+            if pid := os.fork():
+                going[pid] = Path(task["folder"])
+                continue
+            signal.alarm(question["limit"])
+            _one(task, f"triton {triton.__version__}")
+        pid, status = os.wait()
+        folder = going.pop(pid)
+        if code := os.WTERMSIG(status):
+            late = f"no end within {question['limit']} s"
+            _answer(folder, {"error": late if code == signal.SIGALRM else f"ended by signal {code}"})
+
+
+def _one(task: Mapping[str, Any], compiler: str) -> None:
+    """One task; ends the process."""
+    folder = Path(task["folder"])
+    try:
+        _answer(folder, {"compiler": compiler, **trace(task, folder)})
+    except FlashcoreError as error:
+        _answer(folder, {"error": str(error)})
+    except BaseException:
+        _answer(folder, {"error": traceback.format_exc(limit=-6)})
+    finally:
+        os._exit(0)
+
+
+def _answer(folder: Path, answer: Mapping[str, Any]) -> None:
+    (folder / TRACED).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Compiles what a variant launches on each shape, for one arch. Kernels' files lie in ``folder`` by their number.
+
+    A ``ValueError`` or ``NotImplementedError`` of the launcher refuses a shape; anything else is a mistake.
+
+    Raises:
+        FlashcoreError: it launches nothing, or files changed meanwhile.
+    """
+    triton_calls.ahead_of_time(int(task["arch"].removeprefix("sm_").rstrip("af")))
+    before, since = set(sys.modules), time.time_ns()
+    file, _, name = task["callable"].partition(":")
+    launcher = getattr(_module(Path(task["root"], file)), name, None)
+    if not callable(launcher):
+        raise FlashcoreError(f"{file}: expected a function {name}, found {launcher!r}")
+    shapes: dict[str, dict[str, Any]] = {}
+    calls: dict[str, list[triton_calls.Call]] = {}
+    for shape, params in task["shapes"].items():
+        made: list[triton_calls.StandIn] = []
+        given = [_stand_in(a, params, made) for a in task["arguments"]]
+        names = {t.data_ptr(): t.name for t in given if isinstance(t, triton_calls.StandIn)}
+        error = ""
+        with triton_calls.recorded(names, launch=False) as own:
+            try:
+                launcher(*given, **task["config"])
+            except (ValueError, NotImplementedError) as refusal:
+                error = str(refusal) or type(refusal).__name__
+        if not (own or error):
+            raise FlashcoreError(f"{task['callable']}: expected a launch of a Triton kernel, found none on {shape}")
+        workspace = sum(t.numel() * t.itemsize for t in made) + sum(c.workspace for c in own)
+        shapes[shape] = {"error": error, "workspace": workspace}
+        calls[shape] = own
+    every = [call for own in calls.values() for call in own]
+    called = dict(zip(map(id, every), triton_calls.names(every), strict=True))
+    kernels: dict[str, str] = {}
+    codes: dict[str, str] = {}
+    for call in every:
+        name, code = called[id(call)], call.identity["code"]
+        if codes.setdefault(name, code) != code:
+            raise FlashcoreError(f"{name}: expected one kernel of that name, found two that nothing distinguishes")
+        if name not in kernels:
+            kernels[name] = f"{len(kernels)}.cubin"
+            (folder / kernels[name]).write_bytes(call.code)
+            (folder / kernels[name]).with_suffix(".log").write_text(call.log, encoding="utf-8")
+    for shape, own in calls.items():
+        choices: dict[int, list[dict[str, Any]]] = {}
+        for i, call in enumerate(own):
+            choices.setdefault(call.choice or -i - 1, []).append({"kernel": called[id(call)], **call.identity})
+        shapes[shape]["calls"] = list(choices.values())
+    return {"kernels": kernels, "shapes": shapes, "read": _read(Path(task["root"]), before, since)}
+
+
+def _stand_in(argument: Mapping[str, Any], params: Mapping[str, Any], made: list[triton_calls.StandIn]) -> Any:
+    own = Argument(**{**argument, "dims": tuple(argument["dims"])})
+    name = own.name
+    if own.absent(params):
+        return None
+    if own.kind == "tensor":
+        return triton_calls.StandIn(name, own.sizes(params), own.dtype, made)
+    if (
+        name not in params and own.default is None
+    ):  # it may decide which kernel Triton compiles, and it distinguishes launches
+        raise FlashcoreError(f"{name}: expected its value among the shape's params, found none")
+    return params.get(name, own.default)
+
+
+def _module(path: Path) -> ModuleType:
+    module = ModuleType(f"flashcore_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, str(path.parent))
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # not what Python has cached of it
+    return module
+
+
+def _read(root: Path, before: set[str], since: int) -> dict[str, str]:
+    """The Python files that the kernels may depend on, with hashes: the suite's own, what lies outside of
+    site-packages, and every module there that has a Triton kernel."""
+    from triton.runtime.jit import JITFunction
+
+    found: dict[str, str] = {}
+    own = os.path.realpath(root)
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        known = name.partition(".")[0] in (*sys.stdlib_module_names, "triton")
+        if known or not file.endswith(".py") or not os.path.isfile(file):
+            continue
+        real = os.path.realpath(file)
+        kernels = any(isinstance(v, JITFunction) for v in vars(sys.modules[name]).values())
+        if kernels or not {"site-packages", "dist-packages"} & {*Path(real).parts}:
+            if os.stat(real).st_ctime_ns > since:
+                raise FlashcoreError(f"{real}: changed while it was compiled\n  hint: build again")
+            inside = real.startswith(own + os.sep)
+            found[os.path.relpath(real, own) if inside else real] = hashlib.sha256(Path(real).read_bytes()).hexdigest()
+    return found
+
+
+if __name__ == "__main__":
+    main()

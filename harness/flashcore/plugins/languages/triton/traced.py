@@ -1,0 +1,248 @@
+"""Compiles the variants that are Python functions launching Triton kernels, and lists what they launch, without a GPU.
+
+A child calls each function with stand-ins for its tensors (:mod:`flashcore.plugins.languages.triton.trace_child`).
+The result lies in a
+folder of the variant and arch, named by a hash of all inputs known beforehand, with the hashes of the files that were
+read: while these are the same, nothing is started. Where the kernels were recorded on a GPU instead, they are copied
+there.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from flashcore.measure.build.workplace import made_in
+from flashcore.measure.machine import python_process, toolchain
+from flashcore.measure.machine.capabilities import lacking
+from flashcore.model.files import writing
+from flashcore.model.record import Artifact, Launch, Plan
+from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.readers import cubin
+
+TRACED, LOG = "traced.json", "variant.log"
+_FORMAT = 3  # of what is kept; raise it when that changes
+_LIMIT = 300  # seconds for one variant and arch
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    variant: Variant
+    arch: str
+    folder: Path
+    task: dict[str, Any]
+
+
+def build(suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
+    """Compiles the variants that launch through Triton, for each arch.
+
+    Raises:
+        CapabilityError: there are such variants, and no Triton.
+        WriteError: the build folder cannot be written.
+    """
+    artifacts: list[Artifact] = []
+    units: list[_Unit] = []
+    for variant in (v for v in variants if v.cubins):
+        for arch in archs:
+            if arch in variant.where.archs:
+                units.append(_unit(suite, folder / suite.name, variant, arch))
+            else:
+                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
+                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
+    missing = [u for u in units if not _is_made(u, suite)]
+    started = time.monotonic()
+    if missing:
+        _make(missing, folder / suite.name, suite)
+    seconds = round(time.monotonic() - started, 3)
+    return [*artifacts, *(_artifact(u, seconds if u in missing else None) for u in units)]
+
+
+def in_use(suite: Suite, folder: Path) -> set[Path]:
+    """Where the suite's variants of this kind are built as they are now."""
+    own = [v for v in suite.variants.values() if v.cubins]
+    return {_unit(suite, folder / suite.name, v, arch).folder for v in own for arch in v.where.archs}
+
+
+def _unit(suite: Suite, root: Path, variant: Variant, arch: str) -> _Unit:
+    version = toolchain.version_of("triton")
+    if version is None and variant.cubins == "triton":
+        raise lacking("triton")
+    task = {
+        "callable": variant.callable,
+        "cubins": variant.cubins,
+        "config": dict(variant.config),
+        "arch": arch,
+        "arguments": [asdict(a) for a in suite.problems[variant.problem].arguments],
+        "shapes": {s.name: dict(s.params) for s in suite.shapes.values() if variant.runs_on(s)},
+    }
+    given = {n: v for n, v in os.environ.items() if n.startswith("TRITON_") and n != "TRITON_CACHE_DIR"}
+    key = _hash([_FORMAT, version, sys.version, given, task])[:16]
+    task["root"] = str(Path(suite.root).resolve())
+    return _Unit(variant, arch, root / f"{variant.name}-{arch}-{key}", task)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _is_made(unit: _Unit, suite: Suite) -> bool:
+    """Whether a unit's folder is complete, and made from the present sources."""
+    read = _traced(unit.folder).get("read", {})
+    with contextlib.suppress(OSError):
+        return bool(read) and all(_content(Path(suite.root, file)) == known for file, known in read.items())
+    return False
+
+
+def _content(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _traced(folder: Path) -> dict[str, Any]:
+    """What a folder holds, or the ``error``; nothing if it is not complete."""
+    try:
+        found: dict[str, Any] = json.loads((folder / TRACED).read_bytes())
+        return found if all((folder / f).stat().st_size for f in found.get("kernels", {}).values()) else {}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
+    """Makes the units' folders in a place of this build only, and moves complete ones to their final place."""
+    with made_in(root) as place:
+        folders = [(place / str(i)).resolve() for i in range(len(units))]
+        tasks = []
+        for unit, made in zip(units, folders, strict=True):
+            made.mkdir()
+            if unit.variant.cubins == "triton":
+                tasks.append({**unit.task, "folder": str(made)})
+            else:
+                (made / TRACED).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
+        said = _child(tasks, place) if tasks else ""
+        for unit, made in zip(units, folders, strict=True):
+            found = _traced(made) or {"error": said[-4000:].strip() or "no reason was given"}
+            if "read" in found:
+                logs = [(made / file).with_suffix(".log") for file in found["kernels"].values()]
+                (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
+                found["closure"] = _closure(unit, suite, found["read"])
+            (made / TRACED).write_text(json.dumps(found), encoding="utf-8")
+            if _is_made(unit, suite):
+                continue  # another build was first
+            with writing(unit.folder):
+                shutil.rmtree(unit.folder, ignore_errors=True)
+                made.rename(unit.folder)
+
+
+def _child(tasks: list[dict[str, Any]], place: Path) -> str:
+    """Compiles; returns the child's output."""
+    import subprocess
+
+    jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
+    return subprocess.run(
+        python_process.command("flashcore.plugins.languages.triton.trace_child"),
+        input=json.dumps({"jobs": jobs, "limit": _LIMIT, "tasks": tasks}),
+        capture_output=True, text=True, errors="replace", check=False,
+        env={**python_process.environment(), "TRITON_CACHE_DIR": str((place / "cache").resolve())},
+    ).stderr  # fmt: skip
+
+
+def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
+    """Kernels as a GPU left them: ``<name>.cubin`` with ``<name>.json`` (``num_warps``, ``shared``) and, where ptxas's
+    words were kept, ``<name>.log``; in a folder for each arch. Grids and arguments are not known."""
+    root = Path(unit.task["root"])
+    kernels, calls, read = {}, [], {}
+    for i, path in enumerate(sorted((root / str(unit.variant.cubins) / unit.arch).glob("*.cubin"))):
+        for file in (path, path.with_suffix(".json"), path.with_suffix(".log")):
+            if file.is_file():
+                read[file.relative_to(root).as_posix()] = _content(file)
+                shutil.copyfile(file, made / f"{i}{file.suffix}")
+        meta = json.loads(path.with_suffix(".json").read_bytes())
+        kernels[path.stem] = f"{i}.cubin"
+        calls.append([{"kernel": path.stem, "code": cubin.code_of(path.read_bytes()), "grid": [0, 0, 0],
+                       "threads": 32 * meta["num_warps"], "cluster": meta.get("num_ctas", 1),
+                       "shared": meta["shared"], "flags": [False, False]}])  # fmt: skip
+    read[unit.variant.file] = _content(root / unit.variant.file)
+    shapes = {shape: {"error": "", "workspace": 0, "calls": calls} for shape in unit.task["shapes"]}
+    return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
+
+
+def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
+    """Of the Python text without comments, and the config; the same on every machine."""
+    texts = []
+    for file in sorted(read):
+        text = Path(suite.root, file).read_text(encoding="utf-8", errors="replace")
+        with contextlib.suppress(SyntaxError, ValueError):
+            text = ast.dump(ast.parse(text))
+        texts.append(_hash([Path(file).name if Path(file).is_absolute() else file, text]))
+    known = {k: v for k, v in unit.task.items() if k not in ("root", "shapes")}
+    return _hash([unit.variant.name, known, texts])
+
+
+def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
+    name, arch, folder = unit.variant.name, unit.arch, unit.folder
+    found = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
+    if "error" in found:
+        return Artifact(name, arch, "failed", found["error"], seconds=seconds)
+    return Artifact(
+        variant=name,
+        arch=arch,
+        status="ok",
+        closure=found["closure"],
+        flags=(found["compiler"], *(f"{k}={v}" for k, v in unit.variant.config.items())),
+        cubins={kernel: str(folder / file) for kernel, file in found["kernels"].items()},
+        calls={
+            shape: _hash([call[0] if len(call) == 1 else call for call in _unnamed(own["calls"])])
+            for shape, own in found["shapes"].items()
+        },
+        log=str(folder / LOG),
+        seconds=seconds,
+        cached=seconds is None,
+        cxx=found["compiler"],
+    )
+
+
+def calls(artifact: Artifact, shape: str) -> list[list[dict[str, Any]]]:
+    """The launches of a variant on a shape, each as the configurations that it may have: of those
+    :attr:`flashcore.plugins.languages.triton.calls.Call.identity`."""
+    found = _traced(Path(artifact.log or "").parent)
+    return _unnamed(found["shapes"][shape]["calls"]) if found and shape in found["shapes"] else []
+
+
+def _unnamed(calls: Iterable[Iterable[Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Without the kernels' names: what is renamed is still the same."""
+    return [[{k: v for k, v in one.items() if k != "kernel"} for one in call] for call in calls]
+
+
+def plans(artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
+    """The launch plan on each shape that was traced, for the artifact's own arch.
+
+    Args:
+        possible: also where only a GPU knows the plan: every configuration of what is tuned while it runs, and every
+            kernel that was recorded, without grids.
+    """
+    found = _traced(Path(artifact.log or "").parent) if artifact.cubins else {}
+    own: Mapping[str, Any] = found.get("shapes", {})
+    known = {s.name: own[s.name] for s in shapes if s.name in own}
+    return [
+        _plan(artifact.variant, shape, found)
+        for shape, found in known.items()
+        if possible or all(len(call) == 1 and "arguments" in call[0] for call in found["calls"])
+    ]
+
+
+def _plan(variant: str, shape: str, found: Mapping[str, Any]) -> Plan:
+    launches = tuple(
+        Launch(c["kernel"], tuple(c["grid"]), (c["threads"], 1, 1), (c["cluster"], 1, 1), c["shared"], *c["flags"])
+        for call in found["calls"]
+        for c in call
+    )
+    return Plan(variant, shape, () if found["error"] else launches, found["workspace"], found["error"])

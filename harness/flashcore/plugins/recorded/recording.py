@@ -1,0 +1,73 @@
+"""The arguments and the device that a launcher is called with to record its launches; nothing is read from the
+tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flashcore.chips import devices, occupancy
+from flashcore.measure.build.binding import c_type
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.suite import Argument
+
+#: A field of the generated ``flashcore_arguments`` → what it is here.
+_FIELDS: Mapping[str, Any] = {
+    "void*": ctypes.c_void_p,
+    "const void*": ctypes.c_void_p,
+    "std::int64_t": ctypes.c_int64,
+    "double": ctypes.c_double,
+    "bool": ctypes.c_bool,
+}
+#: Tensors lie far from each other and are aligned as torch's are.
+_FIRST, _APART = 1 << 40, 1 << 36
+#: Static shared memory that any block may have, in bytes.
+_SMEM_PER_BLOCK = 48 * 1024
+
+
+class Device(ctypes.Structure):
+    """``flashcore_device`` of launcher.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int32)
+        for name in ("major", "minor", "sms", "threads_per_sm", "smem_per_block", "smem_optin", "smem_per_sm")
+    )
+
+
+def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tuple[str, float | int]]:
+    """The type and value of each member of ``flashcore_arguments``: numbers as the shape's params have them, else 1;
+    an optional tensor is absent where they say ``false``; strides are those of a contiguous tensor."""
+    found: list[tuple[str, float | int]] = []
+    for i, argument in enumerate(arguments):
+        if argument.kind != "tensor":
+            found.append((c_type(argument), params.get(argument.name, 1 if (d := argument.default) is None else d)))
+            continue
+        there, sizes = not argument.absent(params), argument.sizes(params)
+        found.append((c_type(argument), _FIRST + i * _APART if there else 0))
+        if argument.strides:
+            strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+            found += [("std::int64_t", stride if there else 0) for stride in strides]
+    return found
+
+
+def struct(given: Sequence[tuple[str, float | int]]) -> ctypes.Structure:
+    """The arguments as C has them."""
+    fields = tuple((f"a{i}", _FIELDS[kind]) for i, (kind, _) in enumerate(given))
+    layout = type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+    return layout(*(value if _FIELDS[kind] is ctypes.c_double else int(value) for kind, value in given))  # type: ignore[no-any-return]
+
+
+def device(arch: str) -> tuple[int, ...]:
+    """The fields of a :class:`Device` of that arch, 0 where they are not known.
+
+    It has as many SMs as this machine's GPU; of another arch, or without a GPU, as the largest of the datasheets'.
+    """
+    number, limits, gpu = int(arch[3:].rstrip("af")), occupancy.limits(arch), Gpu.find()
+    known = [d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]
+    sms = gpu.sms if gpu is not None and gpu.arch_of((arch,)) else max(known, default=0)
+    sizes = (0, 0, 0, 0)
+    if limits is not None:
+        sizes = (32 * limits.warps, _SMEM_PER_BLOCK, 1024 * limits.smem_block, 1024 * limits.smem)
+    return (number // 10, number % 10, sms, *sizes)

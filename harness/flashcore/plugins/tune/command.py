@@ -1,0 +1,93 @@
+"""``flashcore tune``: searches a space of configs for the fastest correct one that keeps its budgets."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flashcore.cli import options
+from flashcore.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from flashcore.plugins.tune.finalists import Final
+    from flashcore.plugins.tune.study import Header, Result
+
+HELP = "search a space of configs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("space", nargs="?", metavar="SPACE", help="a [space.NAME] of the manifest")
+    options.add_suite(parser)
+    options.add_places(parser)
+    options.add_shapes(parser)
+    options.add_gpus(parser)
+    add = parser.add_argument
+    add("--studies", default="studies", metavar="DIR", help="studies (default: %(default)s)")
+    add("--sampler", default="", metavar="NAME",
+        help="nsga2, tpe, gp, random or grid (default: by the size of the space and of the budget)")  # fmt: skip
+    add(
+        "--evaluations",
+        type=int,
+        metavar="N",
+        help="end after N candidates were measured (default: a tenth of the points, at least 32)",
+    )
+    add("--seconds", type=float, metavar="S", help="end after S seconds")
+    add("--until", type=float, metavar="PCT", help="end when the best is within PCT percent of the first shape's floor")
+    add("--batch", type=int, metavar="N", help="candidates built at a time (default: by the budget)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the sampler (default: %(default)s)")
+    add("--finalists", type=int, default=3, metavar="N",
+        help="fastest candidates to time against the manifest's fastest variant (default: %(default)s)")  # fmt: skip
+    add(
+        "--processes", type=int, default=9, metavar="N", help="processes that time the finalists (default: %(default)s)"
+    )
+    add("--static", action="store_true", help="only build and gate; needs no GPU")
+    add("--replay", metavar="STUDY", help="take the outcome of each candidate from a study, instead of a GPU")
+    add("--resume", action="store_true", help="continue with the newest study of this space")
+    add("--write", action="store_true", help="add the winner to the manifest")
+    add("--show", metavar="STUDY", help="print a study: a folder's name, or its results.jsonl")
+    add("--report", metavar="FILE", help="also write the study's page (HTML)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from flashcore.plugins.tune import finalists, study
+
+    if arguments.show is not None:
+        folder = study.find(Path(arguments.studies), arguments.show)
+        _shown(arguments, *study.read(folder), finalists.kept(folder))
+        return Exit.OK
+    if arguments.space is None:
+        raise UsageError("tune: expected the name of a space, or --show STUDY; found neither")
+    from flashcore.cli import progress
+    from flashcore.plugins.tune import session
+
+    if arguments.report is not None:
+        import jinja2  # noqa: F401  what is missing is said before hours of search
+
+    names = ("space", "sampler", "evaluations", "seconds", "until", "batch", "seed", "finalists", "processes",
+             "studies", "replay", "static", "resume")  # fmt: skip
+    chosen = session.Options(**{name: getattr(arguments, name) for name in names})
+    with progress.shown(arguments.quiet) as say:
+        found = session.run(options.settings(arguments, upto=None), chosen, say)
+    _shown(arguments, found.study.header, found.study.results, found.finals)
+    if found.offer is not None:
+        print("\n" + found.offer.diff)
+        if arguments.write:
+            found.offer.write()
+    return Exit.OK
+
+
+def _shown(
+    arguments: argparse.Namespace, header: Header, results: Mapping[int, Result], finals: Sequence[Final]
+) -> None:
+    """Prints a study and, if asked, writes its page."""
+    from flashcore.plugins.tune import tables as study_tables
+
+    print(study_tables.whole(header, results))
+    if finals:
+        print("\n" + study_tables.finals(header, finals))
+    if arguments.report is not None:
+        from flashcore.plugins.tune import page
+
+        print(f"\nreport: {page.write(header, results, Path(arguments.report), finals)}")

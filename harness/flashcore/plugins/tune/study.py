@@ -1,0 +1,183 @@
+"""A study on disk: one search of a space, candidate by candidate, each written as soon as it is known.
+
+In its folder: ``results.jsonl``, whose first line says what is searched and on which machine, and whose others are
+results; ``sampler.jsonl``, the sampler's own journal; ``work``, what the processes that measure write. A line is synced
+before the search goes on, so that a kill costs at most the candidates that are under way. An incomplete last line is
+removed when the study is opened again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from flashcore.errors import UsageError
+from flashcore.model.files import writing
+from flashcore.model.suite import Space
+from flashcore.records.store import RUN_ID, claimed, new_id
+
+RESULTS, SAMPLER, WORK = "results.jsonl", "sampler.jsonl", "work"
+
+#: The step at which a candidate was rejected, in order; ``""`` for a timed one.
+Fell = Literal["", "build", "static", "check", "bench"]
+FUNNEL: tuple[Fell, ...] = ("build", "static", "check", "bench")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one candidate.
+
+    Args:
+        index: its number in the space.
+        fell: the step at which it was rejected, and ``reason`` why; empty if it was timed.
+        broken: soft static budget → by what share of its limit it is missed.
+        facts: static facts, the worst over its kernels: ``registers``, ``smem`` (B), ``spill_store_bytes`` …
+        times: shape → median in us, in the regime that ranks there.
+        error: largest error over the tolerance class's own.
+        twin: the candidate with the same machine code whose measurement this is; -1 if it was measured itself.
+        code: the same for two candidates if their machine code and launches are the same.
+        seconds: since the study's first start, this process's pauses left out.
+    """
+
+    index: int
+    fell: Fell = ""
+    reason: str = ""
+    broken: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, float] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
+    error: float | None = None
+    twin: int = -1
+    code: str = ""
+    seconds: float = 0.0
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was measured on a GPU: not if it was rejected before, or is another's twin."""
+        return self.fell not in ("build", "static") and self.twin < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a study is about. ``closure`` hashes the sources, headers and flags of the space's variant; of a replay it
+    is that of the study replayed."""
+
+    suite: str
+    space: Space
+    sampler: str
+    seed: int
+    closure: str
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    gpu: str | None = None
+    arch: str | None = None
+    nvcc: str = ""
+    compiler: str = ""  # of kernels that Python launches
+    floor: float | None = None  # least time of the first shape by the roofs known, us
+    command: str = ""
+
+    @property
+    def made_by(self) -> str:
+        """What compiled the candidates."""
+        return self.compiler or f"nvcc {self.nvcc}"
+
+
+class Study:
+    """A study that is open for writing; see :func:`begun` and :func:`resumed`."""
+
+    def __init__(self, folder: Path, header: Header, results: Mapping[int, Result]) -> None:
+        self.folder, self.header = folder, header
+        self.results = dict(results)
+
+    @property
+    def measured(self) -> int:
+        """How many candidates were measured on a GPU."""
+        return sum(r.measured for r in self.results.values())
+
+    def keep(self, result: Result) -> None:
+        """Writes one result and syncs it.
+
+        Raises:
+            WriteError: it cannot be written.
+        """
+        _append(self.folder / RESULTS, dataclasses.asdict(result))
+        self.results[result.index] = result
+
+
+@contextmanager
+def begun(studies: Path, header: Header) -> Iterator[Study]:
+    """A new study in a folder of its own, locked while it is open."""
+    folder = studies / f"{header.space.name}-{new_id()}"
+    with writing(folder):
+        folder.mkdir(parents=True)
+    with claimed(folder):
+        _append(folder / RESULTS, dataclasses.asdict(header))
+        yield Study(folder, header, {})
+
+
+@contextmanager
+def resumed(folder: Path) -> Iterator[Study]:
+    """A study that is resumed.
+
+    Raises:
+        UsageError: another process holds it, or it is no study.
+    """
+    with claimed(folder):
+        for name in (RESULTS, SAMPLER):
+            _cut_torn(folder / name)
+        header, results = read(folder)
+        yield Study(folder, header, results)
+
+
+def find(studies: Path, name: str | None, space: str = "*") -> Path:
+    """The folder of a study: the one named, else the newest of the space.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name is not None and (found := next((p for p in (Path(name), studies / name) if p.exists()), None)):
+        return found
+    own = [p for p in studies.glob(f"{space}-*") if RUN_ID.fullmatch(p.name[-21:])]
+    if name is None and own:
+        return max(own, key=lambda p: p.name[-21:])
+    there = f"\n  hint: the newest are {', '.join(sorted(p.name for p in own)[-3:])}" if own else ""
+    raise UsageError(f"{name or space}: expected a study in {studies}, found none{there}")
+
+
+def read(path: Path) -> tuple[Header, dict[int, Result]]:
+    """A study's header and results, of its folder or of a copy of its ``results.jsonl``, ``.xz`` or plain.
+
+    Raises:
+        UsageError: it is none.
+    """
+    file = path / RESULTS if path.is_dir() else path
+    try:
+        data = lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes()
+        lines = data[: data.rfind(b"\n") + 1].splitlines()
+        first = json.loads(lines[0])
+        space: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in first.pop("space").items()}
+        space["axes"] = {axis: tuple(values) for axis, values in space["axes"].items()}
+        header = Header(space=Space(**space), **first)
+        results = [Result(**json.loads(line)) for line in lines[1:]]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, lzma.LZMAError) as error:
+        raise UsageError(f"{file}: expected the results of a study, found something else ({error})") from error
+    return header, {r.index: r for r in results}
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    with writing(path), path.open("ab") as stream:
+        stream.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _cut_torn(path: Path) -> None:
+    """A last line without an end was being written when the process was killed."""
+    with writing(path):
+        if path.is_file() and not (data := path.read_bytes()).endswith(b"\n"):
+            os.truncate(path, data.rfind(b"\n") + 1)

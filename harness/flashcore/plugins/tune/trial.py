@@ -1,0 +1,176 @@
+"""A candidate on the GPU: checked at each shape, then timed briefly; one child process for a batch of them.
+
+Each candidate is a task of its own, so its result is written before the next begins, and a crash or hang affects no
+other. The check uses the problem's first kind of input and few calls: it decides which candidates are timed. Finalists
+are checked in full. Besides the regime that ranks, calls are timed cold, since bench compares a call on new data with
+the cold time.
+
+As a program (``python -m flashcore.plugins.tune.trial TASKFILE JOURNAL``) this module is that child.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flashcore.measure.bench import bench, proof
+from flashcore.measure.bench import child as bench_child
+from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.check import child as check_child
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers import kernel_call, supervisor
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.guarded import copied
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.limits import Limits, Place
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.plugins.tune.study import Result
+
+_COMMAND = python_process.child("flashcore.plugins.tune.trial")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How briefly a candidate is checked and timed.
+
+    Args:
+        samples: of each shape, in the regime that ranks there.
+        repeats: calls that must agree bit by bit.
+        time_limit: seconds for a step before it counts as hung.
+        device: ``cpu`` runs stand-ins.
+    """
+
+    samples: int = 25
+    repeats: int = 3
+    time_limit: float = 30.0
+    device: str = "cuda"
+
+
+def run(
+    candidates: Sequence[tuple[Result, Sequence[Case]]],
+    folder: Path,
+    chosen: Settings,
+    told: Callable[[Result], None],
+    places: Sequence[Place] = (),
+    ahead: Ahead | None = None,
+) -> None:
+    """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
+
+    Args:
+        told: called with each result as soon as it is known.
+        places: the GPUs that share the candidates; none: the one that CUDA gives.
+        ahead: where processes wait that :func:`start_ahead` started.
+
+    Raises:
+        CapabilityError: there is no GPU.
+        FlashcoreError: a journal cannot be written.
+    """
+    waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
+    tasks = [supervisor.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
+
+    def tell(found: supervisor.Result) -> None:
+        told(_measured(*waiting.pop(found.name), found))
+
+    limits = _limits(chosen, places, len(tasks), ahead)
+    results = supervisor.supervise(tasks, folder, _COMMAND, limits, on_result=tell)
+    for found in (r for r in results if r.name in waiting):  # answered before this process began
+        tell(found)
+
+
+def start_ahead(folder: Path, chosen: Settings, places: Sequence[Place], ahead: Ahead) -> None:
+    """Starts the processes of a batch that is still being built."""
+    ahead.start(folder, _COMMAND, _limits(chosen, places, 1, ahead))
+
+
+def _limits(chosen: Settings, places: Sequence[Place], batch: int, ahead: Ahead | None) -> Limits:
+    # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
+    return Limits(time_limit=chosen.time_limit, batch=batch, places=places, apart=1, refill=True, ahead=ahead)
+
+
+def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
+    rule = StopRule(least=chosen.samples, most=chosen.samples, slow_seconds=0.5, fewest=5)
+    more = {"device": chosen.device}
+    modes = {c.shape: list(dict.fromkeys((c.rank_by, "cold"))) for c in cases}
+    return {
+        **more,
+        "check": [
+            {"case": c.to_json(), "kinds": None, "repeats": chosen.repeats, "opcheck": False, **more} for c in cases
+        ],
+        "bench": [
+            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], **more} for c in cases
+        ],
+    }  # fmt: skip
+
+
+def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -> Result:
+    """A child's answer as the result of a candidate."""
+    data = found.data or {"complaints": [], "bench": []}
+    if found.status != "ok":
+        timing = found.step.startswith(f"{cases[0].variant} ")  # as bench names its steps
+        return dataclasses.replace(result, fell="bench" if timing else "check", reason=found.reason)
+    if data["complaints"]:
+        return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
+    times: dict[str, float] = {}
+    for case, own in zip(cases, data["bench"], strict=True):
+        (timed,) = bench.settle(supervisor.Result(case.shape, "ok", data=own), [case])
+        if isinstance(timed, bench.Failed):
+            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
+        times[case.shape] = round(statistics.median(timed.samples[case.rank_by]), 4)
+    return dataclasses.replace(result, times=times, error=data["error"])
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def share() -> None:
+    """The references that answers of timed calls are compared with depend only on the shape: made once for all
+    candidates of this process."""
+    gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
+    setattr(proof, "References", functools.cache(getattr(proof, "References")))  # noqa: B009, B010
+
+
+def _inputs_once(problem: ModuleType) -> None:
+    """Makes the inputs of a seed once; each caller gets tensors of its own."""
+    import torch
+
+    if hasattr(problem, "_make_inputs"):
+        return
+    make, made = problem.make_inputs, {}
+
+    def copies(params: dict[str, Any], seed: int, device: str, kind: str = problem.KINDS[0]) -> dict[str, Any]:
+        key = (tuple(sorted(params.items())), seed, device, kind)
+        if key not in made:
+            made[key] = make(dict(params), seed, device, kind)
+        return {name: copied(x) if isinstance(x, torch.Tensor) else x for name, x in made[key].items()}
+
+    setattr(problem, "_make_inputs", make)  # noqa: B010
+    setattr(problem, "make_inputs", copies)  # noqa: B010
+
+
+def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+    """Checks one candidate at each shape, and times it if it is right."""
+    complaints: list[str] = []
+    errors = []
+    for payload in task.payload["check"]:
+        case = Case.from_json(payload["case"])
+        problem = load_problem(case.root, case.problem_file)
+        _inputs_once(problem)
+        kinds = problem.KINDS[:1]
+        own = check_child.perform(supervisor.Task(task.name, {**payload, "kinds": kinds}), log)
+        complaints += [f"{case.shape}: {text}" for text in own["complaints"]]
+        errors += [value for value, _ in [own["worst"].get("frobenius_error", (None, ""))] if value is not None]
+    right = not complaints
+    timed = [bench_child.perform(supervisor.Task(task.name, p), log) for p in task.payload["bench"] if right]
+    return {"complaints": complaints, "error": max(errors, default=None), "bench": timed}
+
+
+if __name__ == "__main__":
+    sys.exit(kernel_call.serve(sys.argv[1:], perform, prepare=share))

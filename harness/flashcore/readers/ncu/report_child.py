@@ -1,0 +1,141 @@
+"""Reads one ``.ncu-rep`` with NVIDIA's ``ncu_report``, in a process of its own: a damaged file may crash it.
+
+``python -m flashcore.readers.ncu.report_child REPORT OUT`` writes what it found as JSON: ``error``, or ``results``,
+``sources``, ``code`` and ``reader``. It only checks whether the reader's answers are complete.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+_WORKLOADS = {0: "kernel", 1: "range", 2: "range", 3: "graph"}
+#: Lists of other metrics, which NVIDIA's section files define: no measurements.
+_LISTS = ("breakdown:", "group:")
+_LONGEST = 1 << 32  # bytes of a function's code, more than any has
+
+
+def main(report: str, out: str) -> None:
+    try:
+        found = _read(report)
+    except Exception as error:  # the reader's own errors have no common class
+        found = {"error": f"the reader says: {str(error)[:300]}"}
+    Path(out).write_bytes(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _read(path: str) -> dict[str, Any]:
+    import importlib.metadata
+
+    import ncu_report
+
+    context = ncu_report.load_report(path)
+    results: list[dict[str, Any]] = []
+    sources: dict[str, str] = {}
+    code: dict[str, list[Any]] = {}
+    for r in range(context.num_ranges()):
+        found = context.range_by_idx(r)
+        for i in range(found.num_actions()):
+            action = found.action_by_idx(i)
+            if action is None or not action.name() or not list(action.metric_names()):
+                return {"error": f"result {len(results)} has no name or no metric"}
+            results.append(_result(action, len(results), code))
+            sources |= {path: text for path, text in action.source_files().items() if text}
+    version = importlib.metadata.version("ncu-report")
+    return {"results": results, "sources": sources, "code": code, "reader": f"ncu-report {version}"}
+
+
+def _result(action: Any, number: int, code: dict[str, list[Any]]) -> dict[str, Any]:
+    metrics = {name: action.metric_by_name(name) for name in action.metric_names() if not name.startswith(_LISTS)}
+    kernel, mangled = action.name(action.NameBase_DEMANGLED), action.name(action.NameBase_MANGLED)
+    start = _start(metrics)
+    # The same function may have been loaded twice with different code: its length distinguishes them.
+    listed = f"{mangled} {_length(metrics)}" if start is not None else ""
+    if start is not None and listed not in code:
+        code[listed] = _instructions(action, metrics["inst_executed"], start)
+    return {
+        "id": number,
+        "kernel": kernel,
+        "mangled": mangled,
+        "workload": _WORKLOADS.get(action.workload_type(), "range"),
+        "metrics": {name: _metric(metric, start) for name, metric in metrics.items() if metric is not None},
+        "findings": [_finding(rule) for rule in action.rule_results_as_dicts()],
+        "ranges": _ranges(action.nvtx_state()),
+        "code": listed,
+    }
+
+
+def _start(metrics: dict[str, Any]) -> int | None:
+    """Where the function lies in memory: its first instruction is executed, and so counted."""
+    found = metrics.get("inst_executed")
+    if found is None or not found.num_instances() or not found.has_correlation_ids():
+        return None
+    ids = found.correlation_ids()
+    return int(min(ids.as_uint64(i) for i in range(found.num_instances())))
+
+
+def _length(metrics: dict[str, Any]) -> int:
+    return int(metrics["inst_executed"].num_instances())
+
+
+def _instructions(action: Any, executed: Any, start: int) -> list[Any]:
+    ids = executed.correlation_ids()
+    found = []
+    for address in sorted(ids.as_uint64(i) for i in range(executed.num_instances())):
+        line = action.source_info(address)
+        place = (line.file_name(), line.line()) if line is not None else ("", 0)
+        found.append([address - start, (action.sass_by_pc(address) or "").strip(), *place])
+    return found
+
+
+def _metric(metric: Any, start: int | None) -> list[Any]:
+    """``[value, unit, instances]``. Instances are kept by opcode, and by instruction: its offset in the function; of
+    the latter those that are not 0. Instances of times and curves are left out."""
+    return [_value(metric), metric.unit() or "", _instances(metric, start)]
+
+
+def _value(metric: Any, *index: int) -> Any:
+    """Like the reader's own ``value()``, in half the time."""
+    kind = metric.kind(*index)
+    if kind in (metric.ValueKind_DOUBLE, metric.ValueKind_FLOAT):
+        return metric.as_double(*index)
+    if kind in (metric.ValueKind_UINT64, metric.ValueKind_UINT32):
+        return metric.as_uint64(*index)
+    return metric.as_string(*index) if kind == metric.ValueKind_STRING else None
+
+
+def _instances(metric: Any, start: int | None) -> dict[str, Any]:
+    count = metric.num_instances()
+    if not count or not metric.has_correlation_ids():
+        return {}
+    ids = metric.correlation_ids()
+    if ids.kind(0) == ids.ValueKind_STRING:
+        return {ids.as_string(i): _value(metric, i) for i in range(count)} if metric.kind(0) != 2 else {}
+    first = ids.as_uint64(0)
+    if start is None or not start <= first < start + _LONGEST:
+        return {}
+    found = ((ids.as_uint64(i), _value(metric, i)) for i in range(count))
+    return {hex(address - start): value for address, value in found if value}
+
+
+def _finding(rule: dict[str, Any]) -> list[Any]:
+    said = rule.get("rule_message") or {}
+    estimate = rule.get("speedup_estimation") or {}
+    message = ": ".join(part for part in (said.get("title"), said.get("message")) if part)
+    scope = {1: "local", 2: "global"}.get(estimate.get("type", 0), "")
+    return [rule["rule_identifier"], message, estimate.get("speedup"), scope]
+
+
+def _ranges(state: Any) -> list[str]:
+    if state is None:
+        return []
+    found = []
+    for number in state.domains():
+        domain = state.domain_by_id(number)
+        found += [f"{domain.name()}:{name}" for name in domain.push_pop_ranges()]
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

@@ -1,0 +1,120 @@
+"""The record of a run: put together from what was measured here and what recorded runs of the same GPU add."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from flashcore.model.record import Built, Environment, Fact, Facts, Listing, Listings, Measured, Origin, Record, Roof
+from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
+from flashcore.records import freshness, lookup
+
+if TYPE_CHECKING:
+    from flashcore.records.lookup import Places
+
+_MOST_RUNS = 8  # runs that are read at most to join from, if each has only a few variants
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one invocation found by itself: the content of its record without what is joined.
+
+    ``formulas`` are the problems' own counts. ``environment`` names the GPU that measured, if there is one.
+    """
+
+    command: str
+    suite: Suite
+    cases: Sequence[tuple[Variant, Shape]]
+    environment: Environment
+    formulas: Sequence[Fact]
+    built: Built
+    measured: Measured
+    recording: str = ""
+
+
+def record_of(
+    run_id: str, found: Findings, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None = None
+) -> Record:
+    """Puts together what was found here and what recorded runs of the same GPU add, newest first.
+
+    A run of one variant adds what it measured of that variant; what it did not measure comes from the
+    runs before it. Without a GPU the newest measured run says which GPU the record is about.
+
+    Args:
+        recorded: the runs to join from; see :func:`to_join`.
+        roofs: this machine's, where they were measured; else those of the newest run that has any.
+    """
+    suite, built, measured = found.suite, found.built, found.measured
+    arch = found.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.usual_arch
+    keys = freshness.case_keys(suite, found.cases, built.artifacts, built.plans, arch, built.nvcc)
+    facts = [*found.formulas, *built.facts, *measured.facts]
+    outcomes, samples = list(measured.outcomes), dict(measured.samples)
+    done: set[tuple[str, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
+    # Recorded times of a case that is wrong today are no result.
+    wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
+    done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
+    listings: list[Collection[Listing]] = [measured.listings]
+    stale: dict[str, str] = {}
+    origins: list[Origin] = []
+    for run in recorded:
+        joined = freshness.join(run, keys, done)
+        for case, reason in joined.stale.items():
+            stale.setdefault(case, reason)
+        facts += joined.facts
+        outcomes += joined.outcomes
+        listings.append(joined.listings)
+        samples = {**joined.samples, **samples}
+        done |= {(o.case, o.stage) for o in joined.outcomes}
+        if joined.origin is not None:
+            origins.append(joined.origin)
+    return Record(
+        id=run_id,
+        created=datetime.datetime.strptime(run_id.split("-")[0], "%Y%m%dT%H%M%SZ").isoformat() + "Z",
+        command=found.command,
+        suite=suite,
+        environment=found.environment,
+        artifacts=built.artifacts,
+        plans=built.plans,
+        outcomes=tuple(outcomes),
+        stages=(*built.notes, *measured.notes),
+        facts=Facts(facts),
+        keys=keys,
+        stale={c: why for c, why in stale.items() if not any((c, stage) in done for stage in GPU_STAGES)},
+        joined=tuple(origins),
+        samples=samples,
+        listings=Listings(lambda: chain.from_iterable(listings)),
+        roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
+        gpus=measured.gpus,
+        recording=found.recording,
+    )
+
+
+def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:
+    """What :func:`to_join` gives, and the same for each other GPU that a command recorded together with one of these
+    runs."""
+    own = to_join(places, suite, gpu, before=None)
+    beside = lookup.recorded_with(places, suite, {run.recording for run in own} - {""})
+    others = dict.fromkeys(name for _, name in beside if name != own[0].gpu)
+    return [own, *(to_join(places, suite, other, before=None) for other in others)]
+
+
+def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
+    """Measured runs of this suite, newest first, all of one GPU.
+
+    Args:
+        gpu: this machine's GPU; ``None``: that of the newest run.
+        before: only runs older than this one; ``None``: all.
+    """
+    found: list[Record] = []
+    for run in lookup.measured_runs(places, suite, before=before):
+        if run.gpu != (gpu or (found[0].gpu if found else run.gpu)):
+            continue
+        found.append(run)
+        own = [o for o in run.outcomes if not o.origin]
+        whole = set(run.suite.variants) <= {o.variant for o in own} and set(GPU_STAGES) <= {o.stage for o in own}
+        if whole or len(found) == _MOST_RUNS:
+            break
+    return found

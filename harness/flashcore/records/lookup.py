@@ -1,0 +1,173 @@
+"""The recorded runs, and how one is chosen: the newest, one by its id or folder, those of other places."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashcore.errors import RecordError, UsageError
+from flashcore.model.files import PARTIAL
+from flashcore.model.record import Record
+from flashcore.records import convert
+from flashcore.records.store import HEADER, RUN_ID, read
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    #: Where runs lie. One place is the folder that runs are recorded in; of more, the others hold what was recorded
+    #: elsewhere: each a folder of runs, also packed ones, a run's own folder, or one packed file.
+    Places = Path | Sequence[Path]
+
+ROOFS = "roofs"  # the name of the suite that measures roofs
+PACKED = ".run.zip"  # how a packed run's name ends
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
+
+
+def runs(profiles: Path) -> list[Path]:
+    """The complete runs, newest first by their ids."""
+    if not profiles.is_dir():
+        return []
+    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name) and (p / HEADER).is_file()]
+    return sorted(found, key=lambda p: p.name, reverse=True)
+
+
+def unfinished(profiles: Path) -> list[Path]:
+    """Folders of runs that did not end, newest first."""
+    if not profiles.is_dir():
+        return []
+    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
+    return sorted((p for p in found if p.name.endswith(PARTIAL)), key=lambda p: p.name, reverse=True)
+
+
+def everywhere(places: Places) -> list[Traversable]:
+    """The complete runs of all places, newest first by their ids; of those with one id only the first place's.
+
+    Raises:
+        RecordError: a packed run is damaged, or the file is something else.
+    """
+    first, *others = [places] if isinstance(places, Path) else places
+    found: dict[str, Traversable] = {run.name: run for run in runs(first)}
+    for place in others:
+        for run in elsewhere(place):
+            found.setdefault(run.name, run)
+    return sorted(found.values(), key=lambda run: run.name, reverse=True)
+
+
+def elsewhere(place: Path) -> list[Traversable]:
+    """The runs that a user's ``--records`` names: a packed file, a run's folder, or a folder of both.
+
+    Raises:
+        UsageError: there is none.
+        RecordError: a packed run is damaged, or the file is something else.
+    """
+    if place.is_file():
+        return [_opened(place)]
+    if (place / HEADER).is_file() and RUN_ID.fullmatch(place.resolve().name):
+        return [place.resolve()]
+    packed = sorted(place.glob(f"*{PACKED}")) if place.is_dir() else []
+    found: list[Traversable] = [*runs(place), *map(_opened, packed)]
+    if not found:
+        raise UsageError(
+            f"--records {place}: expected a run, a packed one (*{PACKED}) or a folder of them, found none\n"
+            "  hint: flashcore pack writes one, where the run was recorded"
+        )
+    return found
+
+
+def _opened(file: Path) -> Traversable:
+    """The run in a packed file; see :func:`flashcore.records.pack.opened`."""
+    from flashcore.records import pack  # zipfile: most commands read no packed run
+
+    return pack.opened(file)
+
+
+def find(places: Places, name: str | None) -> Traversable:
+    """The run that ``name`` (an id, the beginning of one, a folder, or a packed file) means; the newest if ``None``.
+
+    ``profile`` may have measured the machine's roofs too, and ``sanitize`` times nothing: such runs count as the newest
+    only where there is no other.
+
+    Raises:
+        UsageError: there is no such run, or several begin so.
+        RecordError: a packed run is damaged, or the file is something else.
+    """
+    if name is not None and (Path(name) / HEADER).is_file():
+        return Path(name)
+    if name is not None and name.endswith(PACKED) and Path(name).is_file():
+        return _opened(Path(name))
+    complete = everywhere(places)
+    if name is None:
+        if not complete:
+            where = places if isinstance(places, Path) else places[0]
+            raise UsageError(
+                f"{where}: expected a recorded run, found none\n"
+                "  hint: `flashcore profile` records one, `flashcore import` reads one, --profiles names another folder"
+            )
+        return next((run for run in complete if not _of_roofs(run) and not _of_sanitizer(run)), complete[0])
+    matches = [p for p in complete if p.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    known = ", ".join(p.name for p in complete[:5]) or "none"
+    found = "several" if matches else "none"
+    raise UsageError(f"run {name}: expected one run's id or folder, found {found} (newest: {known})")
+
+
+def _of_roofs(run: Traversable) -> bool:
+    try:
+        return bool(json.loads((run / HEADER).read_bytes())["suite"]["name"] == ROOFS)
+    except _DAMAGED:
+        return False  # reading it reports what is wrong with it
+
+
+def _of_sanitizer(run: Traversable) -> bool:
+    """Whether it holds what ``flashcore sanitize`` found, and nothing else that a GPU did."""
+    return (run / "sanitize").is_dir() and not (run / "check").is_dir()
+
+
+def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
+    """The newest run of this suite that a GPU timed; if there is none, the newest that it measured."""
+    newest = None
+    for record in measured_runs(places, suite, before=before):
+        if record.samples:
+            return record
+        newest = newest or record
+    return newest
+
+
+def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
+    """The runs of this suite that a GPU measured, newest first."""
+    for folder in everywhere(places):
+        if before is not None and folder.name >= before:
+            continue
+        try:
+            if _measured(folder, suite) is None:
+                continue
+            record = read(folder)
+        except (*_DAMAGED, RecordError) as error:
+            # A damaged old run must not stop a new one; `report RUN` says what is wrong with it.
+            print(f"flashcore: skipped run {folder.name}: {error}", file=sys.stderr)
+            continue
+        yield record
+
+
+def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[tuple[Traversable, str]]:
+    """The measured runs of this suite whose :attr:`Record.recording` is one of these, newest first, and the name of the
+    GPU of each."""
+    found = []
+    for folder in everywhere(places) if recordings else ():
+        with suppress(*_DAMAGED):
+            header = _measured(folder, suite)
+            if header is not None and header.get("recording", "") in recordings:
+                found.append((folder, str(header["environment"]["gpu"])))
+    return found
+
+
+def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:
+    """The header of a run of this suite that a GPU measured; of any other ``None``."""
+    header: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
+    of_suite = header["schema_version"] in convert.READABLE and header["suite"]["name"] == suite
+    return header if of_suite and header["environment"]["gpu"] and header["outcomes"] else None

@@ -1,0 +1,50 @@
+"""Where suites lie: the one that the user means, and the roofs suite that comes with flashcore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.suites.parts import MANIFEST
+
+#: Where a suite is looked for, from the current folder.
+NEAR = (MANIFEST, f"kernels/{MANIFEST}", f"kernels/*/{MANIFEST}")
+
+
+def roofs_suite() -> Path:
+    """The folder of the suite that measures a machine's roofs: ``kernels/roofs`` in a checkout, in the package where
+    it is installed. Relative where it lies below the current folder, so that records name it alike everywhere."""
+    found = (Path(__file__).parents[1] / "roofs_suite").resolve()
+    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
+
+
+def near(folder: Path) -> Path:
+    """The suite of ``folder``, where there is exactly one. The roofs suite below ``kernels`` does not count: it
+    measures machines, and ``flashcore roofs`` runs it.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    own = (roofs_suite() / MANIFEST).read_bytes()
+    manifests = [p for place in NEAR for p in sorted(folder.glob(place)) if p.parent == folder or p.read_bytes() != own]
+    if len(manifests) == 1:
+        return manifests[0].parent
+    found = ", ".join(str(p.parent) for p in manifests) or "none"
+    mend = "name one with --suite" if manifests else "name one with --suite, or make one with: flashcore init DIR"
+    raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {found}\n  hint: {mend}")
+
+
+def suite_folder(given: str | None) -> str:
+    """The folder of the suite that ``--suite`` names, by itself or by its manifest; without it the one that is near.
+
+    Raises:
+        UsageError: it names another file; none, or several, are near.
+    """
+    if given is None:
+        return str(near(Path()))
+    path = Path(given)
+    if path.is_file():
+        if path.name != MANIFEST:
+            raise UsageError(f"--suite {given}: expected a suite's folder or its {MANIFEST}, found another file")
+        path = path.parent
+    return str(path)

@@ -1,0 +1,120 @@
+"""Reads ``suite.toml`` into a :class:`~flashcore.model.suite.Suite`, or reports every mistake in it.
+
+What it includes is added by :mod:`flashcore.suites.parts`. The form is declared in
+:mod:`flashcore.suites.schema`; what spans several entries (a parent that does not exist, a budget that matches
+nothing) is checked by :mod:`flashcore.suites.resolve`. All mistakes are collected and raised at once as a
+:class:`~flashcore.errors.ManifestError`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from flashcore.errors import ManifestError, UsageError
+from flashcore.model import cache
+from flashcore.model.suggest import did_you_mean
+from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.suites import parts
+from flashcore.suites.parts import MANIFEST as MANIFEST
+
+#: What decides whether a manifest is valid: this package and the model.
+_READERS = sorted(p for folder in ("suites", "model") for p in (Path(__file__).parents[1] / folder).glob("*.py"))
+
+
+def load(folder: Path | str, known: Path | None = None) -> Suite:
+    """Reads and validates the manifest in ``folder``.
+
+    Args:
+        known: a folder to cache a valid manifest in: the search for mistakes takes longer than a build with nothing to
+            do, and is skipped while neither the manifest nor the harness changes.
+
+    Raises:
+        UsageError: there is no such folder or no manifest in it.
+        ManifestError: the manifest is wrong; holds every mistake found.
+    """
+    root = Path(folder)
+    path = root / MANIFEST
+    if not path.is_file():
+        raise UsageError(
+            f"{path}: expected a suite's manifest, found no such file\n"
+            f"  hint: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
+        )
+    text = path.read_bytes()
+    if known is None:
+        return _validated(path, text)[0]
+    key = f"{hashlib.sha256(text).hexdigest()} {root} {cache.stamp(_READERS)}"
+    name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
+    remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(known, name, key)
+    if remembered is not None:
+        suite, named, digest = remembered
+        if digest == parts.digest(parts.included(root, named)[0]) and all(p.exists() for p in _files(suite)):
+            return suite
+    found = _validated(path, text)
+    cache.keep(known, name, key, found)
+    return found[0]
+
+
+def _files(suite: Suite) -> Iterator[Path]:
+    """The files that a manifest names must be there, even if the manifest itself is cached."""
+    root = Path(suite.root)
+    yield from (root / i for i in suite.include)
+    yield from (root / p.file for p in suite.problems.values())
+    yield from (root / v.file for v in suite.variants.values())
+
+
+def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
+    """The suite, the files that it names as included, and their digest."""
+    import tomllib
+
+    from flashcore.suites.resolve import Builder
+    from flashcore.suites.schema import parse
+
+    try:
+        data = tomllib.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # TOML's own mistakes, another encoding, numbers of 5,000 digits
+        raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
+    files, wrong = parts.included(path.parent, data.get("manifests"))
+    whole = parts.Whole(data, wrong)
+    for file, content in files.items():
+        whole.add(file, content)
+    manifest = parse(data)
+    if isinstance(manifest, list):
+        raise ManifestError(str(path), [*whole.mistakes, *map(whole.placed, manifest)])
+    if whole.mistakes:
+        raise ManifestError(str(path), whole.mistakes)
+    builder = Builder(manifest, path.parent, whole.placed)
+    suite = builder.build()
+    if builder.mistakes:  # points of a sweep share theirs
+        raise ManifestError(str(path), list(dict.fromkeys(builder.mistakes)))
+    return dataclasses.replace(suite, manifests=tuple(files)), tuple(manifest.manifests), parts.digest(files)
+
+
+class NothingMatches(UsageError):
+    """No variant of this suite has such a name; another state of the suite may have one."""
+
+
+def select(
+    suite: Suite, variants: str | None = None, shapes: tuple[str, ...] = ()
+) -> tuple[list[Variant], list[Shape]]:
+    """The variants whose names match the glob and the shapes of these names (default: all).
+
+    Raises:
+        NothingMatches: no variant does.
+        UsageError: there is no such shape.
+    """
+    chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
+    if not chosen:
+        known = ", ".join(suite.variants)
+        raise NothingMatches(
+            f"--variant {variants}: expected a glob matching one of {known}; found none"
+            + did_you_mean(variants or "", suite.variants)
+        )
+    for name in shapes:
+        if name not in suite.shapes:
+            known = ", ".join(suite.shapes)
+            raise UsageError(f"--shape {name}: expected one of {known}{did_you_mean(name, suite.shapes)}")
+    return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]

@@ -1,0 +1,338 @@
+"""The form of ``suite.toml``: what each table may hold, and how a mistake in it is reported.
+
+What spans several entries is checked by :mod:`flashcore.suites.load`, which turns the form into the model.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from flashcore.model.suggest import did_you_mean
+from flashcore.model.suite import Regime, Stage
+from flashcore.suites.parts import LISTS, TABLES
+
+MOST_LETTERS = 100  # of a name: names of files hold variant and shape together
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
+Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
+Release = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
+Text = Annotated[str, Field(min_length=1)]
+Dimension = Annotated[str, Field(pattern=r"^([A-Za-z][A-Za-z0-9_]*([-+*/][1-9][0-9]*)?)$")]
+Scalar = int | float | str | bool
+MOST_NESTED = 20
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Form(BaseModel):
+    """What all tables have in common: unknown keys, other types and NaN are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+# An empty list would switch off what it narrows.
+_Globs = Annotated[list[Text], Field(min_length=1)]
+
+
+class ProblemForm(Form):
+    """``[problem.<name>]``"""
+
+    file: Text
+    op_schema: Text = Field(alias="schema")
+    dims: dict[str, list[Dimension | Annotated[int, Field(ge=1)]]]
+    dtypes: dict[str, str]
+    inout: list[str] = []  # outputs that are inputs too
+    strided: dict[str, Literal["rows", "any"]] = {}  # tensors that need not be contiguous
+    seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
+
+
+class ShapeForm(Form):
+    """``[shape.<name>]``"""
+
+    problem: Name | None = None
+    params: dict[str, Scalar]
+    # sanitize is slow and needs small shapes: it must be asked for
+    stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
+    rank_by: Regime | None = None  # the suite's unless given
+    repeats: int = Field(default=0, ge=0, le=100_000)  # calls that must agree bit by bit, at least
+
+
+class PredictionForm(Form):
+    """One of a variant's ``predictions``."""
+
+    fact: Name
+    source: Text
+    before: float | None = Field(default=None, alias="from")
+    after: float | None = Field(default=None, alias="to")
+    device: str | None = None
+    shape: Name | None = None
+
+
+class WhereForm(Form):
+    """A variant's ``where``: its ``archs`` are those of the suite unless named here, and may be more than those."""
+
+    archs: list[Arch] | None = Field(default=None, min_length=1)
+    shapes: _Globs = ["*"]
+    unsupported: dict[Arch, Text] = {}
+
+
+def _sweep_kind(value: object) -> str | None:
+    return "<axes>" if isinstance(value, dict) else "<points>" if isinstance(value, list) else None
+
+
+# The axes of a grid, or the points themselves.
+_Axes = dict[Name, Annotated[list[int | str], Field(min_length=1)]]
+_Points = Annotated[list[dict[Name, int | str]], Field(min_length=1)]
+_Sweep = Annotated[
+    Annotated[_Axes, Tag("<axes>")] | Annotated[_Points, Tag("<points>")],
+    Discriminator(_sweep_kind),
+]
+
+
+class VariantForm(Form):
+    """``[variant.<name or template>]``"""
+
+    technique: Text
+    also: Text | None = None
+    roof: Name
+    tolerance: Name
+    tolerance_reason: Text
+    problem: Name | None = None
+    source: Text | None = None
+    config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
+    callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
+    cubins: Text | None = None  # "triton", or a folder of recorded ones
+    plan: Literal["declared", "recorded"] = "declared"  # recorded: of a launcher that is used as it is
+    parent: Text | None = None
+    document: Text | None = None
+    where: WhereForm = WhereForm()
+    predictions: list[PredictionForm] = []
+    sweep: _Sweep | None = None
+
+
+class SpaceForm(Form):
+    """``[space.<name>]``"""
+
+    variant: Text
+    axes: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Annotated[list[int | str], Field(min_length=1)]] = (
+        Field(min_length=1)
+    )
+    conditions: list[Text] = []
+    shapes: list[Name] = Field(min_length=1)
+    objectives: list[Literal["time", "error", "smem"]] = Field(default=["time"], min_length=1)
+    hard: list[Name] = []
+    against: Text | None = None
+
+
+class ScopeForm(Form):
+    """Where a budget, a waiver or a rule holds, in globs."""
+
+    variants: _Globs = ["*"]
+    archs: _Globs = ["*"]
+    shapes: _Globs = ["*"]
+    kernels: _Globs = ["*"]
+
+
+class BudgetForm(ScopeForm):
+    """``[[budget]]``"""
+
+    name: Name
+    fact: Name
+    source: Text
+    severity: Literal["limit", "goal"] = "limit"
+    min: float | None = None
+    max: float | None = None
+    stretch: float | None = None
+    documents: _Globs | None = None
+    device: str | None = None
+
+
+class WaiverForm(ScopeForm):
+    """``[[waiver]]``"""
+
+    budget: Name
+    accepted: float
+    reason: Text
+    expires: datetime.date | None = None
+
+
+class GateRuleForm(ScopeForm):
+    """One rule of ``[gate]``."""
+
+    facts: list[Text] = Field(min_length=1)
+    severity: Literal["fail", "show", "ignore"] = "fail"
+    tolerance: float | None = Field(default=None, ge=0)
+    reason: Text | None = None
+    expires: datetime.date | None = None
+
+
+class GateForm(Form):
+    """``[gate]``"""
+
+    baseline: Text | None = None
+    rule: list[GateRuleForm] = []
+
+
+class Manifest(Form):
+    """A suite's manifest, or a file that it includes."""
+
+    name: Name
+    title: Text
+    nvcc: Release | None = None
+    triton: Release | None = None
+    archs: list[Arch] = Field(min_length=1)
+    baseline: Name
+    rank_by: Regime = "isolated"
+    manifests: list[Text] = []
+    include: list[Text] = []
+    documents: dict[str, Text] = {}
+    notes: list[Text] = []
+    problem: dict[Name, ProblemForm] = Field(min_length=1)
+    shape: dict[Name, ShapeForm] = Field(min_length=1)
+    variant: dict[Text, VariantForm] = Field(min_length=1)
+    space: dict[Name, SpaceForm] = {}
+    budget: list[BudgetForm] = []
+    waiver: list[WaiverForm] = []
+    gate: GateForm = GateForm()
+
+
+def schema_text() -> str:
+    """The JSON Schema of a manifest and of what it includes, for editors: committed as ``suite.schema.json``."""
+    import json
+
+    from flashcore.model.catalogue import FACTS, PHASE_SHARE
+
+    schema = Manifest.model_json_schema()
+    own = [key for key in schema.pop("required") if key not in TABLES]  # an included file may hold the tables
+    included = sorted({*TABLES, *(key.split(".")[0] for key in LISTS)})
+    schema["anyOf"] = [
+        {"title": "a suite.toml", "required": own},
+        {"title": "a file that a suite.toml includes", "propertyNames": {"enum": included}},
+    ]
+    for form in ("BudgetForm", "PredictionForm"):
+        schema["$defs"][form]["properties"]["fact"] = {"$ref": "#/$defs/fact"}
+    schema["$defs"]["fact"] = {"anyOf": [{"enum": list(FACTS)}, {"type": "string", "pattern": f"^{PHASE_SHARE}"}]}
+    # A table whose keys have a form has no others.
+    closed = json.loads(
+        json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema}),
+        object_hook=lambda t: {**t, "additionalProperties": False} if "patternProperties" in t else t,
+    )
+    return json.dumps(closed, indent=1) + "\n"
+
+
+def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
+    """The manifest, or every mistake in it: key, what was expected, what was found."""
+    if beyond := list(_beyond("", data)):
+        return beyond
+    try:
+        return Manifest.model_validate(data)
+    except ValidationError as error:
+        return mistakes(error.errors(), data)
+
+
+def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
+    """Mistakes that no key may hold, wherever they are: reported before anything is computed with them."""
+    if isinstance(value, (dict, list)):
+        if depth == MOST_NESTED:
+            yield f"{key[:100]}: expected at most {MOST_NESTED} tables and lists in each other, found more"
+            return
+        for k, v in value.items() if isinstance(value, dict) else enumerate(value):
+            own = f"{key}[{k}]" if isinstance(k, int) else f"{key}.{k}".lstrip(".")
+            yield from _beyond(own, v, depth + 1)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield f"{key}: expected a whole number of 64 bits, found one of {value.bit_length()}"
+    elif isinstance(value, float) and 1e30 < abs(value) < math.inf:
+        yield f"{key}: expected a number up to 1e30, found {value}"
+    elif isinstance(value, str) and (odd := _CONTROL.search(value)):
+        yield f"{key}: expected text, found the control character {odd[0]!r}"
+
+
+def mistakes(errors: Iterable[Any], data: Any, form: type[Form] = Manifest) -> list[str]:
+    """pydantic's errors about ``data`` in that form as lines: key, what was expected, what was found.
+
+    The members of a union each complain about the same value; they become one line.
+    """
+    expected: dict[tuple[str, str], list[str]] = {}
+    for error in errors:
+        found = "nothing" if error["type"] == "missing" else _short(error["input"])
+        said = expected.setdefault((_key(error, data), found), [])
+        said += [text for text in [_expectation(error, form)] if text not in said]
+    return [f"{key}: expected {_either(said)}, found {found}" for (key, found), said in expected.items()]
+
+
+def _key(error: Any, data: Any) -> str:
+    key = ""
+    value = data
+    last = len(error["loc"]) - 1
+    for i, part in enumerate(error["loc"]):
+        if isinstance(part, str) and (not isinstance(value, Mapping) or part not in value):
+            # Members of a union and "[key]" are pydantic's own words, not keys of the manifest.
+            if error["type"] == "missing" and i == last:
+                key += f".{part}"
+            continue
+        key += f"[{part}]" if isinstance(part, int) else f".{part}"
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            value = None
+    return key.lstrip(".") or "(top level)"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _either(said: Sequence[str]) -> str:
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+
+
+_EXPECTED = {
+    "missing": "a value",
+    "extra_forbidden": "no such key",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true/false",
+    "finite_number": "a finite number",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "union_tag_not_found": "a table of lists or a list of tables",  # a sweep: the only tagged union
+}
+
+
+def _keys(place: Iterable[str | int], form: Any) -> list[str]:
+    """The keys that the table at ``place`` may have; none where no form describes it."""
+    for part in place:
+        fields = getattr(form, "model_fields", {})
+        if fields:
+            form = next((f.annotation for name, f in fields.items() if part in (name, f.alias)), None)
+        elif get_origin(form) in (dict, list):
+            form = get_args(form)[-1]
+    return [f.alias or name for name, f in getattr(form, "model_fields", {}).items()]
+
+
+def _expectation(error: Any, form: type[Form]) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
+        near = did_you_mean(str(error["loc"][-1]), keys) or f" (is it misspelt? there are {', '.join(keys)})"
+        return _EXPECTED[kind] + near
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    if kind == "string_pattern_mismatch":
+        what = "a key" if error["loc"][-1] == "[key]" else "text"
+        return f"{what} matching {context['pattern']}"
+    if kind == "literal_error":
+        return f"one of {context['expected']}"
+    if kind == "too_short":
+        return f"at least {context['min_length']} item"
+    if kind.startswith("date"):
+        return "a date such as 2027-01-31"
+    message: str = error["msg"]
+    return message[0].lower() + message[1:]

@@ -1,0 +1,176 @@
+"""The metric planner: real tables of six chips, what is lost on each, and learning another."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from flashcore.chips.metric_tables import lookup
+from flashcore.chips.metric_tables.lookup import Table
+from flashcore.cli import main
+from flashcore.errors import UsageError
+from flashcore.measure.machine import metric_lists
+from flashcore.model.catalogue import FACTS, OWN_STAGE, TENSOR_TYPES
+from tests import factory
+
+CHIPS = ("ad104", "ga100", "ga102", "gb100", "gb202", "gh100")
+
+
+def test_there_are_tables_of_these_chips() -> None:
+    assert set(CHIPS) | set(lookup.SAME_LIST) == set(lookup.chips())
+    for chip in CHIPS:
+        assert len(lookup.table(chip).metrics) > 2900
+
+
+@pytest.mark.parametrize(
+    ("chip", "lost"),
+    [
+        ("gh100", set()),
+        ("ad104", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma"}),
+        ("ga100", {"tensor_gmma_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("ga102", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("ga104", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma", "tensor_flop_fp8"}),
+        ("gb202", {"tensor_gmma_instructions", "tensor_hfma2_instructions", "stall_gmma", "stall_imc_miss"}),
+    ],
+)
+def test_what_each_chip_lacks(chip: str, lost: set[str]) -> None:
+    rows = lookup.plan(lookup.table(chip))
+    types = {f"tensor_flop_{n}" for n in ("fp16_sum16", "fp8_sum16", "fp6", "fp6_sum16", "fp4", "int4", "int1")}
+    assert {r.spec.name for r in rows if r.state == "lost"} - types == lost
+    assert len(rows) == sum(s.tier == "counters" and s.group not in OWN_STAGE for s in FACTS.values())
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_every_name_of_the_catalogue_is_in_the_chips_own_list(chip: str) -> None:
+    """Real roll-ups of real names; a slip of the mapping shows as a lost metric that the chip was said to have."""
+    found = lookup.table(chip)
+    names = [name for spec in FACTS.values() if (name := spec.ncu_name(chip)) is not None]
+    assert [name for name in names if not found.has(name)] == []
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_every_type_that_the_chips_tensor_cores_multiply_is_counted(chip: str) -> None:
+    """What a chip's list says of the tensor path, as a whole and not by instruction or sparsity."""
+    types = re.compile(r"sm__ops_path_tensor_src_(?!.*(_sparsity_|_realtime))\w+")
+    listed = {f"{name}.sum" for name in lookup.table(chip).metrics if types.fullmatch(name)}
+    known = {f"tensor_flop_{n}" for n in TENSOR_TYPES}
+    asked = {spec.ncu_name(chip) for spec in FACTS.values() if spec.name in known}
+    assert len(listed) >= 6 and asked - {None} == listed
+
+
+@pytest.mark.parametrize(
+    ("chip", "fact", "name"),
+    [
+        ("gh100", "tensor_flop_fp16", "sm__ops_path_tensor_src_fp16.sum"),
+        ("ad104", "tensor_flop_fp16", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"),
+        ("ga100", "tensor_flop_fp16", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"),
+        ("ad104", "tensor_active", "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"),
+        ("ga100", "tensor_active", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+        ("ga102", "tensor_active", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+        ("ga106", "tensor_flop_fp16", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"),
+        ("ga102", "dram_read_bytes", "dram__bytes_read.sum"),
+        ("gb202", "dram_read_bytes", "dram__bytes_op_read.sum"),
+        ("gb100", "dram_read_bytes", "dram__bytes_read.sum"),
+    ],
+)
+def test_the_same_fact_has_another_name_elsewhere(chip: str, fact: str, name: str) -> None:
+    (row,) = [r for r in lookup.plan(lookup.table(chip)) if r.spec.name == fact]
+    assert (row.state, row.ncu) == ("exists", name)
+
+
+@pytest.mark.parametrize(
+    ("metric", "there"),
+    [
+        ("dram__bytes_read.sum", True),
+        ("dram__bytes_read.avg.per_second", True),
+        ("dram__bytes_read", True),
+        ("dram__bytes_read.pct", False),  # no roll-up of a counter
+        ("dram__bytes.sum", False),
+        ("lts__throughput.avg.pct_of_peak_sustained_elapsed", True),
+        ("l2__hit.pct", True),
+        ("l2__hit.sum", False),
+        ("launch__grid_size", True),
+    ],
+)
+def test_a_name_needs_a_roll_up_that_its_kind_has(metric: str, there: bool) -> None:
+    table = Table("x", {"dram__bytes_read": "Counter", "lts__throughput": "Throughput", "l2__hit": "Ratio"})
+    assert table.has(metric) is there
+
+
+def test_a_metric_that_a_chip_lacks_is_refused_by_name() -> None:
+    table = lookup.table("ad104")
+    lookup.require(table, ["tensor_active", "memory_stalls", "barrier_instructions"])
+    with pytest.raises(UsageError, match=r"ad104.*\n  stall_gmma: ad104 has no such counter"):
+        lookup.require(table, ["tensor_active", "stall_gmma"])
+    with pytest.raises(UsageError, match="registers: expected a fact that ncu measures"):
+        lookup.require(table, ["registers"])
+    with pytest.raises(UsageError, match="tensor_active"):
+        lookup.require(table, ["tensor_activ"])
+
+
+def test_a_limit_that_could_never_be_measured_is_refused_before_anything_runs() -> None:
+    limit = factory.budget("stall_gmma", maximum=5)
+    table = lookup.table("ad104")
+    with pytest.raises(UsageError, match="stall_gmma"):
+        lookup.require_budgets(factory.suite(budgets=[limit]), table, "sm_89", "NVIDIA L4")
+    for budget in (
+        factory.goal("stall_gmma", maximum=5),
+        factory.budget("stall_gmma", maximum=5, archs=("sm_90a",)),
+        factory.budget("stall_gmma", maximum=5, device="H200"),
+        factory.budget("isolated_p50", maximum=5),
+        factory.budget("max_error", maximum=5),
+    ):
+        lookup.require_budgets(factory.suite(budgets=[budget]), table, "sm_89", "NVIDIA L4")
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_committed_tables_are_as_they_would_be_written(chip: str) -> None:
+    path = lookup.TABLES / f"{chip}{lookup.SUFFIX}"
+    assert gzip.decompress(path.read_bytes()).decode() == lookup.table(chip).text()
+
+
+def test_a_chip_of_the_same_family_says_whose_list_it_shares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = lookup.table("ga104")
+    assert table.chip == "ga104"
+    assert table.metrics == lookup.table("ga102").metrics
+    assert table.source.endswith("for ga102, whose list ga104 shares")
+    own = Table("ga104", {"sm__x": "Counter"})
+    (tmp_path / "ga104.txt.gz").write_bytes(metric_lists.packed(own))
+    monkeypatch.setattr(lookup, "TABLES", tmp_path)
+    assert lookup.table("ga104") == own
+    assert lookup.chips() == ["ga104"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"text", gzip.compress(b"other"), gzip.compress(b"# flashcore metric table 1: x\na b c\n")],
+    ids=["empty", "no gzip", "another file", "no metrics"],
+)
+def test_a_damaged_table_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.txt.gz").write_bytes(content)
+    with pytest.raises(UsageError, match="expected"):
+        lookup.table("x", tmp_path / "x.txt.gz")
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["metrics", "--chip", "ga100"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("missing on ga100 (7)")
+    assert "sm__ops_path_tensor_src_fp16_dst_fp32.sum" in said
+
+
+def test_the_command_refuses_what_is_lost_or_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["metrics", "--chip", "ad104", "stall_gmma"]) == 2
+    assert main.main(["metrics", "--chip", "gx999"]) == 2
+    said = capsys.readouterr().err
+    assert "stall_gmma" in said and "flashcore metrics --learn --chip gx999 --table FILE" in said
+    assert main.main(["metrics", "--chip", "gh100", "stall_gmma"]) == 0

@@ -1,0 +1,59 @@
+"""Source heat: every sample belongs to one line, and what is not counted is not 0."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashcore.explain.heat import lines, shares
+from flashcore.model.record import Instruction, Listing, Subject
+
+SUBJECT = Subject("fast", shape="mission", kernel="k")
+
+
+def instruction(offset: int, line: int, text: str = "FADD", **values: float) -> Instruction:
+    return Instruction(offset, text, "k.cu" if line else "", line, f"line {line}" if line else "", values)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1000)), min_size=1))
+def test_every_sample_belongs_to_one_line(drawn: list[tuple[int, int]]) -> None:
+    listing = Listing(
+        SUBJECT, tuple(instruction(16 * i, line, samples=n, executed=1) for i, (line, n) in enumerate(drawn))
+    )
+    found = lines(listing)
+    assert math.fsum(x.samples for x in found) == sum(n for _, n in drawn)
+    assert [x.samples for x in found] == sorted((x.samples for x in found), reverse=True)
+    if sum(n for _, n in drawn):
+        assert math.fsum(x.share for x in found) == pytest.approx(100)
+    assert sum(len(x.instructions) for x in found) == len(drawn)
+
+
+def test_conflicts_are_passes_beyond_the_least_and_unknown_where_not_counted() -> None:
+    counted = instruction(0, 1, "LDS R1, [R2]", samples=1, wavefronts=96, wavefronts_ideal=32)
+    (line,) = lines(Listing(SUBJECT, (counted, instruction(16, 1, executed=4))))
+    assert line.conflicts == 64 and line.executed == 4
+    (line,) = lines(Listing(SUBJECT, (instruction(0, 1, "LDS R1, [R2]", samples=1),)))
+    assert line.conflicts is None
+
+
+@pytest.mark.parametrize("text", ["STL [R1], R2", "@P0 LDL.64 R2, [R1]", "@!PT STL [R1], R2"])
+def test_local_memory_is_told_by_its_instructions(text: str) -> None:
+    (line,) = lines(Listing(SUBJECT, (instruction(0, 1, text, executed=7), instruction(16, 1, "LDG R1", executed=9))))
+    assert line.local == 7
+
+
+def test_a_line_is_held_by_its_largest_reason_but_those_of_warps_that_could_issue() -> None:
+    own = instruction(0, 1, samples=10, stall_wait=3, stall_barrier=2, stall_selected=5)
+    assert lines(Listing(SUBJECT, (own,)))[0].held == ("wait", 30)
+    assert lines(Listing(SUBJECT, (instruction(0, 1, samples=10),)))[0].held is None
+
+
+def test_a_line_is_found_again_in_the_parent_by_its_text() -> None:
+    listing = Listing(
+        SUBJECT, (instruction(0, 1, samples=3), instruction(16, 2, samples=1), instruction(32, 0, samples=4))
+    )
+    assert shares(listing) == {"line 1": 37.5, "line 2": 12.5}
+    assert shares(None) == {}

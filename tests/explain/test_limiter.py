@@ -1,0 +1,244 @@
+"""What holds a case back: kernels whose limiter is known are named rightly, and nothing measured names nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from flashcore.explain.limiter import held, limiter, phase_shares, remedies
+from flashcore.explain.predictions import Readings
+from flashcore.model.record import Fact, Facts, Record, Subject
+from flashcore.records import lookup
+from tests import factory
+from tests.conftest import ROOT, TESTS
+
+MISSION = Subject("fast", shape="mission")
+
+
+def record(*facts: Fact, **counters: float | None) -> Record:
+    """The usual run whose case fast/mission has these counters and no others."""
+    full = factory.record()
+    kept = [f for f in full.facts if f.subject != MISSION or f.source not in ("ncu", "formula")]
+    kept = [f for f in kept if f.name != "blocks" or f.subject.variant != "fast"]
+    own = factory.facts_of(counters, "fast", shape="mission")
+    return replace(full, facts=Facts([*kept, *own, *facts]))
+
+
+def text(*facts: Fact, **counters: float | None) -> str:
+    return limiter(Readings(record(*facts, **counters)), "fast", "mission")
+
+
+def kinds(**counters: float | None) -> list[str]:
+    return [x.kind for x in held(Readings(record(**counters)), "fast", "mission").limiters]
+
+
+COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles": 20_000, "issue_active": 20.0}
+
+
+def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
+    known = Readings(record(**COUNTED))
+    assert held(known, "fast", "mission") is held(known, "fast", "mission")
+    assert held(known, "fast", "mission") != held(known, "fast", "long")
+    assert held(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != held(
+        known, "fast", "mission"
+    )
+
+
+# --- kernels whose limiter is known -----------------------------------------------------------------
+
+
+def published(suite: str) -> Readings:
+    found = lookup.latest(ROOT / "profiles", suite)
+    assert found is not None
+    return Readings(found)
+
+
+@pytest.fixture(scope="module")
+def roofs() -> Readings:
+    return published("roofs")
+
+
+@pytest.mark.parametrize(
+    ("variant", "shape", "kind", "words"),
+    [
+        ("dram_read_u4", "dram_read_h200", "dram", "DRAM at 9. % of its roof"),
+        ("dram_copy_bulk_t16r3", "dram_copy_h200", "dram", "DRAM at [89]. %"),
+        ("exp2", "exp2_h200", "exp", "special functions at 9. %"),
+        ("shared_read", "shared_read_h200", "shared", "shared memory at 9. %"),
+        ("shared_ldmatrix", "shared_read_h200", "shared", "shared memory at 9. %"),
+        ("l1_read", "l1_read_h200", "l1", "L1 at 9. %"),
+        ("l2_read_u4", "l2_read_h200", "l2", r"L2 \([\d,]+ GB/s; no roof is known\)"),
+        ("fp32_fma", "fp32_fma_h200", "fp32", "fp32 pipes at 9. %"),
+        ("wgmma_fp8", "wgmma_fp8_h200", "fp8_tensor", "fp8 tensor cores at [89]. %"),
+        ("integer_add", "integer_add_h200", "issue", "issue slots"),
+        ("barrier_block", "barrier_t128_h200", "barrier", r"barriers \(1[\d.]+ ns each; no roof is known\)"),
+        ("barrier_block", "barrier_t1024_h200", "barrier", r"barriers \([34][\d.]+ ns each"),
+    ],
+)
+def test_the_published_roofs_are_held_by_what_they_are_made_of(
+    roofs: Readings, variant: str, shape: str, kind: str, words: str
+) -> None:
+    found = held(roofs, variant, shape)
+    assert found.limiters[0].kind == kind and re.match(words, found.text)
+    assert "no counters" in found.note
+
+
+def test_a_launch_is_a_bound_and_no_limiter(roofs: Readings) -> None:
+    found = held(roofs, "launch", "launch_h200")
+    assert found.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", found.text)
+
+
+def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidence() -> None:
+    known = published("attention")
+    suite = known.record.suite
+    counted = [f.subject for f in known.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
+    assert len(counted) >= 90
+    for subject in counted:
+        found = held(known, subject.variant, subject.shape or "")
+        assert found.limiters, subject
+        waits = [x.share for x in found.limiters if x.kind.startswith(("stall_", "idle_"))]
+        assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in found.limiters)
+        assert not any(x.kind == "launch" for x in found.limiters)
+    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", held(known, "tma_split_keys", "mission").text)
+    assert held(known, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
+    mission = {v.name: held(known, v.name, "mission") for v in suite.variants.values() if v.problem == "forward"}
+    best = remedies(known, "mission", mission)["idle_sms"][0]
+    assert (best.variant, best.parent) == ("mma_split_keys", "xor_swizzle") and best.faster > 1.4
+    assert best.after < 5 < 50 < best.before
+
+
+PROFILED = json.loads(gzip.decompress((TESTS / "data" / "limits_h200.json.gz").read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        ("dram_read_u4/dram_read_h200", ["dram", "l2"]),
+        ("dram_copy/dram_copy_h200", ["dram", "l2"]),
+        ("l2_read_u8/l2_read_h200", ["l2", "stall_long_scoreboard"]),
+        ("l1_read/l1_read_h200", ["l1", "stall_lg_throttle"]),
+        ("shared_read/shared_read_h200", ["shared", "stall_mio_throttle"]),
+        ("planted_conflict/shared_read_h200", ["bank_conflicts", "stall_mio_throttle"]),
+        ("fp32_fma/fp32_fma_h200", ["issue", "fp32"]),
+        ("exp2/exp2_h200", ["exp", "stall_mio_throttle"]),
+        ("integer_add/integer_add_h200", ["issue", "stall_math_pipe_throttle"]),
+        ("mma_sync_fp16/mma_sync_fp16_h200", ["fp16_tensor", "stall_wait"]),
+        ("wgmma_fp16/wgmma_fp16_h200", ["fp16_tensor", "shared"]),
+        ("barrier_block/barrier_t128_h200", ["stall_barrier", "stall_wait"]),
+        ("barrier_block/barrier_t1024_h200", ["stall_barrier", "stall_mio_throttle"]),
+    ],
+)
+def test_profiled_kernels_are_held_by_what_they_are_made_of(case: str, kinds: list[str]) -> None:
+    """Kernels of the roofs suite as an H200 counted them; one with bank conflicts planted in it."""
+    name, shape = case.split("/")
+    suite = factory.suite([factory.variant(name, roof=PROFILED[case]["roof"])], [factory.shape(shape)])
+    facts = factory.facts_of(PROFILED[case]["facts"], name, shape=shape)
+    found = held(Readings(factory.bare_record(suite, facts)), name, shape)
+    assert [x.kind for x in found.limiters[:2]] == kinds and found.note == ""
+
+
+# --- counters ---------------------------------------------------------------------------------------
+
+
+def test_the_largest_share_of_stalls_is_named() -> None:
+    assert text(**COUNTED, stall_share_barrier=41.0, stall_share_wait=12.0) == "barrier stalls 41 %; wait stalls 12 %"
+
+
+def test_warps_that_could_issue_are_held_by_nothing() -> None:
+    assert kinds(**COUNTED, stall_share_not_selected=30.0, stall_share_wait=10.0) == ["stall_wait"]
+
+
+def test_stalls_count_as_far_as_nothing_is_issued_meanwhile() -> None:
+    busy = {**COUNTED, "issue_active": 90.0, "stall_share_wait": 50.0}
+    assert kinds(**busy) == ["issue", "stall_wait"]
+    assert held(Readings(record(**busy)), "fast", "mission").limiters[1].share == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("counters", "kind"),
+    [
+        ({"dram_throughput": 93.0}, "dram"),
+        ({"l2_throughput": 81.0}, "l2"),
+        ({"tensor_active": 70.0}, "fp16_tensor"),
+        ({"shared_wavefronts": 0.9 * 132 * 20_000, "bank_conflicts": 0.0}, "shared"),
+        ({"l1_bytes": 0.95 * 132 * 128 * 20_000}, "l1"),
+        ({"formula_exp": 16 * 132 * 19_000}, "exp"),
+        ({"cuda_core_flop": 256 * 132 * 19_000}, "fp32"),
+    ],
+)
+def test_a_resource_near_its_roof_comes_first(counters: dict[str, float], kind: str) -> None:
+    found = kinds(**COUNTED, **counters, stall_share_long_scoreboard=70.0, sm_clock=1.98e9)
+    assert found == [kind, "stall_long_scoreboard"]
+    half = {name: value / 2 for name, value in counters.items()}
+    assert kinds(**COUNTED, **half, stall_share_long_scoreboard=70.0, sm_clock=1.98e9) == ["stall_long_scoreboard"]
+
+
+def test_a_planted_bank_conflict_is_named() -> None:
+    passes = 0.97 * 132 * 20_000
+    found = held(
+        Readings(
+            record(**COUNTED, shared_wavefronts=passes, bank_conflicts=0.875 * passes, stall_share_mio_throttle=60)
+        ),
+        "fast",
+        "mission",
+    ).limiters[0]
+    assert found.kind == "bank_conflicts" and found.brief.startswith("bank conflicts, 88 % of the passes")
+    assert "shared memory 97 % busy" in found.evidence and found.facts[0] == "bank_conflicts"
+
+
+def test_conflicts_short_of_the_roof_are_evidence_of_the_wait_for_shared_memory() -> None:
+    known = Readings(record(**COUNTED, shared_wavefronts=1e5, bank_conflicts=3e4, stall_share_short_scoreboard=50))
+    (found,) = held(known, "fast", "mission").limiters
+    assert "bank conflicts are 30 % of the passes" in found.evidence
+
+
+def test_a_grid_that_leaves_sms_idle() -> None:
+    blocks = factory.fact("blocks", 64, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
+    found = text(blocks, **COUNTED, stall_share_wait=30.0)
+    assert found == "64 blocks on 132 SMs; wait stalls 30 %"
+    known = record(blocks, **COUNTED)
+    for own, sms in ((100, 100), (None, 132)):  # the machine's own count, else the device table's
+        on = replace(known, environment=replace(known.environment, gpu_sms=own))
+        assert limiter(Readings(on), "fast", "mission").startswith(f"64 blocks on {sms} SMs")
+    many = factory.fact("blocks", 2 * 132 + 10, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
+    assert text(many, **COUNTED, stall_share_wait=30.0).startswith("1.04 waves of blocks")
+    idle = held(Readings(record(many, **COUNTED, stall_share_wait=30.0)), "fast", "mission").limiters[0]
+    assert idle.share == pytest.approx(100 * (1 - 274 / 264 / 2)) and "the last wave fills 4 %" in idle.evidence
+
+
+def test_the_longest_phase_is_told_with_its_error() -> None:
+    share = factory.fact(
+        "phase_share_load", 39.2, "fast", shape="mission", note="900 samples, standard error 1.6 points"
+    )
+    assert text(share, **COUNTED, stall_share_wait=24.0) == "wait stalls 24 %; load phase 39 ± 2 %"
+    assert list(phase_shares(record(share), MISSION)) == ["load"]
+
+
+def test_what_was_not_measured_names_nothing() -> None:
+    full = record()
+    bare = replace(full, facts=Facts([f for f in full.facts if f.source != "events"]))
+    assert limiter(Readings(bare), "fast", "mission") == ""
+    assert text(**COUNTED, stall_share_barrier=None) == ""
+
+
+def test_without_a_variant_there_is_no_limiter() -> None:
+    assert limiter(Readings(factory.record()), None, "mission") == ""
+
+
+def test_without_counters_the_formulas_and_the_time_say_how_near_each_roof_is() -> None:
+    found = held(Readings(record(formula_flop=536870912.0, formula_bytes=2097152.0)), "fast", "mission")
+    assert found.text == "nothing near its roof; nearest fp16 tensor cores at 1 % of its roof"
+    assert [x.kind for x in found.limiters] == ["fp16_tensor"]
+
+
+def test_what_lies_in_l2_has_a_dram_roof_with_cold_caches_alone() -> None:
+    warm = record(formula_flop=536870912.0, formula_bytes=5e7)
+    shape = replace(warm.suite.shapes["mission"], rank_by="cold")
+    cold = replace(warm, suite=replace(warm.suite, shapes={**warm.suite.shapes, "mission": shape}))
+    kinds = [{x.kind for x in held(Readings(r), "fast", "mission").limiters} for r in (warm, cold)]
+    assert "dram" not in kinds[0] and "dram" in kinds[1]

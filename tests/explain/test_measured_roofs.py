@@ -1,0 +1,342 @@
+"""Measured roofs: ceilings out of a run, a kernel's own clock, when they are measured, and what the suite must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.explain import bounds_in_use, measured_roofs, roofline
+from flashcore.explain.predictions import Readings
+from flashcore.measure.bench import child
+from flashcore.measure.machine import gpu_choice, toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.model.record import Measured, Record, Roof, SharingGpu, Subject, Value
+from flashcore.model.suite import Suite
+from flashcore.pipeline import run as run_module
+from flashcore.pipeline.state import Settings
+from flashcore.records import lookup
+from flashcore.suites.load import load
+from tests import factory
+from tests.conftest import ROOT, TOY
+
+SUITE = ROOT / "kernels/roofs"
+BYTES = {"big": ("dram_bytes", "GB/s")}
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load(str(SUITE))
+
+
+def record(cases: Mapping[str, Mapping[str, Value]], roof: str = "dram", peers: Sequence[str] = ()) -> Record:
+    """A run of variants on the shape ``big``, each timed, with these facts."""
+    make = {name: factory.peer if name in peers else factory.variant for name in cases}
+    return factory.bare_record(
+        factory.suite([make[name](name, roof=roof) for name in cases], [factory.shape("big")]),
+        [f for name, values in cases.items() for f in factory.facts_of(values, name, shape="big")],
+        outcomes=tuple(factory.outcome(name, "big", "bench") for name in cases),
+    )
+
+
+def timed(us: float, **more: Value) -> dict[str, Value]:
+    return {"formula_dram_bytes": 2e9, "back_to_back_p50": us, "back_to_back_std": 0.01 * us, **more}
+
+
+# --- ceilings -----------------------------------------------------------------------------------
+
+
+def test_dram_is_timed_until_all_is_written() -> None:
+    (found,) = measured_roofs.measured(record({"copy": timed(500.0, kernel_span=400.0, kernel_sm_clock=1970.0)}), BYTES)
+    assert found.value == pytest.approx(4000.0)
+    assert (found.unit, found.clock_mhz) == ("GB/s", 1970.0)
+    assert found.spread == pytest.approx(0.01)
+    assert found.datasheet == 4800.0  # at any clock of the SMs
+    assert found.ratio == pytest.approx(4000 / 4800)
+    assert found.per_clock is None, "no SM's work is in it"
+
+
+def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
+    facts: dict[str, Value] = {"formula_fp32_flop": 6e9, "back_to_back_p50": 110.0, "kernel_span": 100.0}
+    run = record({"fma": {**facts, "kernel_sm_clock": 2000.0}}, roof="fp32")
+    (found,) = measured_roofs.measured(run, {"big": ("fp32_flop", "TFLOP/s")})
+    assert found.value == pytest.approx(60.0)
+    assert found.per_clock == pytest.approx(6e9 / (100 * 2000) / 132)
+    unclocked = measured_roofs.measured(record({"fma": facts}, roof="fp32"), {"big": ("fp32_flop", "TFLOP/s")})
+    nameless = measured_roofs.measured(
+        replace(run, environment=factory.environment(gpu_sms=None)), {"big": ("fp32_flop", "TFLOP/s")}
+    )
+    assert [m.value for m in (*unclocked, *nameless)] == [pytest.approx(60.0)] * 2
+    assert {m.per_clock for m in (*unclocked, *nameless)} == {None}
+
+
+def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
+    run = record({"plain": timed(600.0), "bulk": timed(500.0), "library": timed(400.0)}, peers=["library"])
+    found = measured_roofs.measured(run, BYTES)
+    assert {m.subject.variant: m.peer for m in found} == {"plain": False, "bulk": False, "library": True}
+    ceilings = measured_roofs.ceilings(run, found)
+    assert [r.resource for r in ceilings] == ["dram", "attention"]  # under the resource's name and the problem's
+    assert [r.value for r in ceilings] == [pytest.approx(4000.0)] * 2
+    assert all("bulk/big" in r.note and r.origin == "measured" and r.device == factory.GPU for r in ceilings)
+
+
+def test_the_least_is_the_best_of_what_costs_time() -> None:
+    run = record(
+        {
+            name: {"formula_barriers": 100, "kernel_block_span": us, "kernel_sm_clock": 1970.0}
+            for name, us in {"slow": 30.0, "fast": 20.0}.items()
+        },
+        roof="barrier",
+    )
+    found = measured_roofs.measured(run, {"big": ("barriers", "us")})
+    assert [m.name for m in found] == ["slow", "fast"]  # each is a ceiling of its own
+    assert {m.per_clock for m in found} == {None}, "a time is no rate"
+    assert {r.resource: r.value for r in measured_roofs.ceilings(run, found)} == {
+        "barrier": 0.2,
+        "slow": 0.3,
+        "fast": 0.2,
+    }
+
+
+def test_a_launch_is_measured_in_a_graph_and_plainly() -> None:
+    run = record({"launch": {"formula_launches": 32, "back_to_back_p50": 32.0, "eager_p50": 96.0}}, roof="launch")
+    found = measured_roofs.measured(run, {"big": ("launches", "us")})
+    assert [(m.name, m.resource, m.value) for m in found] == [
+        ("launch", "launch", 1.0),
+        ("launch_plain", "launch_plain", 3.0),
+    ]
+
+
+@pytest.mark.parametrize("missing", ["formula_dram_bytes", "back_to_back_p50"])
+def test_what_was_not_measured_is_no_ceiling(missing: str) -> None:
+    facts = {n: v for n, v in timed(500.0).items() if n != missing}
+    assert measured_roofs.measured(record({"copy": facts}), BYTES) == []
+
+
+def test_a_case_that_failed_is_no_ceiling() -> None:
+    run = record({"copy": timed(500.0)})
+    failed = factory.bare_record(
+        run.suite, run.facts, outcomes=(factory.outcome("copy", "big", "bench", "failed", "hang"),)
+    )
+    assert measured_roofs.measured(failed, BYTES) == []
+
+
+# --- the clock inside the kernel ------------------------------------------------------------------
+
+
+def clock(rows: Sequence[Sequence[int]], arguments: Sequence[str] = ("x", "clocked", "clocks")) -> dict[str, float]:
+    """What bench reads off a kernel that notes these rows."""
+    torch = pytest.importorskip("torch")
+
+    class Caller:
+        device = "cpu"
+        case = SimpleNamespace(arguments=[SimpleNamespace(name=n) for n in arguments])
+
+        def outputs(self, fill: int) -> dict[str, Any]:
+            return {"clocks": torch.full((len(rows), 4), fill, dtype=torch.int64)}
+
+        def call(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+            assert inputs["clocked"] == 1
+            outputs["clocks"].copy_(torch.tensor(rows, dtype=torch.int64))
+
+    warm = SimpleNamespace(back_to_back=lambda: 1.0)
+    return child._own_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
+
+
+NOW = 1_790_000_000_123_456_789  # ns since 1970: more than a double holds
+
+
+def test_the_clock_of_blocks_that_come_and_go() -> None:
+    rows = [[7 * i, 7 * i + 7880, NOW + 4032 * i, NOW + 4032 * i + 4000] for i in range(100)]
+    found = clock(rows)
+    assert found["kernel_sm_clock"] == pytest.approx(1970.0, rel=1e-12)
+    assert found["kernel_span"] == pytest.approx((99 * 4032 + 4000) / 1e3, rel=1e-12)
+    assert found["kernel_block_span"] == pytest.approx(4.0, rel=1e-12)
+
+
+def test_a_kernel_too_short_for_the_chips_nanoseconds_tells_no_clock() -> None:
+    assert clock([[0, 9850, NOW, NOW + 5000]] * 10) == {}
+
+
+def test_an_operator_without_clocks_is_not_asked() -> None:
+    assert clock([[0, 99_000, NOW, NOW + 50_000]], arguments=("x", "out")) == {}
+
+
+# --- measuring, or not ----------------------------------------------------------------------------
+
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 150_000_000_000, 60 << 20, 1980.0, "580.65")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fresh", "measures"),
+    [
+        (H200, False, False),
+        (None, False, False),  # a look at what was recorded
+        (H200, True, True),
+        (replace(H200, driver="590.1"), False, True),
+        (replace(H200, name="NVIDIA L4", capability=(8, 9)), False, True),
+    ],
+)
+def test_a_machines_roofs_are_measured_once(
+    monkeypatch: pytest.MonkeyPatch, suite: Suite, gpu: Gpu | None, fresh: bool, measures: bool
+) -> None:
+    recorded, new = factory.bare_record(suite), factory.bare_record(suite, id="20260203T000000Z-0001")
+    ran: list[Settings] = []
+
+    def run(settings: Settings, say: object) -> run_module.Run:
+        ran.append(settings)
+        return run_module.Run(new, SUITE, settings)
+
+    monkeypatch.setattr(Gpu, "find", lambda: gpu)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
+    monkeypatch.setattr(lookup, "measured_runs", lambda *_: iter([recorded]))
+    monkeypatch.setattr(run_module, "run", run)
+    found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE)), lambda _: None, fresh=fresh)
+    assert found.id == (new if measures else recorded).id
+    assert [s.suite for s in ran] == [str(SUITE)] * measures
+
+
+def _gpu(uuid: str, **changes: Any) -> SharingGpu:
+    return replace(SharingGpu(uuid, None, None, {}, None, None, (), {}), **changes)
+
+
+A100 = Gpu("NVIDIA A100", (8, 0), 108, 85_000_000_000, 40 << 20, 1410.0, "580.65")
+
+
+@pytest.mark.parametrize(
+    ("here", "asked", "known", "taken"),
+    [
+        ({"GPU-a": H200}, "all", ["a100", "h200"], 1),  # a newer run of another chip is passed over
+        ({"GPU-a": A100}, "all", ["h200", "h200_a"], None),  # and none is taken for another's
+        ({"GPU-a": H200, "GPU-b": H200}, "GPU-b", ["h200_a", "h200_b"], 1),
+        ({"GPU-a": H200, "GPU-b": H200}, "GPU-b", ["h200_a", "h200"], 1),  # a run that names no GPU is of the kind
+        ({"GPU-a": H200, "GPU-b": H200}, "GPU-b", ["h200_a"], None),
+        ({"GPU-a": H200, "GPU-b": A100}, "GPU-b", ["h200", "a100"], 1),
+    ],
+)
+def test_roofs_are_those_of_the_kind_and_of_the_very_gpu_that_a_run_names(
+    monkeypatch: pytest.MonkeyPatch, suite: Suite, here: dict[str, Gpu], asked: str, known: list[str], taken: int | None
+) -> None:
+    a100 = factory.environment(gpu=A100.name, gpu_memory_bytes=A100.memory_bytes, gpu_sm_clock_mhz=1410.0)
+    runs = {
+        "h200": factory.bare_record(suite, id="h200"),
+        "h200_a": factory.bare_record(suite, id="h200_a", gpus=(_gpu("GPU-a"),)),
+        "h200_b": factory.bare_record(suite, id="h200_b", gpus=(_gpu("GPU-b"),)),
+        "a100": factory.bare_record(suite, id="a100", environment=replace(a100, driver="580.65")),
+    }
+    runs = {name: replace(r, environment=replace(r.environment, driver="580.65")) for name, r in runs.items()}
+    new = factory.bare_record(suite, id="new")
+    monkeypatch.setattr(gpu_choice, "visible", lambda: here)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
+    monkeypatch.setattr(lookup, "measured_runs", lambda *_: (runs[name] for name in known))
+    monkeypatch.setattr(run_module, "run", lambda settings, say: run_module.Run(new, SUITE, settings))
+    found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE), gpus=asked), lambda _: None)
+    assert found.id == ("new" if taken is None else known[taken])
+
+
+def test_each_gpu_that_shares_a_run_has_its_own_roofs(
+    monkeypatch: pytest.MonkeyPatch, suite: Suite, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def measure_roofs(settings: Settings, say: object) -> tuple[Record, list[measured_roofs.Measured]]:
+        asked.append(settings.gpus)
+        one = measured_roofs.Measured("dram_read", "dram", Subject("read", shape="big"), 4000.0 + len(asked), "GB/s",
+                                      None, None, None, None, None, False)  # fmt: skip
+        return factory.bare_record(suite, gpus=(_gpu(settings.gpus),)), [one]
+
+    monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
+    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {f"GPU-{n}": H200 for n in "abc"})
+    job = run_module.start(Settings(suite=str(TOY), build=str(tmp_path)))
+    cases = {"bench": ("plain/small",)}
+    gpus = (_gpu("GPU-a", cases=cases), _gpu("GPU-b"), _gpu("GPU-c", cases=cases), _gpu("GPU-gone", cases=cases))
+    measured, roofs = run_module._drawn_against(job, Measured(gpus=gpus), lambda _: None)
+    assert asked == ["GPU-a", "GPU-c"], "one that measured nothing needs none; one that is gone cannot be asked"
+    own = {g.uuid: [r.value for r in g.roofs if r.resource == "dram"] for g in measured.gpus}
+    assert own == {"GPU-a": [4001.0], "GPU-b": [], "GPU-c": [4002.0], "GPU-gone": []}
+    assert roofs == measured.gpus[0].roofs and "on GPU-a" in roofs[0].note
+    alone, roofs = run_module._drawn_against(job, Measured(), lambda _: None)
+    assert asked[2:] == ["all"] and not alone.gpus and roofs and roofs[0].value == 4003.0
+    untold = replace(job, settings=replace(job.settings, upto="bench"))
+    assert run_module._drawn_against(untold, alone, lambda _: None) == (alone, None) and len(asked) == 3
+
+
+def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:
+    def roofs(gbps: float) -> tuple[Roof, ...]:
+        return (Roof("l2", gbps, "GB/s", "measured", "NVIDIA H200"),)
+
+    gpus = tuple(
+        _gpu(f"GPU-{n}", cases=dict.fromkeys(("bench", "profile"), (f"fast/{shape}",)), roofs=roofs(gbps))
+        for n, shape, gbps in (("a", "mission", 5000.0), ("b", "long", 6000.0))
+    )
+    record = factory.record(roofs=roofs(4000.0), gpus=gpus)
+    own = {"fast/mission": 5000.0, "fast/long": 6000.0, "slow/long": 4000.0}
+    bounds = {c.subject.case: b.roof for c in roofline.case_bounds(record) for b in c.bounds if b.resource == "l2"}
+    assert {case: roof.value for case, roof in bounds.items() if roof and case in own} == own
+    points = [p for p in roofline.points(record) if p.level == "l2" and not p.subject.kernel]
+    assert {p.subject.case: p.measured.bandwidth.value for p in points
+            if p.measured.bandwidth and p.subject.case in own} == own  # fmt: skip
+    fast, shapes = record.suite.variants["fast"], record.suite.shapes
+
+    def share(of: Record, shape: str) -> float:
+        return bounds_in_use.needs(Readings(of), fast, shapes[shape])["L2"].percent
+
+    shared = replace(record, gpus=())
+    assert share(record, "mission") / share(shared, "mission") == pytest.approx(4 / 5)
+    assert share(record, "long") / share(shared, "long") == pytest.approx(4 / 6)
+
+
+def test_roofs_of_every_gpu_are_measured_and_told_apart(
+    monkeypatch: pytest.MonkeyPatch, suite: Suite, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def measure_roofs(settings: Settings, say: object, *, fresh: bool) -> tuple[Record, list[Any]]:
+        return factory.bare_record(suite, id=f"of-{settings.gpus}", gpus=(_gpu(settings.gpus),)), []
+
+    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": A100, "GPU-c": H200})
+    assert main(["roofs", "--quiet", "--profiles", str(tmp_path)]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("run ")]
+    assert said == [f"run of-GPU-{n}, NVIDIA H200, GPU-{n}, driver 580.65" for n in "acb"]
+
+
+# --- the suite ------------------------------------------------------------------------------------
+
+
+def test_every_ceiling_has_a_kernel(suite: Suite) -> None:
+    resources = {v.roof for v in suite.variants.values() if not v.is_peer}
+    tensor = {"fp16_tensor", "bf16_tensor", "fp8_tensor"}
+    rest = {"dram", "l2", "l1", "shared", "fp32", "exp", "issue", "barrier", "cluster_barrier", "launch"}
+    assert resources == tensor | rest
+    problems = {v.problem for v in suite.variants.values()}
+    assert {f"dram_{kind}" for kind in ("read", "write", "copy", "triad")} <= problems
+
+
+def test_every_kernel_is_proved_by_its_instructions(suite: Suite) -> None:
+    proofs = [b for b in suite.budgets if b.fact.startswith("sass_")]
+    unproved = [
+        v.name
+        for v in suite.variants.values()
+        if not v.is_peer and not any(fnmatchcase(v.name, glob) for b in proofs for glob in b.variants)
+    ]
+    assert unproved == []
+
+
+@pytest.mark.parametrize("sms", [1, 20, 58, 108, 114, 132, 148, 188])
+def test_streaming_shapes_are_whole_tiles_on_any_machine(suite: Suite, sms: int) -> None:
+    for shape in suite.shapes.values():
+        if not shape.problem.startswith("dram_") or shape.params["SMS"] == 1:
+            continue
+        problem = load_problem(SUITE, suite.problems[shape.problem].file)
+        params = problem.fit(dict(shape.params), sms, 50 << 20)
+        assert params["WORDS"] % 8192 == 0
+        if shape.problem in ("dram_copy", "dram_triad"):
+            assert params["WORDS"] == 8192 * params["BLOCKS"]  # a block, or a row of clocks, for each tile
+        assert params["WORDS"] * 132 == int(shape.params["WORDS"]) * sms  # the same for each SM

@@ -1,0 +1,251 @@
+"""Predictions: what was said before, held to what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from flashcore.explain.predictions import Judged, Outcome, Readings, judge, progress
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Fact, Record
+from flashcore.model.suite import Prediction, Variant
+from tests import factory
+
+
+def predicted(
+    fact: str, before: float | None, after: float | None, device: str | None = None, shape: str | None = "mission"
+) -> Prediction:
+    return Prediction(fact, before, after, FACTS[fact].unit, "FlashCore design 001", device, shape)
+
+
+def record(
+    predictions: Iterable[Prediction] = (),
+    facts: Iterable[Fact] = (),
+    times: dict[str, float] | None = None,
+    more: Iterable[Variant] = (),
+) -> Record:
+    variants = (
+        factory.variant("slow", roof="fp32"),
+        factory.variant("fast", parent="slow", predictions=tuple(predictions)),
+        *more,
+        factory.peer("cudnn"),
+    )
+    return factory.record(factory.suite(variants), facts, times)
+
+
+def only(r: Record) -> Judged:
+    (found,) = judge(Readings(r), r.suite.variants["fast"], "mission")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("share", "outcome"),
+    [(1.0, "held"), (0.8, "held"), (1.3, "more"), (0.5, "partly"), (0.01, "none"), (-0.01, "none"), (-0.5, "against")],
+)
+def test_progress_is_the_share_of_the_predicted_change(share: float, outcome: Outcome) -> None:
+    assert progress(share * 10, 10, False) == outcome
+    assert progress(share * -10, -10, False) == outcome
+
+
+def test_a_change_that_is_none_is_no_effect_and_was_right_where_none_was_predicted() -> None:
+    assert progress(5, 10, True) == "none"
+    assert progress(0.1, 0, True) == "held"
+    assert progress(3, 0, False) == "against"
+
+
+def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> None:
+    found = only(record([predicted("isolated_p50", 221, 22.1, "L4")]))
+    assert found.scale == "ratio"
+    assert found.predicted == pytest.approx(0.1)
+    assert found.measured == pytest.approx(0.1, rel=0.01)
+    assert found.outcome == "held"
+    assert "L4" in found.note and "ratio" in found.note and factory.GPU in found.note
+
+
+def test_a_time_of_this_device_carries_no_such_note() -> None:
+    assert only(record([predicted("isolated_p50", 221, 22.1, "H200")])).note == ""
+
+
+def test_a_lone_time_of_another_device_is_not_judged() -> None:
+    assert only(record([predicted("isolated_p50", None, 100, "L4")])).outcome == "elsewhere"
+    assert only(record([predicted("isolated_p50", None, 100, "H200")])).outcome == "held"
+    assert only(record([predicted("isolated_p50", None, 10, "H200")])).outcome == "partly"
+
+
+def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
+    registers = [
+        factory.fact("registers", 80, "slow", arch="sm_90a", kernel="slow_kernel"),
+        factory.fact("registers", 99, "fast", arch="sm_90a", kernel="fast_kernel"),
+        factory.fact("registers", 200, "fast", arch="sm_80", kernel="fast_kernel"),
+    ]
+    found = only(record([predicted("registers", 96, 115, shape=None)], registers))
+    assert (found.scale, found.measured, found.outcome) == ("difference", 19, "held")
+    assert found.finding == "prediction held: 80 → 99, predicted +19"
+
+
+@pytest.mark.parametrize(
+    ("fact", "wanted", "value", "outcome"),
+    [
+        ("tensor_active", 50, 60.0, "held"),
+        ("tensor_active", 50, 30.0, "partly"),
+        ("tensor_active", 50, 20.0, "none"),
+        ("tensor_active", 50, 10.0, "against"),
+        ("tensor_active", 0, 0.3, "held"),
+        ("memory_stalls", 30, 29.0, "held"),
+        ("bank_conflicts", 0, 1, "partly"),
+        ("bank_conflicts", 0, 0, "held"),
+    ],
+)
+def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float, outcome: Outcome) -> None:
+    facts = [factory.fact(fact, value, "fast", shape="mission")]
+    assert only(record([predicted(fact, None, wanted)], facts)).outcome == outcome
+
+
+def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
+    gone = factory.fact("bank_conflicts", None, "fast", shape="mission", note="the chip has no such counter")
+    found = only(record([predicted("bank_conflicts", 100, 0)], [gone]))
+    assert found.outcome == "unmeasured"
+    assert "no such counter" in found.finding
+    parent = factory.without(record([predicted("barriers_per_block", 48, 9)]), "barriers_per_block", variant="slow")
+    assert "of its parent" in only(parent).finding
+    empty = factory.bare_record(record([predicted("isolated_p50", 2, 1, "L4")]).suite)
+    assert only(empty).outcome == "unmeasured"
+
+
+def test_a_prediction_of_another_shape_is_left_out() -> None:
+    r = record([predicted("isolated_p50", 2, 1, "L4", "long"), predicted("registers", 96, 90, shape=None)])
+    assert [j.prediction.fact for j in judge(Readings(r), r.suite.variants["fast"], "mission")] == ["registers"]
+
+
+SHARES = {"phase_share_load": 20.0, "phase_share_softmax": 52.4, "phase_share_other": 27.6}
+
+
+def test_shares_of_phases_are_compared_whatever_the_device() -> None:
+    facts = factory.facts_of(SHARES, "fast", shape="mission")
+    level = only(record([predicted("phase_share_softmax", None, 45, "L4")], facts))
+    assert (level.scale, level.measured, level.outcome) == ("level", 52.4, "missed")
+    assert only(record([predicted("phase_share_softmax", None, 50, "L4")], facts)).outcome == "held"
+    before = factory.facts_of({"phase_share_softmax": 70.0}, "slow", shape="mission")
+    own = only(record([predicted("phase_share_softmax", None, 45, "L4")], [*facts, *before]))
+    assert own.finding == "missed: 52.4 %, predicted 45 %", "it was said of this kernel alone"
+    change = only(record([predicted("phase_share_softmax", 45, 30, "L4")], [*facts, *before]))
+    assert (change.scale, change.outcome) == ("difference", "held")
+    assert "70 % → 52.4 %, predicted −15 points" in change.finding
+    assert only(record([predicted("phase_share_softmax", None, 45)])).outcome == "unmeasured"
+
+
+@pytest.mark.parametrize(
+    ("fact", "said_from", "to", "was", "now", "outcome"),
+    [
+        ("barriers_per_block", 48, 9, 8, 1, "held"),  # below 10 is met, wherever it started
+        ("barriers_per_block", 48, 9, 40, 20, "partly"),
+        ("barriers_per_block", 48, 9, 1, 5, "against"),  # met by the parent too, and lost
+        ("barriers_per_block", 48, 9, 8, 8, "none"),
+        ("tensor_active", 60, 70, 71, 75, "held"),
+        ("tensor_active", 60, 60.5, 71, 71.1, "held"),  # by its level, though it hardly rose
+        ("tensor_active", 60, 70, 10, 40, "more"),
+        ("bank_conflicts", 100, 200, 100, 500, "missed"),  # more than predicted of what is worse
+        ("bank_conflicts", 100, 200, 20, 190, "held"),  # more of it, but no more than was said
+        ("bank_conflicts", 100, 200, 100, 205, "held"),
+        ("tensor_active", 60, 50, 60, 20, "missed"),
+        ("kernel_launches", 1, 3, 1, 9, "missed"),  # neither side is better: far beyond is a miss
+    ],
+)
+def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
+    fact: str, said_from: float, to: float, was: float, now: float, outcome: Outcome
+) -> None:
+    facts = [factory.fact(fact, was, "slow", shape="mission"), factory.fact(fact, now, "fast", shape="mission")]
+    found = only(record([predicted(fact, said_from, to)], facts))
+    assert found.outcome == outcome
+    beyond = "beyond the prediction" if fact == "kernel_launches" else "worse than predicted"
+    assert (outcome == "missed") == found.finding.startswith(beyond)
+
+
+def test_a_time_of_this_device_is_met_by_its_level_too() -> None:
+    facts = [predicted("isolated_p50", 8, 6, factory.GPU)]
+    assert only(record(facts, times={"slow": 6.5, "fast": 5.8})).outcome == "held"
+    assert only(record([predicted("isolated_p50", 8, 6, "L4")], times={"slow": 6.5, "fast": 5.8})).outcome == "partly"
+
+
+@pytest.mark.parametrize(
+    ("value", "note", "outcome"),
+    [
+        (1.4e-3, "worst on seed 2, kind scaled_logits", "elsewhere"),
+        (1.4e-3, "worst on seed 2, kind normal", "missed"),
+        (2e-4, "worst on seed 2, kind scaled_logits", "held"),  # so it is on easier inputs
+    ],
+)
+def test_errors_on_other_inputs_are_not_comparable(value: float, note: str, outcome: Outcome) -> None:
+    facts = [factory.fact("max_error", value, v, shape="mission", note=note) for v in ("slow", "fast")]
+    found = only(record([predicted("max_error", None, 2.44e-4)], facts))
+    assert found.outcome == outcome or (outcome, found.outcome) == ("missed", "none")
+    assert (outcome == "elsewhere") == found.finding.startswith("not comparable: 0.0014, worst on seed 2, kind")
+
+
+def test_a_speed_up_is_over_the_baseline_not_the_parent() -> None:
+    facts = [factory.fact("speedup_vs_baseline", x, v, shape="mission") for v, x in (("slow", 10.06), ("fast", 11.14))]
+    found = only(record([predicted("speedup_vs_baseline", None, 12, "L4")], facts))
+    assert (found.outcome, found.finding) == ("missed", "missed: 11.1, predicted at least 12")
+
+
+def test_a_speed_up_said_of_another_device_is_a_level_here_too() -> None:
+    facts = [factory.fact("speedup_vs_baseline", 0.9, "fast", shape="mission")]
+    found = only(record([predicted("speedup_vs_baseline", None, 4.2, "L4")], facts))
+    assert (found.scale, found.outcome) == ("level", "missed")
+    assert "0.9, predicted at least 4.2" in found.finding
+
+
+def test_a_lone_time_of_another_device_tells_what_it_is_here_if_that_is_known() -> None:
+    wanted = predicted("isolated_p50", None, 557, "L4")
+    assert only(record([wanted], times={"fast": 40})).finding.startswith(
+        "a level of the L4: no ratio to compare by; here 40"
+    )
+    bare = record([wanted])
+    gone = factory.without(bare, "isolated_p50", variant="fast")
+    assert only(gone).finding == "a level of the L4: no ratio to compare by"
+
+
+@pytest.mark.parametrize(
+    ("took", "outcome"), [(100.0, "none"), (101.5, "none"), (98.5, "none"), (103.0, "none"), (130.0, "against")]
+)
+def test_two_times_that_differ_by_less_than_noise_are_no_effect(took: float, outcome: str) -> None:
+    wanted = predicted("isolated_p50", 200, 100, "L4")
+    assert only(record([wanted], times={"slow": 100.0, "fast": took})).outcome == outcome
+
+
+def test_two_times_within_noise_were_right_where_none_was_predicted() -> None:
+    same = predicted("isolated_p50", 100, 100, "L4")
+    took = {100.0: "held", 98.6: "held", 101.4: "held", 97.0: "against", 103.0: "against"}
+    assert {us: only(record([same], times={"slow": 100.0, "fast": us})).outcome for us in took} == took
+
+
+def test_a_prediction_of_another_device_is_compared_here_as_a_ratio() -> None:
+    at_home = predicted("isolated_p50", 221, 184, factory.GPU.split()[-1])
+    abroad = predicted("isolated_p50", 221, 184, "L4")
+    home, away = (only(record([p], times={"slow": 40.0, "fast": 40.0 * 184 / 221})) for p in (at_home, abroad))
+    assert (home.note, away.note) == ("", f"said of the L4; compared as a ratio on {factory.GPU}")
+
+
+def test_static_readings_are_of_the_measured_arch_else_of_the_suites_last() -> None:
+    here = factory.environment(gpu=None)
+    assert Readings(factory.bare_record(environment=here)).arch == factory.ARCHS[-1]
+    assert Readings(factory.bare_record(factory.suite(archs=()), environment=here)).arch is None
+    assert Readings(factory.bare_record(environment=factory.environment(gpu_arch="sm_89"))).arch == "sm_89"
+
+
+def test_a_static_fact_without_a_number_says_why() -> None:
+    refused = factory.fact("registers", None, "fast", arch="sm_90a", kernel="fast_kernel", note="no cubin")
+    assert Readings(factory.bare_record(facts=[refused])).of("registers", "fast", "mission").why == "no cubin"
+    assert Readings(factory.bare_record()).of("registers", "fast", "mission").why == "not recorded for sm_90a"
+
+
+def test_of_a_variants_kernels_the_worst_is_read() -> None:
+    facts = [
+        factory.fact(name, value, "fast", arch="sm_90a", shape="mission", kernel=kernel)
+        for name, pair in (("registers", (80, 99)), ("theoretical_occupancy", (25, 50)))
+        for kernel, value in zip("ab", pair, strict=True)
+    ]
+    known = Readings(factory.bare_record(facts=facts))
+    assert known.of("registers", "fast", "mission").value == 99
+    assert known.of("theoretical_occupancy", "fast", "mission").value == 25, "the least of what is better high"

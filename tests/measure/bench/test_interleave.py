@@ -1,0 +1,75 @@
+"""How many single calls are timed: as many as a percentile needs, and no more than their time is worth."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from flashcore.measure.bench import interleave
+from flashcore.measure.bench.interleave import Watch
+from flashcore.measure.bench.statistics import P90_SAMPLES, P99_SAMPLES, StopRule, percentiles
+
+
+class Calls:
+    """Ten calls a turn, each of which takes so many seconds by the clock that it sets forward."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.now = seconds, 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+        self.now += 10 * self.seconds * calls
+        return [self.seconds * 1e6 + 1.0] * 10 if calls else [1.0] * 10
+
+
+@pytest.mark.parametrize(
+    ("us", "count"),
+    [
+        (5, P99_SAMPLES),  # all of them in 5 ms
+        (490, P99_SAMPLES),  # just in time
+        (600, P90_SAMPLES),  # the 99th percentile would come too late, and the 90th needs no more
+        (2_000, P90_SAMPLES),
+        (8_000, 70),  # half a second is over
+        (900_000, 10),  # never fewer than a turn
+    ],
+)
+def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, us: float, count: int) -> None:
+    one: Any = Calls(us * 1e-6)
+    monkeypatch.setattr(interleave, "time", one)
+    rule, spent = StopRule(slow_seconds=1.0), {"slow": 0.0}
+    (found,) = interleave.distributions(
+        {"slow": one}, "isolated", rule, {"slow": rule.most}, spent, lambda _: None
+    ).values()
+    assert found == pytest.approx([us] * count)
+    assert spent["slow"] == pytest.approx(one.now)
+    known = [p is not None for p in percentiles(found)]
+    assert known == [count >= P90_SAMPLES, count >= P99_SAMPLES]
+
+
+def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready: Any = {label: Calls(5e-6) for label in ("chosen", "companion")}
+    most, spent = {"chosen": 1000, "companion": P90_SAMPLES}, dict.fromkeys(ready, 0.0)
+    found = interleave.distributions(ready, "cold", StopRule(), most, spent, lambda _: None)
+    assert {label: len(calls) for label, calls in found.items()} == most
+
+
+def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
+    class Launch:
+        def __init__(self, *values: float) -> None:
+            self.values = itertools.cycle(values)
+
+        def cold(self) -> float:
+            return next(self.values)
+
+    ready: Any = {"call": Launch(5.0), "noisy": Launch(5.0, 5.1, 5.2), "empty": Launch(0.5, 1.0, 1.5)}
+    rule = StopRule(least=10, most=1000, noise=0.004, seconds=60.0)
+    found = interleave.sample(
+        ready, "cold", rule, Watch("cpu"), dict.fromkeys(ready, 0.0), lambda _: None, beside={"empty"}
+    )
+    assert len(found["call"]) == 10 < len(found["noisy"]) == len(found["empty"]) < 1000
+    alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, Watch("cpu"), {"empty": 0.0}, lambda _: None)
+    assert len(alone["empty"]) == 1000

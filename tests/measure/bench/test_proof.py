@@ -1,0 +1,167 @@
+"""Timed calls did their work: kernels that save it are found by their answers or by their time on new data."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flashcore.measure.bench import bench, proof, rotation
+from flashcore.measure.bench.timing import HostTimer, timer_for
+from flashcore.measure.settings import Bench
+from flashcore.measure.workers.guarded import Outputs
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.model.record import StageResult
+from tests import update_cases
+from tests.softmax_cases import ROOT, case
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+LAZY = {
+    "knows_tensors": r"answer of a timed call is wrong: out: \d+ of 222 elements not finite.*, turn -?\d+, seed",
+    "stops": r"answer of a timed call is wrong: out: 222 of 222 elements not finite",
+    "knows_values": r"µs on data that it has not met.*keeps what it found before",
+}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
+    cases = [case(v) for v in ("right", *LAZY)] + [case("library", peer=True)]
+    chosen = Bench(baseline="right", samples=12, max_samples=20, device="cpu")
+    return bench.run(cases, tmp_path_factory.mktemp("bench"), chosen)
+
+
+def test_honest_calls_are_timed(stage: StageResult) -> None:
+    outcomes = {o.variant: o for o in stage.outcomes}
+    assert {v for v, o in outcomes.items() if o.status == "ok"} == {"right", "library"}
+    notes = {f.name: f.note for f in stage.facts if f.subject.variant == "right"}
+    for mode in ("isolated", "back_to_back", "cold", "eager"):
+        assert "2 timed answers right" in notes[f"{mode}_p50"]
+
+
+@pytest.mark.parametrize(("variant", "reason"), LAZY.items())
+def test_a_kernel_that_saves_its_work_is_a_failure_and_never_a_rank(
+    stage: StageResult, variant: str, reason: str
+) -> None:
+    """Issue 10, "A wrong time"."""
+    (outcome,) = [o for o in stage.outcomes if o.variant == variant]
+    assert outcome.status == "failed" and re.search(f"^void: .*{reason}", outcome.reason), outcome.reason
+    assert not [f for f in stage.facts if f.subject.variant == variant]
+
+
+#: Of kernels that write what they read; `strict` and `in_place` fail on what an earlier call left.
+UPDATES = {
+    "right": "",
+    "strict": "",
+    "ignores_beta": "answer of a timed call is wrong: max error .* expected",
+    "stops": "answer of a timed call is wrong: max error .* expected",
+    "knows_tensors": "answer of a timed call is wrong: max error .* expected",
+    "knows_values": "µs on data that it has not met.*keeps what it found before",
+    "in_place": "",
+    "apart": "",
+    "no_beta": "answer of a timed call is wrong",
+}
+
+
+def test_every_timed_call_of_a_kernel_that_writes_what_it_reads_starts_from_known_content(tmp_path: Path) -> None:
+    cases = [update_cases.case(v, peer=v in ("in_place", "apart", "no_beta")) for v in UPDATES]
+    chosen = Bench(baseline="right", samples=12, max_samples=20, device="cpu")
+    stage = bench.run(cases, tmp_path, chosen)
+    for outcome in stage.outcomes:
+        reason = UPDATES[outcome.variant]
+        assert (outcome.status == "ok") is (reason == ""), outcome
+        assert re.search(reason, outcome.reason), outcome
+
+
+def test_the_copies_of_what_is_written_in_place_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = load_problem(update_cases.ROOT, "problem.py")
+    made = rotation.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu")
+    assert len(made.copies) == 100 and made.restored is not None and made.restored.resident == 2
+    made.copies[3]["c"].fill_(7)
+    made.restored.restore(4)
+    assert made.copies[3]["c"].equal(made.inputs[1]["c"]) and not made.copies[4]["c"].equal(made.inputs[0]["c"])
+    monkeypatch.setattr(rotation, "_BYTES_OF_COPIES", 5 * 7 * 4 * 30)
+    assert len(rotation.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu").copies) == 30
+    without = rotation.Rotation(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
+    assert (without.copies, without.restored) == ([], None)
+
+
+def test_sets_hold_other_values_than_before_and_know_their_seeds() -> None:
+    torch = pytest.importorskip("torch")
+    problem = load_problem(ROOT, "problem.py")
+    sets = proof.Sets(HostTimer(), case("right"), problem, "cpu")
+    for i in (0, 1, 1, 0):
+        before = sets.inputs[i]["x"].clone()
+        sets.renew(i)
+        assert not torch.equal(sets.inputs[i]["x"], before)
+    sets.restage(known=False)
+    sets.take(1)
+    assert torch.equal(sets.inputs[1]["x"], problem.make_inputs({"R": 6, "C": 37}, 1001, "cpu")["x"])
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_where_numbers_change_with_the_seed_each_set_keeps_its_values(
+    monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    torch = pytest.importorskip("torch")
+    problem = load_problem(ROOT, "problem.py")
+    make = problem.make_inputs
+    if large:
+        monkeypatch.setattr(proof, "_MOST_BYTES", 100)
+    else:
+        monkeypatch.setattr(
+            problem, "make_inputs", lambda p, seed, *rest: {**make(p, seed, *rest), "scale": 1.0 + seed}
+        )
+    sets = proof.Sets(HostTimer(), case("right"), problem, "cpu")
+    before = sets.inputs[1]["x"].clone()
+    sets.restage(known=False)
+    sets.take(1)
+    sets.renew(1)
+    assert torch.equal(sets.inputs[1]["x"], before)
+
+
+@pytest.mark.parametrize(
+    ("new", "again", "void"),
+    [(100.0, 100.0, False), (118.0, 118.0, False), (118.0, 101.0, True), (300.0, 100.0, True)],
+)
+def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again: float, void: bool) -> None:
+    """At the power limit, a call after large writes is slower on new data and on known data alike."""
+    torch = pytest.importorskip("torch")
+    times = iter([[new], [again]])
+    held: list[list[bool]] = []
+    sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
+    known = sets._values[sets._own[0]]["x"]
+
+    class Calls:
+        def anew(self, take: Any, restage: Any, count: int) -> list[float]:
+            restage()
+            for i in range(count):
+                take(i)
+            held.append([torch.equal(own["x"], known) for own in sets.inputs])
+            return next(times)
+
+        def each(self, regime: str, *, calls: bool = True) -> list[float]:
+            return [0.0]
+
+    caller = SimpleNamespace(outputs=lambda: Outputs({}))
+    outputs = [Outputs({}) for _ in sets.inputs]
+    one = proof.Proof(caller, sets, outputs, Calls(), random.Random(1))  # type: ignore[arg-type]
+    one.meet_new_data()
+    assert bool(one.verdict({"isolated": [100.0]}, 0.5)) is void
+    assert not any(held[0]) and all(held[1]), "first on data that is new, then on data that is known"
+
+
+def test_a_process_has_one_timer() -> None:
+    assert timer_for("cpu") is timer_for("cpu")
+
+
+def test_turns_are_chosen_at_random() -> None:
+    def made(seed: int) -> proof.Proof:
+        return proof.Proof(None, None, [], None, random.Random(seed))  # type: ignore[arg-type]
+
+    assert len({made(seed).chosen(100) for seed in range(50)}) > 20
+    assert all(0 <= made(seed).chosen(10) < 10 for seed in range(50))

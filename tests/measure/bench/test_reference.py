@@ -1,0 +1,50 @@
+"""The reference of GPUs that time side by side: who is unfit by it, and its child on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.measure.bench import reference
+from flashcore.measure.bench.reference import Reference, unfit
+from flashcore.measure.workers.gpus import LocalGpu
+from flashcore.measure.workers.limits import Limits
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+
+def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **state: Any) -> Reference:
+    return Reference({"copy": copy, "matmul": matmul}, spread, state)
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        ([took(), took(781.2, 198.1)], {}),
+        ([took(), took(830.0)], {1: "slow: copy takes 830 µs, 6.4 % more"}),
+        ([took(), took(830.0, spread=0.05)], {}),  # within what the same call differs by
+        ([took(), took(), took(700.0)], {}),  # a fast one makes the others not slow
+        ([took(), took(matmul=230.0), took()], {1: "slow: matmul takes 230 µs, 15.0 % more"}),
+        ([took(), took(throttle=["power_cap"])], {}),
+        ([took(throttle=["power_cap", "thermal_hardware"]), took()], {0: "throttled: thermal_hardware"}),
+        ([took(throttle=["power_brake"]), took(throttle=["power_brake"])], {}),  # nowhere to move to
+        ([Reference({}, 0.0, {}, "killed by SIGSEGV"), took()], {0: "its reference failed: killed by SIGSEGV"}),
+        ([Reference({}, 0.0, {}, "no"), Reference({}, 0.0, {}, "no")], {}),
+    ],
+)
+def test_who_is_unfit_to_time(found: list[Reference], named: dict[int, str]) -> None:
+    why = unfit({f"GPU-{i}": own for i, own in enumerate(found)})
+    assert why.keys() == {f"GPU-{i}" for i in named}
+    assert all(why[f"GPU-{i}"].startswith(text) for i, text in named.items())
+
+
+def test_each_gpu_times_it_in_a_process_of_its_own(tmp_path: Path) -> None:
+    places = [LocalGpu("GPU-a"), LocalGpu("GPU-b")]
+    found = reference.run(places, tmp_path, Limits(), "cpu")
+    assert list(found) == ["GPU-a", "GPU-b"]
+    for own in found.values():
+        assert own.times.keys() == {"copy", "matmul"} and min(own.times.values()) > 0 and own.spread >= 0
+    assert reference.recorded(tmp_path) == found == reference.run(places, tmp_path, Limits(), "cpu")
+    assert len(list(tmp_path.rglob("child-*.log"))) == 2, "what is answered is not timed again"

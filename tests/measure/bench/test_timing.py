@@ -1,0 +1,148 @@
+"""How calls are put into samples, and that no captured graph may lack their kernels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashcore.measure.bench import timing
+from flashcore.measure.bench.timing import SAMPLE_US, calls_for, rotated
+
+
+def test_calls_of_a_sample() -> None:
+    assert calls_for(1e6) == 1
+    assert calls_for(SAMPLE_US / 40) == 40
+    assert calls_for(0.0) == calls_for(1e-9) > 100
+
+
+@given(st.lists(st.text(max_size=2), max_size=6, unique=True), st.integers(0, 50))
+def test_rotation_keeps_everyone(items: list[str], turn: int) -> None:
+    found = rotated(items, turn)
+    assert sorted(found) == sorted(items)
+    assert not items or found[0] == items[turn % len(items)]
+
+
+class Stream:
+    """Stands in for the stream of a GPU: counts the kernels and copies that are enqueued while it captures."""
+
+    def __init__(self) -> None:
+        self.held = [0, 0]
+
+    def timer(self) -> timing.CudaTimer:
+        """A timer without a device, whose graphs hold what was enqueued while they were captured."""
+        made = timing.CudaTimer.__new__(timing.CudaTimer)
+        made._graphs = {}
+        made.spin = lambda cycles, blocks=1: self.launch()  # type: ignore[method-assign]
+        made.sms = 132
+        made._flush = type("Buffer", (), {"fill_": lambda _, value: self.launch()})()
+        made.capture = self.capture  # type: ignore[method-assign]
+        return made
+
+    def launch(self, kernels: int = 1, copies: int = 0) -> None:
+        self.held = [self.held[0] + kernels, self.held[1] + copies]
+
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+        self.held = [0, 0]
+        for i in range(count):
+            enqueue(i)
+        return type("Graph", (), {"replay": lambda _: None})(), (self.held[0], self.held[1])
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing._CudaTimed, "_between", lambda *_, **__: 8.0)  # us: 50 calls in a sample
+    return Stream()
+
+
+def test_each_call_of_every_graph_holds_its_kernels(stream: Stream) -> None:
+    timed = stream.timer().prepare([lambda: stream.launch(2), lambda: stream.launch(2)])
+    for regime in ("isolated", "cold"):
+        getattr(timed, "_pair")(regime, events=False)  # noqa: B009
+    assert (timed.launches, timed.kernels, timed.copies) == (50, 2, 0)
+
+
+def test_a_peer_that_only_copies_holds_copies(stream: Stream) -> None:
+    timed = stream.timer().prepare([lambda: stream.launch(0, 1)])
+    assert (timed.kernels, timed.copies) == (0, 1)
+
+
+@pytest.mark.parametrize("stops_after", [4, 10, 60, 97])
+def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_after: int) -> None:
+    """It launches while it is looked at and saves itself the rest: in the back-to-back graph or behind the spacers."""
+    calls = iter(range(10_000))
+    timed = stream.timer().prepare([lambda: stream.launch(int(next(calls) < stops_after))])
+    for regime in ("isolated", "cold"):
+        getattr(timed, "_pair")(regime, events=False)  # noqa: B009
+    assert timed.kernels == 0
+
+
+class Device(Stream):
+    """A stream whose graphs do again, when replayed, what was enqueued while they were captured."""
+
+    def timer(self) -> timing.CudaTimer:
+        made = super().timer()
+        made.driver = cast(Any, SimpleNamespace(record=lambda *_: None, elapsed_us=lambda *_: 8.0,
+                                                reset_persisting_l2=lambda: None))  # fmt: skip
+        made.stream, made.events = SimpleNamespace(cuda_stream=0), [(cast(Any, 0), cast(Any, 1))] * 40
+        return made
+
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+        graph, held = super().capture(enqueue, count)
+        graph.replay = lambda: [enqueue(i) for i in range(count)]
+        return graph, held
+
+
+@pytest.mark.parametrize("resident", [3, 12])
+def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPatch, resident: int) -> None:
+    import torch
+
+    timed: list[int] = []
+    within = []
+
+    def between(self: Any, work: Callable[[], object], **_: Any) -> float:
+        within.append(True)
+        work()
+        within.pop()
+        return 8.0  # us: 50 calls in a sample
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing._CudaTimed, "_between", between)
+    device, content = Device(), [0] * 12
+
+    def call(i: int) -> None:
+        device.launch()
+        if within:
+            timed.append(content[i])
+        content[i] += 1
+
+    def restore(calls: int) -> None:
+        assert not within, "restored where time is taken"
+        content[:calls] = [0] * calls
+
+    restored = timing.Restored(restore, resident)
+    one = device.timer().prepare([functools.partial(call, i) for i in range(12)], restored=restored)
+    timed.clear()  # how long a call takes was asked before
+    counts = {}
+    for mode in ("back_to_back", "isolated", "cold", "eager"):
+        getattr(one, mode)()
+        assert timed == [0] * one.calls_in(mode), mode
+        counts[mode] = len(timed)
+        timed.clear()
+    assert counts == {"back_to_back": 12, "isolated": resident, "cold": 5, "eager": 12}
+    for regime, count in (("isolated", resident), ("cold", 12)):
+        for first in (True, False):
+            one.each(cast(Any, regime), first=first)
+            assert timed == [0] * count
+            timed.clear()
+    assert one.kernels == 1

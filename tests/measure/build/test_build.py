@@ -1,0 +1,385 @@
+"""The build with a real compiler: what it makes, what it leaves alone, and how it fails.
+
+Most tests build single variants without the torch operator and SASS, for one arch.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.measure.build import build, launch_plan
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts
+from flashcore.model.record import Artifact, Fact
+from flashcore.suites import load
+from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, no_disassembler
+
+PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
+Copy = Callable[[], Path]
+
+
+def read(artifact: Artifact) -> tuple[list[Fact], str]:
+    """The facts of what was built, those of its SASS left out, and the hash of its code."""
+    with no_disassembler():
+        return facts.facts(artifact)
+
+
+def code_of(built: Built, variant: str) -> str:
+    """The hash of a variant's code."""
+    return read(built.of(variant))[1]
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replaces text in a file; the text must be there."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+# --- what it makes ------------------------------------------------------------------------------
+
+
+def test_every_variant_is_built_for_every_arch(toy: Built) -> None:
+    found = {(a.variant, a.arch): a for a in toy.artifacts}
+    assert list(found) == [
+        ("plain", "sm_80"), ("plain", "sm_90a"), ("wide", "sm_80"), ("wide", "sm_90a"),
+        ("two_steps", "sm_80"), ("two_steps", "sm_90a"),
+    ]  # fmt: skip
+    assert found["two_steps", "sm_80"].status == "unsupported"
+    assert "declared for sm_90a" in found["two_steps", "sm_80"].message
+    for (_, arch), artifact in found.items():
+        if artifact.status == "unsupported":
+            continue
+        assert artifact.status == "ok", artifact.message
+        assert artifact.cubin and artifact.log
+        assert (artifact.library is not None) == (arch == "sm_90a")  # the last arch stands for the host's
+        assert "-lineinfo" in artifact.flags and "-G" not in artifact.flags
+    assert "-DELEMENTS=4" in found["wide", "sm_90a"].flags
+
+
+def test_nothing_is_left_behind(toy: Built, tmp_path: Path) -> None:
+    names = {p.name for p in toy.folder.rglob("*") if p.is_file() or p.name.startswith("keep.")}
+    assert not [n for n in names if n.startswith("keep.") or n.endswith((".ninja", ".tmp")) or n[-1:].isdigit()]
+    assert not Path(".ninja_log").exists() or os.path.getmtime(".ninja_log") < os.path.getmtime(toy.folder)
+
+
+def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    toolchain.find_nvcc()
+    shapes = list(toy.suite.shapes.values())
+    launch_plan.plans(toy.suite, toy.artifacts, shapes)
+    for artifact in toy.artifacts:
+        facts.facts(artifact)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    again = build.build(toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values())
+    assert all(a.cached and a.seconds is None for a in again if a.status == "ok")
+    assert [a.cubin for a in again] == [a.cubin for a in toy.artifacts]
+    assert len(launch_plan.plans(toy.suite, again, shapes)) == 6
+    assert all(facts.facts(a)[1] for a in again if a.status == "ok")
+
+
+# --- what changes what --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled") / "build"
+    compile_one(TOY, folder, PLAIN_AND_TWO_STEPS)
+    return folder
+
+
+@pytest.fixture
+def first(compiled: Path, tmp_path: Path) -> Built:
+    """The toy suite as it is, found built in a copy of the folder it was compiled into."""
+    built = compile_one(TOY, Path(shutil.copytree(compiled, tmp_path / "build")), PLAIN_AND_TWO_STEPS)
+    assert all(a.cached for a in built.artifacts)
+    return built
+
+
+def test_a_changed_header_rebuilds_only_what_includes_it(first: Built, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
+    second = compile_one(root, tmp_path / "build", PLAIN_AND_TWO_STEPS)
+    assert {a.variant: a.cached for a in second.artifacts} == {"plain": False, "two_steps": True}
+    assert first.of("plain").closure != second.of("plain").closure
+    assert first.of("two_steps").closure == second.of("two_steps").closure
+
+
+def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Copy, tmp_path: Path) -> None:
+    """Issue 10, item 1: nor does another build folder."""
+    root, old = copy(), first.of("two_steps")
+    edit(root / "two_steps.cu", "extern", "// One more line,\n/* and\n another */ extern")
+    new = compile_one(root, tmp_path / "elsewhere" / "build", "two_steps").of("two_steps")
+    assert not compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cached
+    assert (old.closure, old.host, old.cxx) == (new.closure, new.host, new.cxx)
+    assert read(old)[1] == read(new)[1] != ""
+    assert old.host and "GCC" in old.cxx
+
+
+def test_what_the_host_does_is_part_of_the_key(first: Built, copy: Copy, tmp_path: Path) -> None:
+    """Issue 10, item 1: a doubled factor changes no kernel."""
+    root, old = copy(), first.of("two_steps")
+    edit(root / "two_steps.cu", "static_cast<float>(a.factor)", "static_cast<float>(2 * a.factor)")
+    new = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
+    assert read(old)[1] == read(new)[1]
+    assert old.host != new.host and old.closure != new.closure
+
+
+def test_a_header_that_only_a_macro_names_is_read_again(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "scale.cu", '#include "scale.cuh"', "#define NAME <scale.cuh>\n#include /* why */ NAME")
+    assert not compile_one(root, tmp_path / "build", "plain").of("plain").cached
+    assert compile_one(root, tmp_path / "build", "plain").of("plain").cached
+    edit(root / "include" / "scale.cuh", "return x * factor;", "return factor * x + 0.0f * factor;")
+    assert not compile_one(root, tmp_path / "build", "plain").of("plain").cached
+
+
+@pytest.mark.parametrize("damaged", ["variant.cubin", "plan.so"])
+def test_a_damaged_file_is_made_again(toy: Built, tmp_path: Path, damaged: str) -> None:
+    folder = shutil.copytree(toy.folder, tmp_path / "build")
+    whole = toy.of("two_steps").cubin
+    assert whole is not None
+    path = folder / Path(whole).relative_to(toy.folder).with_name(damaged)
+    size = path.stat().st_size
+    os.truncate(path, 0 if damaged == "variant.cubin" else size // 2)
+    variants = [toy.suite.variants["two_steps"]]
+    again = build.build(toy.suite, folder, build.Options(), variants=variants)
+    artifact = next(a for a in again if a.arch == "sm_90a")
+    assert artifact.status == "ok" and not artifact.cached and path.stat().st_size == size
+    assert all(a.cached for a in build.build(toy.suite, folder, build.Options(), variants=variants) if a.cubin)
+
+
+def test_what_a_shell_would_read_never_gets_there(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    planted = 'ELEMENTS = "4\\nbuild x: y\\n  command = touch planted"'
+    edit(root / "suite.toml", "ELEMENTS = 4", planted)
+    with pytest.raises(FlashcoreError, match="config on one line"):
+        compile_one(root, tmp_path / "build", "wide")
+    edit(root / "suite.toml", planted, 'ELEMENTS = "$(touch planted)"')
+    with pytest.raises(FlashcoreError, match=r"found '\$' in it"):
+        compile_one(root, tmp_path / "build", "wide")
+    for name in ("a $x", "a\nb"):
+        with pytest.raises(UsageError, match="expected a path"):
+            compile_one(root.rename(tmp_path / name), tmp_path / "build", "wide")
+        root = tmp_path / name
+    assert not list(tmp_path.rglob("planted"))
+
+
+def test_a_suite_and_a_build_folder_of_odd_names(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy().rename(tmp_path / "it's a #1; (odd) & ü: suite")
+    assert compile_one(root, tmp_path / "a: (b) & build", "two_steps").of("two_steps").status == "ok"
+    assert compile_one(root, tmp_path / "a: (b) & build", "two_steps").of("two_steps").cached
+
+
+def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "two_steps.cu", "multiply_kernel", "a_kernel_of_another_name")
+    second = compile_one(root, tmp_path / "build", "two_steps")
+    names = {f.subject.kernel for f in read(second.of("two_steps"))[0]}
+    assert names == {"copy_kernel", "a_kernel_of_another_name"}
+    assert code_of(first, "two_steps") == code_of(second, "two_steps")
+
+
+def test_config_and_arithmetic_change_the_code(toy: Built, copy: Copy, tmp_path: Path) -> None:
+    assert code_of(toy, "plain") != code_of(toy, "wide")
+    root = copy()
+    edit(root / "two_steps.cu", "copy[i] * factor", "copy[i] + factor")
+    changed = compile_one(root, tmp_path / "build", "two_steps")
+    assert code_of(changed, "two_steps") != code_of(toy, "two_steps")
+
+
+def test_the_closure_holds_no_path_of_this_machine(toy: Built, first: Built, copy: Copy, tmp_path: Path) -> None:
+    moved = compile_one(copy(), tmp_path / "build", "two_steps")
+    assert moved.of("two_steps").cached, "a suite elsewhere finds what was built"
+    assert moved.of("two_steps").closure == toy.of("two_steps").closure
+    assert not [f for f in moved.of("two_steps").flags if str(tmp_path) in f]
+
+
+# --- a variant that does not build --------------------------------------------------------------
+
+
+def test_a_variant_that_does_not_compile_fails_alone(faulty: Built) -> None:
+    status = {a.variant: a.status for a in faulty.artifacts}
+    assert {n for n, s in status.items() if s == "failed"} == {"does_not_compile", "no_variant"}
+    message = faulty.of("does_not_compile").message
+    assert "this fault does not compile" in message
+    assert "fault.cu(" in message
+    assert "ptxas info" not in message
+
+
+def test_a_source_without_its_export_says_so(faulty: Built) -> None:
+    message = faulty.of("no_variant").message
+    assert message.startswith("plan.so: not made")
+    assert "flashcore_launch_plan" in message
+
+
+def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "two_steps.cu", "float* copy =", "flaot* copy =")
+    for _ in range(2):
+        artifact = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
+        assert artifact.status == "failed" and not artifact.cached
+        assert 'identifier "flaot" is undefined' in artifact.message
+    edit(root / "two_steps.cu", "flaot* copy =", "float* copy =")
+    assert compile_one(root, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+# --- several builds, and builds that end early --------------------------------------------------
+
+BUILD = NO_DISASSEMBLER + (
+    "import sys; from pathlib import Path; from flashcore.measure.build import build, launch_plan\n"
+    "from flashcore.suites import load; from flashcore.measure.static.facts import facts\n"
+    "s = load.load(sys.argv[1])\n"
+    "v, _ = load.select(s, sys.argv[3])\n"
+    "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
+    "p = launch_plan.plans(s, a, list(s.shapes.values()))\n"
+    "for x in a: print(x.variant, x.status, facts(x)[1], x.message)\n"
+    "unknown = [f for x in a for f in facts(x)[0] if f.value is None and f.source != 'sass']\n"
+    "print(len(p), sum(bool(x.error) for x in p), unknown)\n"
+)
+
+
+def spawn(folder: Path, glob: str = PLAIN_AND_TWO_STEPS, **more: object) -> subprocess.Popen[str]:
+    """A build of the toy suite in a process (and a group) of its own."""
+    process: subprocess.Popen[str] = subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(TOY), str(folder), glob],
+        cwd=ROOT / "harness", text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more,  # type: ignore[call-overload]
+    )  # fmt: skip
+    return process
+
+
+def test_two_builds_at_once_do_not_harm_each_other(toy: Built, tmp_path: Path) -> None:
+    both = [spawn(tmp_path / "build") for _ in range(2)]
+    answers = [p.communicate(timeout=200) for p in both]
+    assert [p.returncode for p in both] == [0, 0], answers
+    assert answers[0][0] == answers[1][0]
+    assert answers[0][0].endswith("4 0 []\n")
+    assert f"two_steps ok {code_of(toy, 'two_steps')}" in answers[0][0]
+
+
+def test_a_killed_build_is_built_again(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
+    first = spawn(tmp_path / "build", env=stuck_nvcc.environment)
+    stuck_nvcc.await_start(first)
+    assert list(tmp_path.glob("build/toy/.building-*/*/keep.*"))
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    built = compile_one(TOY, tmp_path / "build", PLAIN_AND_TWO_STEPS)
+    assert all(a.status == "ok" for a in built.artifacts), [a.message for a in built.artifacts]
+    plans = launch_plan.plans(built.suite, built.artifacts, list(built.suite.shapes.values()))
+    assert not any(p.error for p in plans)
+    assert all(read(a)[1] for a in built.artifacts)
+    assert not list(tmp_path.rglob("*.ninja"))
+    time.sleep(1)  # one that is a second old is thought to be about to begin
+    compile_one(TOY, tmp_path / "build", "plain", "sm_80")
+    assert not list(tmp_path.glob("build/toy/.building-*"))
+
+
+def test_an_interrupted_build_ends_its_compilers(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
+    first = spawn(tmp_path / "build", env=stuck_nvcc.environment)
+    stuck_nvcc.await_start(first)
+    os.kill(first.pid, signal.SIGINT)
+    _, said = first.communicate(timeout=200)  # would wait for a compiler that still holds the pipe
+    assert "KeyboardInterrupt" in said
+    assert not list(tmp_path.glob("build/toy/.building-*"))
+
+
+def test_a_file_in_the_way_of_the_build_folder(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    (tmp_path / "build").write_text("", encoding="utf-8")
+    with pytest.raises(FlashcoreError, match=r"build.*: cannot write: .*\n  hint: free space"):
+        compile_one(TOY, tmp_path / "build", "two_steps")
+
+
+def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    limit = 40_000  # bytes a file: enough for sources and preprocessor-free logs, not for an object
+    process = spawn(
+        tmp_path / "build", "two_steps",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    output, error = process.communicate(timeout=200)
+    assert "Traceback" not in error
+    assert output.startswith("two_steps failed")
+    assert "not made" in output or "error" in output.lower(), output
+    assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+def test_no_room_for_the_first_file(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    process = spawn(tmp_path / "build", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
+    _, error = process.communicate(timeout=200)
+    assert "WriteError" in error.splitlines()[-2] and "cannot write: File too large" in error
+
+
+# --- options and tools --------------------------------------------------------------------------
+
+
+def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load.load(TOY)
+
+    def options(**environment: str) -> build.Options:
+        for name in ("DEBUG", "VERBOSE", "CUDA_ARCH"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return build.Options.from_environment(loaded)
+
+    assert options() == build.Options()
+    assert options(DEBUG="1", VERBOSE="0") == build.Options(debug=True)
+    assert options(DEBUG="") == build.Options()
+    for text in ("9.0", "90", "9.0a", "sm_90a", "90a"):
+        assert options(CUDA_ARCH=text).archs == ("sm_90a",)
+    assert options(CUDA_ARCH="8.0,9.0;sm_90a").archs == ("sm_80", "sm_90a")
+    with pytest.raises(UsageError, match="DEBUG=yes: expected 0 or 1"):
+        options(DEBUG="yes")
+    with pytest.raises(UsageError, match=r"CUDA_ARCH=7\.5: expected one of the suite's archs \(sm_80, sm_90a\)"):
+        options(CUDA_ARCH="7.5")
+
+
+def test_debug_flags() -> None:
+    loaded = load.load(TOY)
+    flags = build.compile_flags(loaded, loaded.variants["wide"], "sm_90a", debug=True)
+    assert "-G" in flags and "-DDEBUG=1" in flags and "-O3" not in flags
+    assert "-DELEMENTS=4" in flags
+
+
+def test_one_arch_alone_is_the_host(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    built = compile_one(TOY, tmp_path / "build", "wide", "sm_80")
+    assert [(a.variant, a.arch, a.plan_library is not None) for a in built.artifacts] == [("wide", "sm_80", True)]
+
+
+def test_verbose_shows_the_commands(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    loaded = load.load(TOY)
+    lines: list[str] = []
+    options = build.Options(verbose=True, archs=("sm_80",))
+    build.build(loaded, tmp_path, options, variants=[loaded.variants["plain"]], with_operator=False, say=lines.append)
+    assert any("-gencode arch=compute_80,code=sm_80" in line for line in lines)
+
+
+def test_nonsense_for_ninja_is_passed_on(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", "many")
+    artifact = compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps")
+    assert artifact.status == "failed" and "invalid -j" in artifact.message
+
+
+def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NVCC", raising=False)
+    monkeypatch.setattr(toolchain, "_nvcc_candidates", lambda: iter([Path("/nowhere/nvcc")]))
+    loaded = load.load(TOY)
+    with pytest.raises(
+        CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install nvidia-cuda-nvcc"
+    ):
+        build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())

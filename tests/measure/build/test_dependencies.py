@@ -1,0 +1,254 @@
+"""What an object is made of: content, names that could appear, environment, programs; never a file's time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.measure.build import dependencies
+from flashcore.measure.build.dependencies import Inputs, parsed, plain_text, refuse_unsafe
+from flashcore.measure.machine import toolchain
+
+# --- the text -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("int  x = f(a,b);", "int x = f( a, b ); // why", True),
+        ("int x; /* a\nb */ int y;", "int x;\n\n  int y;", True),
+        ("#define F(x)  x", "# define F(x) x", False),  # directives keep their blanks
+        ("#define F(x) x", "#define F (x) x", False),
+        ("#define F(x)  x // why", "#define F(x) x", True),
+        ("#define A 1\nB", "#define A 1 B", False),
+        ("a + +b", "a ++b", False),
+        ("int x", "intx", False),
+        ('"a  b"', '"a b"', False),
+        ('#define S "a  b"', '#define S "a b"', False),
+        ('"// no comment"', '"', False),
+        ('"/*" x "*/"', '"/*" y "*/"', False),
+        ("1'000 // '", "1'000", True),
+        ("'\"' // x", "'\"'", True),
+        ("2 * scale", "scale", False),
+        ("a \\\nb", "a b", True),
+        ('R"(// kept)"', 'R"()"', False),
+        ("// a \\\n still\nx", "x", True),
+    ],
+)
+def test_text_without_comments_and_blanks(one: str, other: str, same: bool) -> None:
+    assert (plain_text(one.encode()) == plain_text(other.encode())) is same
+
+
+def test_a_long_line_takes_no_time() -> None:
+    began = time.monotonic()
+    for text in (
+        b"/* " * 100_000,
+        b'"' * 300_000,
+        b"'" * 299_999,
+        b'R"(' * 100_000,
+        b" " * 300_000 + b"x",
+        b"a\\" * 99_999,
+    ):
+        plain_text(text)
+    assert time.monotonic() - began < 20
+
+
+def test_a_make_rule() -> None:
+    rule = "out.cubin: \\\n  /suite/a\\ b.cu include/x.cuh \\\n /usr/include/stdio.h /odd/\\#1/$$x.h\n"
+    assert parsed(rule) == ["/suite/a b.cu", "include/x.cuh", "/usr/include/stdio.h", "/odd/#1/$x.h"]
+    assert parsed("a:\\ b/out.o : c:d.h\n") == ["c:d.h"]
+
+
+@pytest.mark.parametrize("text", ["a\nrule x", "$(touch x)", "`touch x`", 'a"b', "a\\", "\0", "-I/it's/build"])
+def test_what_a_shell_would_read_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a path or flag that nvcc takes unchanged"):
+        refuse_unsafe([text])
+
+
+def test_other_odd_characters_are_taken() -> None:
+    refuse_unsafe(["a b", "it's", "a;b&(c)|<d>", "ü", "#"])
+
+
+# --- the key ------------------------------------------------------------------------------------
+
+
+class Place:
+    """A suite of one source and one header, and what a compiler would say that it read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.build = root / "suite", root / "build"
+        for folder in ("include", "early", "toolkit/include"):
+            (self.root / folder).mkdir(parents=True)
+        self.write(
+            "s.cu", '#define NAME <x.h>\n#include NAME\n#include "own.h"\n#if __has_include(<maybe.h>)\n#endif\n'
+        )
+        self.write("include/x.h", "int x;\n")
+        self.write("own.h", "int own;\n")
+        self.write("toolkit/include/cuda_fp16.h", "half\n")
+        self.write("toolkit/nvcc", "program\n")
+
+    def write(self, name: str, text: str) -> None:
+        """A file, with the times that it had before if it was there."""
+        path = self.root / name
+        path.parent.mkdir(exist_ok=True)
+        known = path.stat() if path.exists() else None
+        path.write_text(text, encoding="utf-8")
+        if known:
+            os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns))
+
+    def inputs(self) -> Inputs:
+        """As the next process would find them."""
+        include = [self.root / "early", self.root / "include"]
+        return Inputs(str(self.root), self.build, [self.root / "toolkit/nvcc"], self.root / "toolkit", include, "13.0")
+
+    def built(self) -> str:
+        """Compiles; gives the key."""
+        inputs = self.inputs()
+        rule = f"s.o: {self.root}/s.cu include/x.h {self.root}/own.h {self.root}/toolkit/include/cuda_fp16.h\n"
+        return inputs.learn("v", inputs.question("flags"), rule, self.build / "generated", time.time_ns())[0]
+
+    def known(self) -> list[str]:
+        """What is known of the present question."""
+        inputs = self.inputs()
+        return inputs.keys("v", inputs.question("flags"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A suite that was just compiled, with nothing of the compiler's in the environment."""
+    for name in (*dependencies._FLAGS, *dependencies._FOLDERS, *dependencies._OTHERS):
+        monkeypatch.delenv(name, raising=False)
+    made = Place(tmp_path)
+    time.sleep(0.02)  # the clock of files is coarser than that of the process
+    return made
+
+
+def test_nothing_changed_and_a_touched_file(place: Place) -> None:
+    key = place.built()
+    assert place.known() == [key]
+    for path in place.root.rglob("*"):
+        os.utime(path)
+    assert place.known() == [key]
+
+
+CHANGES: dict[str, Callable[[Place], None]] = {
+    "a header that only a macro names": lambda p: p.write("include/x.h", "int y;\n"),
+    "a header beside the source": lambda p: p.write("own.h", "int ow2;\n"),
+    "the source": lambda p: p.write("s.cu", "#include <y.h>\n"),
+    "a header that is gone": lambda p: (p.root / "own.h").unlink(),
+    "a header of the toolkit, its times as they were": lambda p: p.write("toolkit/include/cuda_fp16.h", "fahl\n"),
+    "a wrapper edited in place": lambda p: p.write("toolkit/nvcc", "PROGRAM\n"),
+    "a header that shadows another": lambda p: p.write("early/x.h", "int x;\n"),
+    "a header that shadows the toolkit's": lambda p: p.write("include/cuda_fp16.h", ""),
+    "a header below a folder": lambda p: p.write("early/a/own.h", ""),
+    "a header that was asked for": lambda p: p.write("include/maybe.h", ""),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_makes_another_object(place: Place, change: str) -> None:
+    key = place.built()
+    CHANGES[change](place)
+    assert key not in place.known()
+    if change != "a header that is gone":
+        assert place.known() != [key]
+
+
+def test_a_name_in_quotes_that_appears_beside_the_file(place: Place) -> None:
+    place.write("include/x.h", '#include "deep/own.h"\n')
+    key = place.built()
+    (place.root / "include" / "deep").mkdir()
+    place.write("include/deep/own.h", "int deep;\n")
+    assert key not in place.known()
+
+
+@pytest.mark.parametrize(
+    "name", ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "NVCC_CCBIN", "PTXAS_FLAGS"]
+)
+def test_the_environment_asks_another_question(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    place.built()
+    monkeypatch.setenv(name, "-DX=1")
+    assert place.known() == []
+
+
+def test_a_header_that_appears_in_cpath(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    monkeypatch.setenv("CPATH", str(tmp_path / "more"))
+    key = place.built()
+    assert place.known() == [key]
+    (tmp_path / "more" / "x.h").write_text("", encoding="utf-8")
+    assert place.known() != [key]
+
+
+def test_files_that_nobody_reads_change_nothing(place: Place) -> None:
+    key = place.built()
+    place.write("include/another.h", "")
+    place.write("another.cu", "")
+    assert place.known() == [key]
+
+
+def test_going_back_finds_what_was_built(place: Place) -> None:
+    first = place.built()
+    place.write("include/x.h", "int y;\n")
+    time.sleep(0.02)
+    second = place.built()
+    assert first != second and place.known() == [second]
+    place.write("include/x.h", "int x;\n")
+    assert place.known() == [first]
+
+
+def test_a_file_that_changes_while_it_is_compiled(place: Place) -> None:
+    inputs = place.inputs()
+    began = time.time_ns()
+    time.sleep(0.02)
+    place.write("own.h", "int late;\n")
+    with pytest.raises(UsageError, match=r"own\.h: changed while it was compiled"):
+        inputs.learn("v", inputs.question(), f"s.o: {place.root}/own.h", place.build, began)
+
+
+@pytest.mark.parametrize("damage", ["", "[", '[{"files": 1}]', "[[]]", '{"a": 1}'])
+def test_a_damaged_memory_is_no_memory(place: Place, damage: str) -> None:
+    key = place.built()
+    for path in place.build.glob("*.json"):
+        path.write_text(damage, encoding="utf-8")
+    assert key not in place.known()
+    assert place.built() == key
+
+
+# --- the closure --------------------------------------------------------------------------------
+
+
+def test_the_closure_is_the_same_in_another_place(tmp_path: Path, place: Place) -> None:
+    other = Place(tmp_path / "elsewhere" / "deep")
+    other.write("s.cu", (other.root / "s.cu").read_text(encoding="utf-8") + "// a comment\n")
+    closures = [
+        p.inputs().closure(["flags"], [f"{p.root}/s.cu", "include/x.h"], {"flashcore/problem.h": "text"})
+        for p in (place, other)
+    ]
+    assert closures[0] == closures[1]
+    other.write("include/x.h", "int y;\n")
+    assert closures[0] != other.inputs().closure(
+        ["flags"], [f"{other.root}/s.cu", "include/x.h"], {"flashcore/problem.h": "text"}
+    )
+
+
+def test_headers_of_toolkit_and_system_are_not_the_users(place: Place) -> None:
+    inputs = place.inputs()
+    system = ["/usr/include/stdio.h", "/opt/gcc/include/c++/13/vector", f"{place.root}/toolkit/include/cuda_fp16.h"]
+    assert not any(inputs._is_own(path) for path in system)
+    assert all(map(inputs._is_own, [f"{place.root}/s.cu", "/usr/local/include/x.h", "/opt/cutlass/include/cute.h"]))
+
+
+def test_the_programs_that_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "wrapper", "ccbin/g++"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "ccbin"))
+    nvcc = toolchain.Nvcc(tmp_path / "wrapper", tmp_path, "13.0", "13.0.88")
+    found = {os.path.normpath(p) for p in toolchain.compilers(nvcc)}
+    assert found >= {str(tmp_path / n) for n in ("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "wrapper", "ccbin/g++")}

@@ -1,0 +1,245 @@
+"""Check finds what is planted: each fault of the stand-in suite, run in real child processes on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.measure.check import check, child
+from flashcore.measure.settings import Check
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.supervisor import Journal, Result, Task
+from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
+from tests import update_cases
+from tests.softmax_cases import case
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+FAULTS = {
+    "wrong_scale": "(2 × the emulation of fp16_out + 1 ulp), at [",
+    "far_off": "is beyond the problem's fence of 0.06",
+    "no_maximum": "expected 0.00586792, found nan, on seed 0, kind shifted",
+    "nan": "out: 1 of 222 elements not finite, the first at [1, 2]: expected",
+    "unwritten": "out: 37 of 222 elements never written, the first at [5, 0]",
+    "past_the_end": "out-of-bounds write: 16 bytes written past its last element",
+    "far_past_the_end": "out-of-bounds write: 2 bytes written past its last element, the nearest 16383 bytes off",
+    "writes_beside_input": "x: out-of-bounds write beside an input: 4 bytes written past its last element",
+    "before_the_start": "out-of-bounds write: 2 bytes written before its first element, the nearest 1 bytes off",
+    "reads_beyond": "not finite",
+    "writes_input": "x: an input was written to",
+    "random_bits": "do in 1 of 222 elements: a race",
+    "refuses_mutely": "out, strided: expected an answer or a refusal by its name: RuntimeError: cannot",
+    "takes_anything": "x, strided: taken, and the answer is wrong: out: 222 of 222 elements not finite",
+    "raises": "RuntimeError: invalid configuration argument",
+    "poisons": "an illegal memory access was encountered",
+    "exits": "exit code 9: ",
+    "hangs": "hang?",
+    "silent": "torch.library.opcheck: ",
+    "absent": "expected the operator flashcore_softmax::absent, found none",
+}
+PEER_FAULTS = {
+    "rough": "(2 × the emulation of fp16_out + 1 ulp), at [",
+    "wrong": "is beyond the problem's fence",
+    "misshapen": "expected shape [6, 37], found [222]",
+    "none_such": "expected a function none_such, found None",
+}
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
+    """One stage with everything in it: the faults among the sound, so that each can do its worst."""
+    cases = [case("right"), *(case(name) for name in FAULTS), case("also_right"), case("refuses")]
+    cases += [case(name, peer=True) for name in ("library", "overflows", *PEER_FAULTS)]
+    cases += [case(name, "wide", columns=300) for name in ("right", "hangs")]
+    cases = [c if c.is_peer or c.variant == "right" else replace(c, repeats=300) for c in cases]
+    lines: list[str] = []
+    folder = tmp_path_factory.mktemp("check")
+    chosen = Check(time_limit=15.0, device="cpu", repeats=200, lanes=1, progress=lines.append)
+    found = check.run(cases, folder, chosen)
+    again = check.run(cases, folder, chosen)
+    assert again == found, "what is answered is not run again"
+    assert [f"{o.variant}/{o.shape}" for o in found.outcomes] == [c.name for c in cases]
+    return found, lines
+
+
+def outcome(result: StageResult, name: str) -> CaseOutcome:
+    return next(o for o in result.outcomes if o.case == name)
+
+
+@pytest.mark.parametrize(
+    "name", ["right/small", "also_right/small", "refuses/small", "library/small", "overflows/small", "right/wide"]
+)
+def test_what_is_right_passes(result: tuple[StageResult, list[str]], name: str) -> None:
+    found = outcome(result[0], name)
+    assert (found.status, found.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize(("name", "reason"), [*FAULTS.items(), *PEER_FAULTS.items()])
+def test_what_is_wrong_fails_and_says_why(result: tuple[StageResult, list[str]], name: str, reason: str) -> None:
+    found = outcome(result[0], f"{name}/small")
+    assert found.status == "failed"
+    assert reason in found.reason
+
+
+def test_reason_names_seed_and_kind(result: tuple[StageResult, list[str]]) -> None:
+    reason = outcome(result[0], "wrong_scale/small").reason
+    assert "on seed 0, kind normal" in reason
+    assert "expected 0." in reason and "found 0." in reason
+
+
+def test_a_variant_that_hung_is_skipped_on_its_other_shapes(result: tuple[StageResult, list[str]]) -> None:
+    found = outcome(result[0], "hangs/wide")
+    assert found.status == "skipped"
+    assert found.reason.startswith("skipped: hung on small: no answer within 15 s")
+
+
+def test_facts(result: tuple[StageResult, list[str]]) -> None:
+    facts = Facts(result[0].facts)
+
+    def value(name: str, variant: str) -> float | None:
+        return facts.number(name, Subject(variant, shape="small"))
+
+    # What is rounded as the class rounds has its error exactly.
+    assert value("max_error_over_class", "also_right") == 1.0
+    assert value("frobenius_over_class", "also_right") == 1.0
+    error = value("max_error", "right")
+    assert error is not None and 0 < error < 1e-3
+    # Goals about typical inputs are judged on those alone; a worst case may be of another kind.
+    normal, worst = value("normal_max_error", "also_right"), value("max_error", "also_right")
+    assert normal is not None and worst is not None and 0 < normal < worst
+    assert facts.get("max_error", Subject("also_right", shape="small")).note.endswith("kind large")  # type: ignore[union-attr]
+    # Kinds at the edges are judged, but no fact about errors is of them.
+    assert {f.note.rpartition(" ")[2] for f in result[0].facts if f.value is not None and "over" not in f.name} <= {
+        "normal",
+        "large",
+    }
+    # A failing case keeps its errors; 2 % off is far beyond the class while well within the fence.
+    wrong = value("frobenius_error", "wrong_scale")
+    assert wrong == pytest.approx(0.02, rel=0.05)
+    ratio = value("frobenius_over_class", "rough")
+    assert ratio is not None and ratio > 10
+    for name in ("nan", "exits", "hangs"):
+        fact = facts.get("max_error", Subject(name, shape="small"))
+        assert fact is not None and fact.value is None and fact.note
+    assert "found nan on seed" in str(facts.get("max_error", Subject("nan", shape="small")))
+
+
+def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> None:
+    found, lines = result
+    assert sorted(line.partition(":")[0] for line in lines) == sorted(o.case for o in found.outcomes)
+    assert "right/small: right" in lines
+
+
+def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    wrong: list[str] = []
+
+    def supervised(tasks: list[Task], *_: object, **__: object) -> list[Result]:
+        asked.extend(t.name for t in tasks if t.payload["opcheck"])
+        return [Result(t.name, "ok", "", {"complaints": wrong, "worst": {}}) for t in tasks]
+
+    monkeypatch.setattr(supervisor, "supervise", supervised)
+    cases = [replace(case("right", s), operator="same code", library="r.so", callable=None) for s in ("small", "wide")]
+
+    def seen(cases: list[Case], **changes: Any) -> list[str]:
+        asked.clear()
+        check.run(cases, tmp_path, replace(Check(device="cpu", opchecked=tmp_path / "seen"), **changes))
+        return asked
+
+    wrong.append("no answer")
+    assert seen(cases) == seen(cases) == ["right/small"], "what was found wrong is asked again"
+    wrong.clear()
+    assert seen(cases) == ["right/small"]
+    assert seen(cases) == []
+    assert seen([replace(c, operator="other code") for c in cases], opcheck=False) == []
+    assert seen([replace(c, operator="other code") for c in cases]) == ["right/small"]
+    assert seen([replace(c, operator="") for c in cases]) == ["right/small"], "an unknown operator is no other's"
+    assert seen([replace(c, operator="") for c in cases]) == ["right/small"]
+    assert seen(cases, device="cuda") == ["right/small"]
+    others = [replace(c, variant=v, operator=v) for v in ("one", "two") for c in cases]
+    assert seen(others) == ["one/small"], "both are generated from one schema"
+    others[2:] = [replace(c, arguments=c.arguments[::-1]) for c in others[2:]]
+    assert seen(others) == ["two/small"], "the first is remembered"
+    assert seen([replace(c, operator="") for c in others]) == ["one/small", "two/small"]
+    monkeypatch.setattr(check, "version_of", lambda _: "another")
+    assert seen(cases) == ["right/small"]
+
+
+@pytest.mark.parametrize("status", ["ok", "failed", "skipped"])
+def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any
+) -> None:
+    wrong = {"one/small": "max error", "three/small": "max error", "four/small~opcheck": "torch.library.opcheck: no"}
+    asked: list[str] = []
+
+    def supervised(tasks: list[Task], *_: object, **__: object) -> list[Result]:
+        asked.extend(t.name for t in tasks if t.payload["opcheck"])
+        bad = [
+            Result(t.name, status, "why", {"complaints": [wrong[t.name]], "worst": {}})
+            for t in tasks
+            if t.name in wrong
+        ]
+        own = {r.name: r for r in bad}
+        return [own.get(t.name) or Result(t.name, "ok", "", {"complaints": [], "worst": {}}) for t in tasks]
+
+    monkeypatch.setattr(supervisor, "supervise", supervised)
+    made = [replace(case("right"), variant=v, operator=v, callable=None) for v in ("one", "two", "three", "four")]
+    chosen = Check(device="cpu", opchecked=tmp_path / "seen")
+    found = check.run(made, tmp_path, chosen)
+    assert asked == ["one/small", "two/small~opcheck", "four/small~opcheck"]
+    assert [o.status == "ok" for o in found.outcomes] == [False, True, False, False]
+    asked.clear()
+    check.run(made, tmp_path, chosen)
+    assert asked == [], "two is remembered"
+    assert check.run(made[:1], tmp_path, chosen).outcomes[0].status != "ok" and asked == ["one/small"]
+
+
+def test_unknown_kind(tmp_path: Path) -> None:
+    payload = {"case": case("right").to_json(), "device": "cpu", "kinds": ["odd"], "repeats": 1, "opcheck": False}
+    with pytest.raises(UsageError, match="expected some of normal, large, shifted, found odd"):
+        child.perform(Task("right/small", payload), Journal(tmp_path / "journal.jsonl"))
+
+
+#: Of the suite with a tensor that is input and output, one with strides, one that may be absent.
+UPDATE_FAULTS = {
+    "ignores_beta/small": "expected -5.70062, found 0.0775058, on seed 0",
+    "first_call_only/small": "max error",
+    "knows_tensors/small": "max error",
+    "writes_input/small": "b: an input was written to",
+    "writes_strided_input/small": "a: an input was written to",
+    "writes_between/small": "a: out-of-bounds write beside an input: 1 elements written between its own",
+    "past_the_end/small": "c: out-of-bounds write: 4 bytes written past its last element",
+    "ignores_strides/small": "c: 21 of 35 elements not finite",
+    "ignores_bias/biased": "max error",
+    "no_beta/small": "max error",
+}
+UPDATE_RIGHT = ("right/small", "strict/small", "ignores_bias/small", "right/biased", "in_place/biased", "apart/small")
+
+
+@pytest.fixture(scope="module")
+def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
+    def made(name: str) -> Case:
+        variant, _, shape = name.partition("/")
+        return update_cases.case(
+            variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")
+        )
+
+    chosen = Check(time_limit=60.0, device="cpu", repeats=20, lanes=1)
+    return check.run([made(name) for name in (*UPDATE_RIGHT, *UPDATE_FAULTS)], tmp_path_factory.mktemp("c"), chosen)
+
+
+@pytest.mark.parametrize("name", UPDATE_RIGHT)
+def test_each_call_starts_from_the_inputs_content(updates: StageResult, name: str) -> None:
+    found = outcome(updates, name)
+    assert (found.status, found.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize(("name", "reason"), UPDATE_FAULTS.items())
+def test_what_is_wrong_with_a_tensor_written_in_place_is_told(updates: StageResult, name: str, reason: str) -> None:
+    found = outcome(updates, name)
+    assert found.status == "failed" and reason in found.reason, found.reason

@@ -1,0 +1,36 @@
+"""What a machine lacks is said in one way, whoever finds it out."""
+
+from __future__ import annotations
+
+import pytest
+
+from flashcore.errors import Exit
+from flashcore.measure.machine.capabilities import lacking, said_in
+
+
+@pytest.mark.parametrize(
+    ("log", "what", "mend"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not", "no permission to read", "NVreg_RestrictProfilingToAdmin"),
+        ("==ERROR== Failed: LibraryNotLoaded.", "does not fit the driver", "Nsight Compute of the driver"),
+        ("==ERROR== failed to connect to the CUDA driver", "finds no CUDA driver", "NVIDIA driver"),
+        ("RuntimeError: No CUDA GPUs are available", "no CUDA GPU", "machine with an NVIDIA GPU"),
+        ("==ERROR== Failed: concurrently collecting profiling data", "another tool", "nvidia-dcgm"),
+    ],
+)
+def test_what_a_log_complains_of(log: str, what: str, mend: str) -> None:
+    found = said_in(f"==PROF== Connected\n  {log}\n==PROF== Disconnected")
+    assert found is not None and found.exit_code == Exit.INCAPABLE
+    assert what in found.what and found.what.endswith(log) and mend in found.mend
+
+
+def test_a_log_that_complains_of_nothing() -> None:
+    assert said_in("==PROF== Connected\n==ERROR== The application returned an error code (11).") is None
+    assert said_in("concurrently collecting profiling data") is None, "a case's words are not ncu's"
+
+
+def test_what_was_looked_for() -> None:
+    assert str(lacking("ninja")) == "no ninja found\n  hint: pip install ninja"
+    assert lacking("gpu", "torch 2.10").what == "no CUDA GPU that this process can use: torch 2.10"
+    assert lacking("ninja", what="x: too old").what == "x: too old"
+    assert str(lacking("nvtx")) == "the Python package nvtx is missing\n  hint: pip install nvtx"

@@ -1,0 +1,91 @@
+"""Which GPUs a run uses."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.measure.machine import gpu_lease
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine.gpu_choice import by_kind, chosen, visible
+
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 150 * 10**9, 50 * 2**20, 1980.0, "580")
+L4 = Gpu("NVIDIA L4", (8, 9), 58, 24 * 10**9, 48 * 2**20, 2040.0, "580")
+HERE = {"GPU-a1": H200, "GPU-b2": H200, "GPU-b3": L4, "GPU-c4": H200}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("all", ["GPU-a1", "GPU-b2", "GPU-c4"]),
+        ("2", ["GPU-a1", "GPU-b2"]),
+        ("GPU-c4", ["GPU-c4"]),
+        ("c,a1", ["GPU-c4", "GPU-a1"]),
+        ("b3", ["GPU-b3"]),
+    ],
+)
+def test_gpus_are_chosen_by_kind_number_or_uuid(
+    asked: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert list(chosen(asked, HERE)) == found
+    assert chosen(asked, {}) == {}, "a machine without a GPU says so later"
+
+
+def test_all_names_the_gpus_of_other_kinds_and_the_option_that_uses_them() -> None:
+    said: list[str] = []
+    assert list(chosen("all", HERE, said.append)) == ["GPU-a1", "GPU-b2", "GPU-c4"]
+    first = "GPU-a1 (NVIDIA H200), GPU-b2 (NVIDIA H200), GPU-c4 (NVIDIA H200)"
+    assert said == [f"left out, of another kind than {first}: GPU-b3 (NVIDIA L4); to use: --gpus GPU-b3"]
+    for asked in ("2", "b3", "a1,c4"):
+        chosen(asked, HERE, said.append)
+    assert len(said) == 1, "who names them knows the others"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ("all", [["GPU-a1", "GPU-b2", "GPU-c4"], ["GPU-b3"]]),
+        ("b3,c4,a1", [["GPU-b3"], ["GPU-c4", "GPU-a1"]]),
+        ("1", [["GPU-a1"]]),
+    ],
+)
+def test_gpus_come_by_kind(asked: str, kinds: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert [list(kind) for kind in by_kind(asked, HERE)] == kinds and by_kind(asked, {}) == []
+
+
+def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with gpu_lease.lease("GPU-a1"):
+        assert list(chosen("2", HERE)) == ["GPU-b2", "GPU-c4"]
+        assert list(chosen("3", HERE)) == ["GPU-b2", "GPU-c4", "GPU-a1"]
+    assert list(chosen("2", HERE)) == ["GPU-a1", "GPU-b2"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("GPU-x", "--gpus GPU-x: expected the UUID of one GPU, found none among GPU-a1 (NVIDIA H200)"),
+        ("b", "--gpus b: expected the UUID of one GPU, found several among"),
+        ("4", "--gpus 4: expected 1 to 3"),
+        ("0", "--gpus 0: expected 1 to 3"),
+        (",", "expected all, a number or UUIDs"),
+        ("a1,b3", "expected GPUs of one kind, found GPU-a1 (NVIDIA H200), GPU-b3 (NVIDIA L4)"),
+    ],
+)
+def test_what_is_not_there_is_refused(asked: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        chosen(asked, HERE)
+    assert message in str(error.value)
+
+
+def test_a_driver_that_is_hidden_shows_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_lease, "visible", lambda: ["GPU-a1", "GPU-b2"])
+    monkeypatch.setattr(Gpu, "numbered", staticmethod(lambda number: (H200, L4)[number]))
+    assert visible() == {"GPU-a1": H200, "GPU-b2": L4}
+    monkeypatch.setattr(Gpu, "find", staticmethod(lambda: None))
+    assert visible() == {}

@@ -1,0 +1,465 @@
+"""The profile stage against a stand-in ncu that plays back a recording, and goes wrong in every way we know."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.measure.machine import ncu
+from flashcore.measure.profile import child, profile
+from flashcore.measure.profile.ncu_facts import BY_ADDRESS, MEASURED, SAMPLES, metrics_to_ask
+from flashcore.measure.settings import Profile
+from flashcore.measure.workers import rounds
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.catalogue import FACTS
+from flashcore.model.files import write_atomically, writing
+from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
+from flashcore.readers.phases import Code
+from tests.conftest import ROOT, TESTS
+
+STANDIN = TESTS / "standins" / "ncu"
+NAMES = ("v0/mission", "v1/mission", "v2/mission", "v3/mission", "v4/mission")
+RECORDED_NS = (13024, 10112, 15744, 16416, 26400)
+BY_BATCH = [*RECORDED_NS[:3], *RECORDED_NS[:2]]  # each report plays the recording from its start
+DURATION = "gpu__time_duration.sum"
+
+
+def case(name: str, *, peer: bool = False) -> Case:
+    variant, _, shape = name.partition("/")
+    return Case(
+        variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 8},
+        arguments=(), library=None, callable="peers.py:one" if peer else None, tolerance="exact", seeds=(0,),
+        roof="fp32",
+    )  # fmt: skip
+
+
+Run = Callable[..., StageResult]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("NCU_STANDIN_LOG", str(tmp_path / "calls.jsonl"))
+    # The stand-in's python3: ours, rather than a wrapper that takes longer to start than to run.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    def call(
+        wrong: str = "",
+        *,
+        once: bool = False,
+        names: tuple[str, ...] = NAMES,
+        peers: tuple[str, ...] = (),
+        **options: object,
+    ) -> StageResult:
+        monkeypatch.setenv("NCU_STANDIN", wrong)
+        if once:
+            monkeypatch.setenv("NCU_STANDIN_ONCE", str(tmp_path / "once"))
+        given: dict[str, object] = {
+            "ncu": STANDIN, "chip": "gh100", "batch": 3, "time_limit": 20.0, "startup_limit": 20.0,
+        }  # fmt: skip
+        cases = [case(n, peer=n in peers) for n in names]
+        return profile.run(cases, tmp_path / "profile", Profile(**given | options))  # type: ignore[arg-type]
+
+    return call
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Callable[[], list[list[str]]]:
+    def read() -> list[list[str]]:
+        return [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+
+    return read
+
+
+def outcomes(result: StageResult) -> dict[str, CaseOutcome]:
+    return {o.case: o for o in result.outcomes}
+
+
+def durations(result: StageResult) -> list[float | None]:
+    facts = Facts(result.facts)
+    return [facts.number("ncu_duration", case(n).subject) for n in NAMES]
+
+
+def fact(result: StageResult, name: str, case_name: str) -> Fact:
+    found = Facts(result.facts).get(name, case(case_name).subject)
+    assert found is not None
+    return found
+
+
+# --- it goes well --------------------------------------------------------------------------------
+
+
+def test_all_cases_in_few_processes(run: Run, calls: Callable[[], list[list[str]]], tmp_path: Path) -> None:
+    lines: list[str] = []
+    result = run(progress=lines.append, plans={})
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+    # Each batch plays the recording from its start: the rows are found by name, in whatever report.
+    assert durations(result) == [*RECORDED_NS[:3], *RECORDED_NS[:2]]
+    assert len(lines) == 5 and "v0/mission" in lines[0] and "ok" in lines[0]
+    assert len(calls()) == 4, "two batches, each profiled and imported once"
+    saved = sorted(p.name for p in tmp_path.rglob("report-*"))
+    assert saved == ["report-001.csv.gz", "report-002.csv.gz"]
+    raw = gzip.decompress((tmp_path / "profile/round-0/report-001.csv.gz").read_bytes()).decode()
+    assert "flashcore:v0/mission" in raw and '"ID"' in raw
+
+
+def test_the_ncu_that_was_started_ahead_is_used(run: Run, calls: Callable[[], list[list[str]]], tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    with Ahead() as ahead:
+        chosen = Profile(ncu=STANDIN, chip="gh100", batch=3)
+        profile.start_ahead([case(n) for n in NAMES], folder, chosen, ahead)
+        assert len(list((folder / "round-0").glob("tasks-*"))) == 1
+        result = run(ahead=ahead)
+    assert durations(result) == BY_BATCH and rounds.following(folder).name == "round-1"
+    assert sum("--import" not in words for words in calls()) == 2, "the one that waited, and one for the last two"
+
+
+def test_an_ncu_that_was_started_ahead_for_other_metrics_is_not_used(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    with Ahead() as ahead:
+        chosen = Profile(ncu=STANDIN, chip="gh100", cache_control="none")
+        profile.start_ahead([case(n) for n in NAMES], folder, chosen, ahead)
+        result = run(ahead=ahead)
+    assert durations(result) == BY_BATCH
+    assert json.loads((folder / "round-0" / "tasks-001.json").read_text())["tasks"] == []
+
+
+def test_a_round_that_was_only_started_ahead_is_not_counted(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    with Ahead() as ahead:
+        profile.start_ahead([case(n) for n in NAMES], folder, Profile(ncu=STANDIN, chip="gh100"), ahead)
+    assert rounds.following(folder).name == "round-0"
+    assert durations(run()) == BY_BATCH and not (folder / "round-1").exists()
+
+
+def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    run(clock_control="base", cache_control="none", names=NAMES[:1])
+    told, imported = calls()
+    options = dict(itertools.pairwise(told))
+    assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in told
+    assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
+    assert options["--metrics"].split(",") == metrics_to_ask("gh100")
+    assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.profile.child"]
+    assert imported[imported.index("--page") + 1] == "raw" and "--csv" in imported
+    assert imported[imported.index("--print-units") + 1] == "base"
+    assert imported[imported.index("--print-metric-instances") + 1] == "details"
+    defaults = ncu.command_line("ncu", Path("/a%b/r.ncu-rep"), ["m"], ["t"])
+    assert defaults[defaults.index("--clock-control") + 1] == "none", "clocks are left alone unless asked"
+    assert defaults[defaults.index("--export") + 1] == "/a%%b/r"
+
+
+@pytest.mark.parametrize(("few", "shallow"), [(5, ()), (4, ("v0/long", "v1/long"))])
+def test_of_many_cases_each_variants_first_is_measured_in_depth(
+    run: Run,
+    calls: Callable[[], list[list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+    shallow: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(profile, "FEW", few)
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
+    names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
+    result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
+    told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
+    everything = metrics_to_ask("gh100", sampled=True)
+    costly = {FACTS["sm_throughput"].ncu, *BY_ADDRESS.values()}
+    assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and told[0] == everything
+    assert told[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
+    with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}
+    assert with_phases == set(names) - set(shallow)
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+
+
+def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
+    result = run(peers=(NAMES[0], NAMES[2]), batch=16)
+    (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
+    order = [t["name"] for t in json.loads(tasks.read_text())["tasks"]]
+    assert order == [NAMES[i] for i in (1, 3, 4, 0, 2)]
+    assert [o.case for o in result.outcomes] == list(NAMES)
+
+
+def test_the_report_is_kept_on_request(run: Run, tmp_path: Path) -> None:
+    run(keep_report=True)
+    assert len(list(tmp_path.rglob("*.ncu-rep"))) == 2
+
+
+def test_called_again_nothing_runs_and_the_facts_are_the_same(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    first = run(keep_report=True)
+    before = len(calls())
+    assert run(keep_report=True) == first
+    assert len(calls()) == before
+
+
+def test_cases_of_many_kernels(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv.gz")
+    result = run(batch=16, names=NAMES[:4])
+    launches = [fact(result, "kernel_launches", n).value for n in NAMES[:4]]
+    assert launches == [2, 1, 1, 14]
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+def test_a_case_that_crashes_fails_alone(run: Run) -> None:
+    result = run("crash=v1/mission")
+    failed = outcomes(result).pop("v1/mission")
+    assert failed.status == "failed" and "error code (11)" in failed.reason
+    assert [o.status for o in result.outcomes].count("ok") == 4
+    assert durations(result).count(None) == 1
+    stated = [f for f in result.facts if f.subject.variant == "v1"]
+    assert {f.name for f in stated} == set(MEASURED)
+    assert all(f.value is None and "not profiled: exit code 11" in f.note for f in stated)
+
+
+def test_ncu_that_dies_half_way_costs_a_batch_that_is_run_again(run: Run) -> None:
+    result = run("dies=v1/mission", once=True)
+    # v0 ran, but its rows died with ncu; v1 is what ncu died at.
+    assert outcomes(result)["v1/mission"].reason.startswith("killed by SIGKILL")
+    assert [o.status for o in result.outcomes] == ["ok", "failed", "ok", "ok", "ok"]
+    assert durations(result)[0] is not None
+
+
+def test_a_hang_is_ended_and_the_report_of_the_rest_is_kept(run: Run) -> None:
+    started = time.monotonic()
+    result = run("hang=v2/mission", once=True, time_limit=1.0)
+    assert "no answer within 1 s" in outcomes(result)["v2/mission"].reason
+    assert [o.status for o in result.outcomes] == ["ok", "ok", "failed", "ok", "ok"]
+    assert time.monotonic() - started < 15
+
+
+@pytest.mark.parametrize("few", [8, 1])
+def test_after_a_hang_a_variants_other_cases_are_skipped(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, few: int
+) -> None:
+    """Issue 10: one time limit a variant, also where its other cases lie in another batch of ncu's."""
+    monkeypatch.setattr(profile, "FEW", few)
+    result = run("hang=v1/mission", time_limit=1.0, names=("v0/mission", "v1/mission", "v0/long", "v1/long", "v1/tail"))
+    found = outcomes(result)
+    assert found["v1/mission"].reason.startswith("no answer within 1 s")
+    for name in ("v1/long", "v1/tail"):
+        assert (found[name].status, found[name].seconds) == ("skipped", 0.0)
+        assert found[name].reason.startswith("skipped: hung on mission: no answer within 1 s")
+        assert not (fact(result, "ncu_duration", name)).value
+    assert [found[f"v0/{shape}"].status for shape in ("mission", "long")] == ["ok", "ok"]
+    begun = [
+        line for log in tmp_path.rglob("journal-*.jsonl") for line in log.read_text().splitlines() if "begin" in line
+    ]
+    assert not [line for line in begun if "v1/long" in line or "v1/tail" in line]
+
+
+def test_a_case_without_rows_is_tried_again_and_then_fails(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    result = run("norows=v1/mission")
+    failed = outcomes(result)["v1/mission"]
+    assert failed.status == "failed" and "no kernel launch for its range" in failed.reason
+    assert len([c for c in calls() if "--import" not in c]) == 2 + rounds.ROUNDS - 1
+    assert [o.status for o in run("norows=v1/mission", once=True).outcomes] == ["ok"] * 5
+
+
+@pytest.mark.parametrize("wrong", ["permission", "permission_late"])
+def test_no_permission_says_how_to_get_it_and_is_forgotten_once_given(run: Run, wrong: str) -> None:
+    with pytest.raises(CapabilityError) as caught:
+        run(wrong)
+    assert "ERR_NVGPUCTRPERM" in caught.value.what and caught.value.exit_code == 4
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.mend and "SYS_ADMIN" in caught.value.mend
+    assert [o.status for o in run().outcomes] == ["ok"] * 5
+
+
+def test_an_ncu_that_does_not_fit_the_driver(run: Run) -> None:
+    with pytest.raises(CapabilityError, match="does not fit the driver"):
+        run("driver")
+
+
+def test_a_refused_metric_is_dropped_and_named(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    result = run("refuses=lts__t_bytes.sum")
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+    found = fact(result, "l2_bytes", "v0/mission")  # it is not in the recording either
+    assert found.value is None and "Failed to find metric" in found.note
+    profiled = [c for c in calls() if "--import" not in c]
+    asked = [c[c.index("--metrics") + 1].split(",") for c in profiled]
+    assert ["lts__t_bytes.sum" in a for a in asked] == [True, False, False]
+    assert fact(run(), "l2_bytes", "v0/mission").note == found.note, "remembered when called again"
+
+
+CODES = {
+    "v0": Code(("first", "other"), {"gemm_v0": {o: "first" if o < 0x1000 else "other" for o in range(0, 0x3280, 16)}})
+}
+
+
+def test_warps_are_sampled_where_sources_mark_phases(
+    run: Run, calls: Callable[[], list[list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
+    result = run(codes=CODES, names=NAMES[:2])
+    asked = next(c[c.index("--metrics") + 1].split(",") for c in calls() if "--import" not in c)
+    assert SAMPLES in asked
+    first, other = (fact(result, f"phase_share_{p}", "v0/mission").number or 0 for p in ("first", "other"))
+    assert first > 0 and other > 0 and first + other == pytest.approx(100)
+    assert not [f for f in result.facts if f.subject.variant == "v1" and f.name.startswith("phase_share_")]
+
+
+def test_nothing_is_sampled_for_nobody(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    run(names=NAMES[1:2], codes=CODES)
+    assert not any(SAMPLES in word for call in calls() for word in call)
+
+
+def test_samples_that_ncu_refuses_cost_nothing_else(run: Run) -> None:
+    result = run(f"refuses={SAMPLES}", codes=CODES)
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+    found = fact(result, "phase_share_first", "v0/mission")
+    assert found.value is None and "Failed to find metric" in found.note
+
+
+def test_the_only_case_may_meet_the_refusal(run: Run) -> None:
+    assert [o.status for o in run("refuses=lts__t_bytes.sum", names=NAMES[:1]).outcomes] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("garbage", "expected a header"),
+        ("empty", "it is empty"),
+        ("layout", "expected the columns Grid Size"),
+        ("comma", "decimal comma"),
+        ("unreadable", "Failed to load report"),
+    ],
+)
+def test_output_that_cannot_be_read_costs_nothing_that_was_measured(
+    run: Run, calls: Callable[[], list[list[str]]], wrong: str, says: str
+) -> None:
+    result = run(wrong)
+    assert all(o.status == "failed" and says in o.reason for o in result.outcomes)
+    profiled = len([c for c in calls() if "--import" not in c])
+    assert profiled == 2, "to run again would not help: the reports are there"
+    assert [o.status for o in run().outcomes] == ["ok"] * 5, "a better ncu reads the same reports"
+    assert len([c for c in calls() if "--import" not in c]) == profiled
+
+
+@pytest.mark.parametrize("wrong", ["truncated", "torn"])
+def test_rows_lost_from_the_csv_are_never_taken_for_all(run: Run, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    result = run(wrong, once=True)
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+    assert all(f.value is not None for f in result.facts if f.name == "ncu_duration")
+    monkeypatch.delenv("NCU_STANDIN_ONCE")
+    lost = outcomes(run(wrong, names=("v9/mission",)))["v9/mission"]
+    assert lost.status == "failed"
+
+
+def test_a_case_that_lost_one_of_its_launches_is_run_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv.gz")
+    result = run("torn", once=True, names=NAMES[:1])  # the first row of two is torn
+    assert fact(result, "kernel_launches", NAMES[0]).value == 2
+    assert fact(result, "ncu_duration", NAMES[0]).value == 7648 + 5728
+
+
+def test_a_report_whose_csv_was_cut_is_kept_and_read_again(run: Run, calls: Callable[[], list[list[str]]]) -> None:
+    assert outcomes(run("truncated", names=NAMES[:1]))[NAMES[0]].status == "failed"
+    before = len([c for c in calls() if "--import" not in c])
+    assert outcomes(run(names=NAMES[:1]))[NAMES[0]].status == "ok"
+    assert len([c for c in calls() if "--import" not in c]) == before
+
+
+def test_a_damaged_saved_csv_is_named(run: Run, tmp_path: Path) -> None:
+    run()
+    saved = next(tmp_path.rglob("report-001.csv.gz"))
+    saved.write_bytes(saved.read_bytes()[:-20])
+    reason = outcomes(run())["v0/mission"].reason
+    assert "report-001.csv.gz" in reason and "delete it" in reason
+    saved.unlink()
+    assert [o.status for o in run().outcomes] == ["ok"] * 5
+
+
+def test_a_full_disk_loses_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        if path.suffix == ".gz":
+            with writing(path):
+                raise OSError(28, "No space left on device", str(path))
+        write_atomically(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(profile, "write_atomically", full)
+        with pytest.raises(FlashcoreError, match="No space left on device"):
+            run()
+    assert [o.status for o in run().outcomes] == ["ok"] * 5
+    assert {p.suffix for p in tmp_path.rglob("report-*")} == {".gz"}
+
+
+def test_warm_and_cold_are_never_mixed(run: Run) -> None:
+    run(names=NAMES[:1])
+    with pytest.raises(UsageError, match="'cache_control': 'none'"):
+        run(names=NAMES[:1], cache_control="none")
+
+
+def test_values_that_ncu_could_not_measure(run: Run) -> None:
+    result = run(f"na={DURATION}")
+    assert [o.status for o in result.outcomes] == ["ok"] * 5
+    assert fact(result, "ncu_duration", "v0/mission").note == "ncu gave 'n/a'"
+    assert fact(result, "kernel_launches", "v0/mission").value == 1
+
+
+def test_a_metric_that_ncu_dropped_without_a_word(run: Run) -> None:
+    found = fact(run("missing=sm__ops_path_tensor_src_fp16.sum"), "tensor_flop_fp16", "v0/mission")
+    assert (found.value, found.note) == (None, "ncu did not return it")
+
+
+def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path) -> None:
+    """kill -9 of the whole group, ncu and all, three times at other moments; then it is let run."""
+    script = tmp_path / "go.py"
+    script.write_text(
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'harness')!r}]\n"
+        "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
+        "from flashcore.measure.settings import Profile\n"
+        "from tests.stages.profile.test_profile import STANDIN, NAMES, case\n"
+        f"r = profile.run([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), Profile(\n"
+        "    ncu=STANDIN, chip='gh100', batch=2))\n"
+        "print([o.status for o in r.outcomes])\n"
+    )
+    env = os.environ | {"NCU_STANDIN": ""}
+    for seconds in (0.4, 0.7, 1.0):
+        process = subprocess.Popen(
+            [sys.executable, str(script)], env=env, start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(["ok"] * 5)
+
+
+# --- what the machine has ------------------------------------------------------------------------
+
+
+def test_no_nvtx(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CapabilityError, match="pip install nvtx"):
+        run()
+    with pytest.raises(CapabilityError, match="pip install nvtx"):
+        child.prepare()
+
+
+def test_an_ncu_that_cannot_be_started(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="cannot start"):
+        run(ncu=tmp_path / "nowhere" / "ncu")
+
+
+@pytest.mark.parametrize(
+    ("capability", "chip"), [((9, 0), "gh100"), ((8, 9), "ad102"), ((8, 6), "ga102"), ((12, 1), "gb202")]
+)
+def test_chip_of(capability: tuple[int, int], chip: str) -> None:
+    assert profile.chip_of(capability) == chip
+
+
+def test_chip_of_an_unknown_family() -> None:
+    with pytest.raises(CapabilityError, match=r"flashcore/model/catalogue\.py"):
+        profile.chip_of((6, 1))

@@ -1,0 +1,270 @@
+"""Cubins, ptxas logs and SASS, read from recorded real ones; `cuobjdump` and plain counting are the oracles."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as facts_module
+from flashcore.model.record import Artifact, Facts, Launch, Plan, Subject
+from flashcore.readers import cubin
+from tests.conftest import TESTS
+
+DATA = TESTS / "data"
+ARCHS = ("sm_80", "sm_90a")
+MANGLED, SHOWN = "_Z6tensorILi4EEvP6__halfPKS0_S3_", "tensor<4>"
+
+
+def text(name: str) -> str:
+    """A recorded file's text."""
+    path = DATA / name
+    return gzip.decompress(path.read_bytes()).decode() if name.endswith(".gz") else path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Artifact:
+    """The recorded sm_90a files as the build would leave them."""
+    shutil.copyfile(DATA / "static_sm_90a.cubin", tmp_path / "variant.cubin")
+    shutil.copyfile(DATA / "static_sm_90a.log", tmp_path / "variant.log")
+    (tmp_path / "variant.sass").write_text(text("static_sm_90a.sass.gz"), encoding="utf-8")
+    return Artifact("kernels", "sm_90a", "ok", cubin=str(tmp_path / "variant.cubin"), log=str(tmp_path / "variant.log"))
+
+
+def of(facts: Facts, kernel: str, name: str) -> object:
+    """A fact's value."""
+    found = facts.get(name, Subject("kernels", "sm_90a", kernel=kernel))
+    assert found is not None, name
+    return found.value
+
+
+# --- ptxas --------------------------------------------------------------------------------------
+
+
+def test_spills_come_from_the_ptxas_log() -> None:
+    found = facts_module.ptxas_spills(text("static_sm_90a.log"))
+    assert found["spills"] == (52, 52)
+    assert found["stack"] == (0, 0)  # 256 bytes of stack, none of them spills
+    assert len(found) == 5
+
+
+def test_a_stack_frame_is_not_a_spill(artifact: Artifact) -> None:
+    facts = Facts(facts_module.facts(artifact)[0])
+    assert of(facts, "stack", "stack_bytes") == 256
+    assert of(facts, "stack", "spill_store_bytes") == 0
+    assert of(facts, "spills", "spill_store_bytes") == 52
+
+
+def test_a_log_that_names_no_kernel_leaves_spills_unmeasured(artifact: Artifact) -> None:
+    assert artifact.log is not None
+    Path(artifact.log).write_text("ptxas info    : 0 bytes gmem\n", encoding="utf-8")
+    fact = Facts(facts_module.facts(artifact)[0]).get(
+        "spill_store_bytes", Subject("kernels", "sm_90a", kernel="spills")
+    )
+    assert fact is not None and fact.value is None and "ptxas log" in fact.note
+
+
+CALLS = """ptxas info    : 16404 bytes gmem
+ptxas info    : Compiling entry function 'calls' for 'sm_90a'
+ptxas info    : Function properties for calls
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 64 registers, used 0 barriers
+ptxas info    : Compile time = 232.928 ms
+ptxas info    : Function properties for _Z3midPKfi
+    24 bytes stack frame, 24 bytes spill stores, 20 bytes spill loads
+ptxas info    : Function properties for _Z5heavyPKfi
+    856 bytes stack frame, 1344 bytes spill stores, 1364 bytes spill loads
+ptxas info    : Compiling entry function 'none' for 'sm_90a'
+ptxas info    : Function properties for none
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers, used 0 barriers
+"""
+
+
+def test_what_a_called_function_spills_its_kernel_does() -> None:
+    assert facts_module.ptxas_spills(CALLS) == {"calls": (1368, 1384), "none": (0, 0)}
+
+
+@pytest.mark.parametrize(("spilled", "expected"), [(52, None), (0, 0)])
+def test_functions_that_are_compiled_apart(
+    artifact: Artifact, monkeypatch: pytest.MonkeyPatch, spilled: int, expected: int | None
+) -> None:
+    assert artifact.log is not None
+    log = re.sub(r"\d+ bytes spill", f"{spilled} bytes spill", text("static_sm_90a.log"))
+    Path(artifact.log).write_text(log, encoding="utf-8")
+    read = cubin.read
+    monkeypatch.setattr(cubin, "read", lambda *a: dataclasses.replace(read(*a), apart=("_Z5heavyPKfi",)))
+    fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
+    assert fact is not None and fact.value == expected
+    assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are not known"
+
+
+def test_a_log_of_one_endless_line() -> None:
+    began = time.process_time()
+    for endless in (
+        "7" * 3_000_000,
+        " " * 3_000_000,
+        "1 bytes stack frame, " * 150_000,
+        "Compiling entry function '" * 99_999,
+    ):
+        assert facts_module.ptxas_spills(f"{CALLS}{endless}\n")["none"] == (0, 0)
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("kept", ['{"format": 6}', '{"format": 5, "code": "x"}', "[6]", "6", "{", '{"format": "6"}'])
+def test_static_facts_kept_in_another_form_are_read_again(artifact: Artifact, kept: str) -> None:
+    assert artifact.cubin is not None
+    Path(artifact.cubin).with_name("static.json").write_text(kept, encoding="utf-8")
+    assert of(Facts(facts_module.facts(artifact)[0]), "spills", "spill_store_bytes") == 52
+
+
+def test_performance_warnings_are_counted_and_named(artifact: Artifact) -> None:
+    fact = Facts(facts_module.facts(artifact)[0]).get(
+        "compiler_warnings", Subject("kernels", "sm_90a", kernel="warned")
+    )
+    assert fact is not None and (fact.value, fact.note) == (1, "C7508")
+
+
+# --- SASS ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_sass_counts_agree_with_plain_counting(arch: str) -> None:
+    listing = text(f"static_{arch}.sass.gz")
+    counts = facts_module.sass_counts(listing)
+    parts = re.split(r"//-+ \.text\.(\S+)\s+-+", listing)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert set(counts) == set(sections)
+    for kernel, code in sections.items():
+        for opcode in ("LDL", "STL", "HMMA", "MUFU", "LDG", "STG", "LDS", "STS"):
+            name = f"sass_{opcode.lower()}"
+            assert counts[kernel][name] == len(re.findall(rf"[ ]{opcode}[. ]", code)), (kernel, opcode)
+        lines = re.findall(r"/\*[0-9a-f]{4}\*/(.*?);", code)
+        assert counts[kernel]["sass_instructions"] == sum(" NOP" not in f" {x}" for x in lines)
+
+
+def test_what_the_kernels_are_made_of() -> None:
+    counts = facts_module.sass_counts(text("static_sm_90a.sass.gz"))
+    assert counts[MANGLED]["sass_hmma"] == 8  # 4 steps of 16×16×16, two HMMA.16816 each
+    assert counts["shared"]["sass_ldg_128"] == counts["shared"]["sass_stg_128"] == 1
+    assert counts["shared"]["sass_bar"] == 2
+    assert counts["shared"]["sass_atom"] == 1
+    assert counts["spills"]["sass_stl"] == 52 // 4
+    assert counts["stack"]["sass_hmma"] == 0
+
+
+def test_predicated_instructions_count_too() -> None:
+    listing = (
+        ".text.k:\n"
+        "        /*0000*/              @!P0 LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;\n"
+        "        /*0010*/              @P6  BAR.SYNC.DEFER_BLOCKING 0x0 ;\n"
+        "        /*0020*/             @UP0  UTMALDG.2D [UR8], [UR4] ;\n"
+        "        /*0030*/              @!PT HGMMA.64x64x16.F32 R24, gdesc[UR4], RZ, !UPT ;\n"
+        "        /*12340*/                  MUFU.EX2 R1, R1 ;\n"
+        "        /*12350*/                  NOP;\n"
+    )
+    counts = facts_module.sass_counts(listing)["k"]
+    names = ("sass_ldg", "sass_ldg_128", "sass_bar", "sass_utmaldg", "sass_hgmma", "sass_mufu")
+    assert [counts[n] for n in names] == [1] * 6
+    assert counts["sass_instructions"] == 5
+
+
+def test_no_disassembler_leaves_sass_unmeasured(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert artifact.cubin is not None
+    Path(artifact.cubin).with_name("variant.sass").unlink()
+    monkeypatch.setattr(toolchain, "optional_tool", lambda _: None)
+    facts = Facts(facts_module.facts(artifact)[0])
+    fact = facts.get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
+    assert fact is not None and fact.value is None and "no nvdisasm" in fact.note
+    assert of(facts, SHOWN, "registers") == 32
+
+
+def test_a_disassembler_that_fails_is_not_asked_twice(
+    artifact: Artifact, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert artifact.cubin is not None
+    Path(artifact.cubin).with_name("variant.sass").unlink()
+    tool = tmp_path / "nvdisasm"
+    tool.write_text(f"#!/bin/sh\necho x >> {tmp_path}/asked\nexit 1\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setattr(toolchain, "optional_tool", lambda _: tool)
+    for _ in range(2):
+        fact = Facts(facts_module.facts(artifact)[0]).get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
+        assert fact is not None and fact.value is None and "could not read" in fact.note
+    assert (tmp_path / "asked").read_text(encoding="utf-8").count("x") == 1
+
+
+# --- what is kept -------------------------------------------------------------------------------
+
+
+def test_facts_are_kept_and_read_again(artifact: Artifact) -> None:
+    assert artifact.cubin is not None
+    first, code = facts_module.facts(artifact)
+    Path(artifact.cubin).write_bytes(b"not read again")
+    assert facts_module.facts(artifact) == (first, code)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": 1}'])
+def test_a_damaged_cache_is_made_anew(artifact: Artifact, content: str) -> None:
+    assert artifact.cubin is not None
+    first = facts_module.facts(artifact)
+    cache = Path(artifact.cubin).with_name("static.json")
+    cache.write_text(content, encoding="utf-8")
+    assert facts_module.facts(artifact) == first
+    assert json.loads(cache.read_bytes())["code"] == first[1]
+
+
+def test_what_failed_has_no_facts() -> None:
+    assert facts_module.facts(Artifact("v", "sm_90a", "failed", "no")) == ([], "")
+
+
+# --- with a plan --------------------------------------------------------------------------------
+
+
+def planned(artifact: Artifact, *launches: Launch, sms: int | None = 132) -> Facts:
+    """The facts that a plan gives."""
+    own: dict[Subject, dict[str, object]] = {}
+    for fact in facts_module.facts(artifact)[0]:
+        own.setdefault(fact.subject, {})[fact.name] = fact
+    return Facts(facts_module.plan_facts(artifact, Plan("kernels", "s", launches, 64), own, sms))  # type: ignore[arg-type]
+
+
+def test_plan_facts(artifact: Artifact) -> None:
+    facts = planned(artifact, Launch("shared", (264, 2, 1), (128, 1, 1), (1, 1, 1), 30_000))
+    subject = Subject("kernels", "sm_90a", "s", "shared")
+    assert facts.number("threads", subject) == 128
+    assert facts.number("blocks", subject) == 528
+    assert facts.number("smem", subject) == 32_048
+    # 33,072 of 233,472 bytes in steps of 128: 7 blocks of 4 warps out of 64.
+    assert facts.number("blocks_per_sm", subject) == 7
+    assert facts.number("theoretical_occupancy", subject) == 43.75
+    limiter = facts.get("occupancy_limiter", subject)
+    assert limiter is not None and "shared" in str(limiter.value)
+    assert facts.number("waves", subject) == round(528 / (132 * 7), 4)
+    assert facts.number("workspace_bytes", Subject("kernels", "sm_90a", "s")) == 64
+
+
+def test_a_kernel_launched_twice_has_two_subjects(artifact: Artifact) -> None:
+    one = Launch("shared", (1, 1, 1), (128, 1, 1), (1, 1, 1), 0)
+    facts = planned(artifact, one, Launch("stack", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0), one, sms=None)
+    assert [f.subject.launch for f in facts.named("threads")] == [0, None, 1]
+    assert not facts.named("waves")
+
+
+def test_a_plan_that_names_another_kernel_is_unmeasured(artifact: Artifact) -> None:
+    facts = planned(artifact, Launch("shred", (1, 1, 1), (128, 1, 1), (1, 1, 1), 0))
+    fact = facts.get("theoretical_occupancy", Subject("kernels", "sm_90a", "s", "shred"))
+    assert fact is not None and fact.value is None and "no kernel shred" in fact.note
+
+
+def test_a_cluster_is_unmeasured_without_the_driver(artifact: Artifact) -> None:
+    facts = planned(artifact, Launch("shared", (4, 1, 1), (128, 1, 1), (2, 1, 1), 0))
+    fact = facts.get("theoretical_occupancy", Subject("kernels", "sm_90a", "s", "shared"))
+    assert fact is not None and fact.value is None and "driver" in fact.note

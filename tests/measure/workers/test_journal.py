@@ -1,0 +1,130 @@
+"""The journal: only whole lines count, and what was begun is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.workers import supervisor as supervisor_module
+from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, parse, read_journal, tasks_of
+from flashcore.measure.workers.supervisor import Journal
+from tests.conftest import ROOT
+from tests.measure.workers.test_supervisor import actor, until
+
+
+def test_only_whole_lines_are_read() -> None:
+    lines = b'{"event": "begin", "name": "a"}\n{"event": "res'
+    assert [x["event"] for x in parse(lines)] == ["begin"]
+    assert list(parse(b'garbage\n\n[1]\n"text"\n')) == []
+
+
+def test_lines_of_another_form_are_left_out() -> None:  # item 18: without a key they were a traceback
+    lines = [
+        {"event": "begin"}, {"event": "result"}, {"event": "fail", "name": "a"}, {"event": "step", "name": "a"},
+        {"event": "start"}, {"event": "start", "pid": "x"}, {"event": "result", "name": ["a"]}, {"event": ["begin"]},
+        {"event": "result", "name": "a", "seconds": "long"}, {"event": "result", "name": "a", "seconds": 1e999},
+        {"event": "result", "name": "a", "data": [1]}, {"event": "fail", "name": "a", "reason": None}, {"name": "a"},
+    ]  # fmt: skip
+    text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n" + b"[" * 50_000
+    text += b'\n{"event": "result", "name": "a", "seconds": ' + b"9" * 5_000 + b"}\n"
+    assert list(parse(text)) == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_nothing_more_is_imported_once_there_are_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    monkeypatch.setenv(SUPERVISOR, str(os.getpid()))
+    path = tmp_path / "tasks.json"
+    path.write_text('{"more": true, "tasks": []}\n')
+    order: list[str] = []
+
+    def imports(name: str, given: bool) -> None:
+        order.append(name)
+        if given:
+            with path.open("a") as file:
+                file.write('{"tasks": [{"name": "a", "payload": {}}]}\n{"tasks": []}\n')
+
+    steps = [lambda: imports("torch", first), lambda: imports("what few need", not first)]
+    assert [task.name for task in tasks_of(path, steps)] == ["a"]
+    assert order == ["torch"] if first else ["torch", "what few need"]
+
+
+def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal-001.jsonl")
+    journal.begin("a")
+    journal.end("a")
+    journal.begin("b")
+    journal.fail("b", "no")
+    journal.end("b")
+    journal.close()
+    found = supervisor_module.answers(tmp_path)
+    assert (found["a"].status, found["b"].status) == ("ok", "failed")
+
+
+def test_answers_of_a_second_are_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    synced: list[float] = []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(now))
+    journal = Journal(tmp_path / "journal-001.jsonl")
+    for i in range(10):
+        journal.begin(f"v/s{i}")
+        now += 0.25
+        journal.step(f"v/s{i}", "second")
+        journal.result(f"v/s{i}")
+    assert synced == [100.25, 101.25, 102.25], "no answer is a second later than what is on the disk"
+    journal.close()
+    assert synced[3:] == [102.5]
+
+
+def _line(*names: str, **head: object) -> bytes:
+    return json.dumps({**head, "tasks": [{"name": n, "payload": {}} for n in names]}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_child_waits_for_more_and_loses_no_answer(tmp_path: Path, killed: bool) -> None:
+    """It waits for a line that is half written, and ends when told so. After kill -9 every answer is there, also those
+    that were not synced yet."""
+    tasks, own = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
+    tasks.write_bytes(_line("a/s", "b/s", gpu="GPU-a", more=True))
+    environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(os.getpid()), "PYTHONPATH": str(ROOT / "harness")}
+
+    def give(content: bytes) -> None:
+        with tasks.open("ab") as file:
+            file.write(content)
+
+    def answered() -> str:
+        return " ".join(line["name"] for line in read_journal(own) if line["event"] == "result")
+
+    with subprocess.Popen(actor()(tasks, own), env=environment) as child:
+        until(lambda: answered() == "a/s b/s")
+        more = _line("c/s", "d/s")
+        give(more[:9])
+        time.sleep(0.05)  # so that it sees this much
+        give(more[9:])
+        until(lambda: answered() == "a/s b/s c/s d/s")
+        assert child.poll() is None, "it waits for more"
+        if killed:
+            child.kill()
+        else:
+            give(_line())
+        assert child.wait(120) == (-signal.SIGKILL if killed else 0)
+    assert answered() == "a/s b/s c/s d/s"
+
+
+def test_what_starts_after_its_supervisor_ended_does_nothing() -> None:
+    """Another supervisor may have its tasks by now."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    code = "from flashcore.measure.workers import journal; journal.follow_supervisor(); print('at work')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), SUPERVISOR: str(ended.pid)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (HOPELESS, "")

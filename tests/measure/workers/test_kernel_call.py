@@ -1,0 +1,144 @@
+"""One call of a kernel: the case it is told, its tensors and its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.plugins.languages.triton import calls as triton_calls
+from tests import update_cases
+from tests.softmax_cases import case
+
+
+def test_case_survives_json() -> None:
+    one = case("right")
+    assert Case.from_json(one.to_json()) == one
+
+
+LAUNCH = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
+
+
+def traced(calls: Any, root: Path) -> Case:
+    """A callable that writes its argument times ``FACTOR``, compiled to make these launches."""
+    (root / "twice.py").write_text("def twice(x, out, scale, FACTOR):\n    out.copy_(x * FACTOR)\n", encoding="utf-8")
+    config = {"FACTOR": 3}
+    made = dataclasses.replace(case("right"), callable="twice.py:twice", library=None, config=config, calls=calls)
+    return dataclasses.replace(made, root=str(root))
+
+
+@pytest.mark.parametrize(
+    ("loaded", "words"),
+    [
+        ([LAUNCH], ""),
+        ([{**LAUNCH, "code": "0ther"}], "code was c0de when it was compiled, 0ther when it ran"),
+        ([LAUNCH, LAUNCH], "1 launches were compiled, 2 ran"),
+    ],
+)
+def test_the_first_call_is_held_to_what_was_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]], words: str
+) -> None:
+    looked = []
+
+    @contextlib.contextmanager
+    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[triton_calls.Call]]:
+        looked.append((sorted(names.values()), launch))
+        yield [triton_calls.Call("k", (), b"", "", call) for call in loaded]
+
+    monkeypatch.setattr(triton_calls, "recorded", recorded)
+    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    one = traced(([LAUNCH],), tmp_path)
+    assert not one.is_peer and Case.from_json(one.to_json()) == one
+    caller = Caller(one, ModuleType("problem"), "cpu")
+    x, outputs = torch.ones(6, 37), caller.outputs()
+    for _ in range(2):
+        with pytest.raises(FlashcoreError, match=words) if words else contextlib.nullcontext():
+            caller.call({"x": x, "scale": 1.0}, outputs)
+    assert looked == [(["out", "x"], True)] * (2 if words else 1)  # nothing wrong is taken for right later
+    assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 3))
+
+
+def test_recorded_kernels_are_to_be_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHCORE_CUBINS"):
+        monkeypatch.setenv(name, "theirs")
+    monkeypatch.setattr("flashcore.readers.cubin.code_of", lambda data: data.decode())
+    one = traced(([{"code": "c0de", "grid": [0, 0, 0]}],), tmp_path)
+    caller = Caller(one, ModuleType("problem"), "cpu")
+    x, outputs = torch.ones(6, 37), caller.outputs()
+    with pytest.raises(FlashcoreError, match="1 of 1 recorded kernels are none of the 0 compiled"):
+        caller.call({"x": x, "scale": 1.0}, outputs)
+    left = Path(os.environ["TRITON_CACHE_DIR"], "0", "k.cubin")
+    left.parent.mkdir()
+    left.write_bytes(b"c0de")
+    caller.call({"x": x, "scale": 1.0}, outputs)
+
+
+def given() -> dict[str, Any]:
+    a, b, c = (torch.ones(*sizes) for sizes in ((5, 12), (12, 7), (5, 7)))
+    return {"a": a, "b": b, "c": c, "bias": None, "alpha": 1.0, "beta": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "bias", "words"),
+    [
+        (
+            {"c": None},
+            False,
+            r"what c holds before a call, float32 \[5, 7\], found none\n  hint: the manifest names it",
+        ),
+        ({"c": torch.ones(7, 5)}, False, r"\[5, 7\], found torch.float32 \[7, 5\]"),
+        ({"c": torch.ones(5, 7).double()}, False, r"found torch.float64 \[5, 7\]"),
+        ({"c": 1.0}, False, r"float32 \[5, 7\], found 1.0"),
+        ({"b": None}, False, "expected from make_inputs\\(\\) a value for b, found none"),
+        (
+            {"bias": torch.ones(7)},
+            False,
+            "expected from make_inputs\\(\\) None for bias, as bias = false says, found torch",
+        ),
+        ({}, True, "expected from make_inputs\\(\\) a tensor bias, as the shape small says, found none"),
+    ],
+)
+def test_inputs_that_are_not_what_the_schema_says(change: dict[str, Any], bias: bool, words: str) -> None:
+    peer = dataclasses.replace(
+        update_cases.case("in_place", bias=bias), calls=([LAUNCH],), callable="peers.py:in_place"
+    )
+    caller = Caller(peer, ModuleType("problem"), "cpu")
+    caller.target = lambda *_: None
+    with pytest.raises(UsageError, match=words):
+        caller.call({**given(), **change}, caller.outputs())
+
+
+def test_each_call_starts_from_what_the_inputs_hold_and_leaves_them_alone() -> None:
+    caller = Caller(update_cases.case("in_place", peer=True), ModuleType("problem"), "cpu")
+    inputs, outputs = given(), caller.outputs()
+    assert list(outputs) == ["c"] and not caller.outputs(inout=False)
+    for _ in range(3):
+        caller.call(inputs, outputs)
+        assert torch.equal(outputs["c"], torch.full((5, 7), 15.0))
+    assert torch.equal(inputs["c"], torch.ones(5, 7))
+    assert Case.from_json(caller.case.to_json()) == caller.case
+
+
+def test_a_child_that_leaves_at_once_loses_nothing_that_was_printed(tmp_path: Path) -> None:
+    code = (
+        "import atexit, ctypes; from flashcore.measure.workers.kernel_call import leave\n"
+        "atexit.register(print, 'at its exit'); print('of Python')\n"
+        "ctypes.CDLL(None).printf(b'of a launcher\\n'); leave(3)"
+    )
+    environment = {n: v for n, v in python_process.environment().items() if n != "PYTHONUNBUFFERED"}
+    with (tmp_path / "log").open("wb") as log:
+        done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=log, check=False)
+    said = (tmp_path / "log").read_text().splitlines()
+    assert done.returncode == 3 and sorted(said) == ["at its exit", "of Python", "of a launcher"]

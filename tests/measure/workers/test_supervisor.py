@@ -1,0 +1,334 @@
+"""The worker against real processes that crash, hang, lie and are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.measure.workers import supervisor as supervisor_module
+from flashcore.measure.workers.journal import hung, read_journal
+from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.supervisor import Journal, Result, Task
+from tests.conftest import ROOT, TESTS
+
+CHILDREN = TESTS / "children"
+
+
+def actor(how: str = "") -> Callable[[Path, Path], list[str]]:
+    return lambda tasks, journal: [sys.executable, str(CHILDREN / "actor.py"), str(tasks), str(journal), how]
+
+
+def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
+    seen = options.pop("on_result", lambda result: None)
+    limits = Limits(**{"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0, **options})
+    return supervisor_module.supervise(tasks, folder, actor(how), limits, on_result=seen)
+
+
+def does(name: str, what: str = "", **payload: Any) -> Task:
+    return Task(name, {"do": what, **payload})
+
+
+def gone(pid: int, patience: float = 60.0) -> bool:
+    """Whether the process is over (a zombie is), or becomes so soon."""
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def until(condition: Callable[[], bool], patience: float = 120.0) -> None:
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, "what the test waits for did not come"
+        time.sleep(0.02)
+
+
+def test_one_process_answers_all_in_order(tmp_path: Path) -> None:
+    seen: list[Result] = []
+    results = supervise(tmp_path, [does(n, echo=n) for n in "cab"], on_result=seen.append)
+    assert [r.name for r in results] == ["c", "a", "b"]
+    assert [r.data["echo"] for r in results if r.data] == ["c", "a", "b"]
+    assert seen == results
+    assert len({r.data["pid"] for r in results if r.data}) == 1
+    assert "performing a" in (tmp_path / "child-001.log").read_text()
+
+
+def test_lanes_share_out_the_shapes(tmp_path: Path) -> None:
+    tasks = [
+        does(f"{v}/{s}", what) for s in ("s", "m", "l") for v, what in (("good", ""), ("bad", "segv"), ("last", ""))
+    ]
+    seen: list[Result] = []
+    results = supervise(tmp_path, tasks, lanes=2, on_result=seen.append)
+    assert [r.name for r in results] == [t.name for t in tasks] and {r.name for r in seen} == {r.name for r in results}
+    assert [r.status for r in results] == ["ok", "failed", "ok"] * 3, "what dies takes its own task alone along"
+    pids = {r.name: r.data["pid"] for r in results if r.data}
+    assert pids["last/s"] == pids["good/l"] and pids["last/l"] not in (pids["good/s"], pids["last/m"])
+    assert len({*pids.values()}) == 5
+    lanes = [
+        {t["name"].partition("/")[2] for t in json.loads(p.read_text())["tasks"]} for p in tmp_path.glob("tasks-*")
+    ]
+    assert all(shapes <= {"s", "l"} or shapes == {"m"} for shapes in lanes)
+    assert supervise(tmp_path, tasks, lanes=2) == results, "what is answered is not run again"
+
+
+def test_an_error_in_one_lane_ends_the_others(tmp_path: Path) -> None:
+    def stop(result: Result) -> None:
+        raise KeyboardInterrupt
+
+    tasks = [does("a/s"), does("a/m", "loop")]
+    with pytest.raises(KeyboardInterrupt):
+        supervise(tmp_path, tasks, lanes=2, on_result=stop)
+    heads = [next(read_journal(p)) for p in tmp_path.glob("journal-*")]
+    assert all(gone(head["pid"]) for head in heads)
+
+
+def test_batches_bound_what_a_process_takes(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does(n) for n in "abcde"], batch=2)
+    assert len({r.data["pid"] for r in results if r.data}) == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("segv", "killed by SIGSEGV"),
+        ("exit", "exit code 3: performing before | performing bad | giving up"),
+        ("quiet exit", "ended with exit code 0 before it answered"),
+        ("abort", "what a C++ library says"),
+        ("raise", "ValueError: three wide and two high"),
+        ("nan", "Out of range float"),
+        ("torn", "exit code 1"),
+        ("poison", "illegal memory access"),
+    ],
+)
+def test_a_fault_fails_its_task_alone(tmp_path: Path, what: str, reason: str) -> None:
+    before, bad, after = supervise(tmp_path, [does("before"), does("bad", what), does("after")])
+    assert (before.status, after.status) == ("ok", "ok")
+    assert bad.status == "failed"
+    assert reason in bad.reason
+
+
+def test_an_exception_keeps_the_process_and_poison_ends_it(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does("a"), does("b", "raise"), does("c"), does("d", "poison"), does("e")])
+    a, _, c, _, e = (r.data["pid"] if r.data else 0 for r in results)
+    assert a == c != e
+
+
+def test_a_hang_is_ended_at_its_time_limit(tmp_path: Path) -> None:
+    began = time.monotonic()
+    loop, after = supervise(tmp_path, [does("loop", "loop"), does("after")], time_limit=0.5)
+    assert loop.reason == "no answer within 0.5 s: hang?"
+    assert after.status == "ok"
+    assert time.monotonic() - began < 10
+
+
+def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> None:
+    tasks = [does("stuck/b", "loop"), does("fine/a"), does("stuck/a"), does("stuck/c", "loop"), does("fine/b")]
+    seen: list[str] = []
+    for batch in (64, 1):  # the second goes on where the first ended: there is nothing left to do
+        found = supervise(tmp_path, tasks, time_limit=0.5, batch=batch, on_result=lambda r: seen.append(r.name))
+        assert [r.status for r in found] == ["failed", "ok", "skipped", "skipped", "ok"]
+        assert found[2].reason == "skipped: hung on b: no answer within 0.5 s: hang?"
+    assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
+
+
+def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
+    other = Result("s65", "failed", "no answer within 1 s in step spin cold: hang?", step="spin cold")
+    assert hung([other]) == {"spin": "skipped: hung on s65: no answer within 1 s in step spin cold: hang?"}
+    assert hung([Result("s65", "failed", "no answer within 1 s: hang?")]) == {}
+    assert Task("spin", {}).variant == ""
+
+
+def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    (result,) = supervise(tmp_path, [does("loop", "stubborn loop")], time_limit=0.3, finish_limit=0.1)
+    assert "hang?" in result.reason
+    pid = next(read_journal(tmp_path / "journal-001.jsonl"))["pid"]
+    assert gone(pid)
+
+
+def test_steps_restart_the_clock_and_name_the_culprit(tmp_path: Path) -> None:
+    (result,) = supervise(tmp_path, [does("task", "steps")], time_limit=1.0)
+    assert result.step == "third"
+    assert result.reason.startswith("exit code 1")
+    assert result.seconds == pytest.approx(1.2, abs=0.6)
+
+
+@pytest.mark.parametrize("what", ["grandchild", "other group"])
+def test_what_a_child_leaves_running_is_ended_with_it(tmp_path: Path, what: str) -> None:
+    (result,) = supervise(tmp_path, [does("parent", what)])
+    assert result.data is not None
+    assert gone(result.data["pid"])
+
+
+def wrapped(tasks: Path, journal: Path) -> list[str]:
+    """As a profiler stands between: it outlives its target and then writes its report."""
+    inner = " ".join(actor()(tasks, journal))
+    return ["sh", "-c", f"{inner}; echo $? > {journal.parent}/report"]
+
+
+def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
+    tasks = [does("loop", "loop"), does("after")]
+    loop, after = supervisor_module.supervise(
+        tasks, tmp_path, wrapped, Limits(time_limit=0.5, finish_limit=5.0, batch=1)
+    )
+    assert "hang?" in loop.reason
+    assert after.status == "ok"
+    assert (tmp_path / "report").read_text() == "0\n"
+    (tmp_path / "report").unlink()
+    (loop,) = supervisor_module.supervise(
+        [does("again", "loop")], tmp_path, wrapped, Limits(time_limit=0.5, finish_limit=5.0)
+    )
+    assert (tmp_path / "report").read_text() == "143\n", "the profiler saw its target end by SIGTERM"
+
+
+def test_below_a_profiler_nothing_outlives_the_supervisor(tmp_path: Path) -> None:
+    task_file = tmp_path / "tasks-001.json"
+    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {"do": "loop"}}]}))
+    supervisor = subprocess.Popen(["sleep", "600"])
+    journal = tmp_path / "journal-001.jsonl"
+    environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
+    with subprocess.Popen(actor()(task_file, journal), env=environment) as child:
+        until(lambda: any(line["event"] == "begin" for line in read_journal(journal)))
+        supervisor.kill()
+        supervisor.wait()
+        assert child.wait(120) != 0
+
+
+def test_a_child_whose_supervisor_ended_and_is_not_reaped_begins_nothing(tmp_path: Path) -> None:
+    task_file, journal = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
+    task_file.write_text(json.dumps({"tasks": [{"name": "a", "payload": {}}]}))
+    with subprocess.Popen(["true"]) as supervisor:
+        until(lambda: os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+        environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(supervisor.pid), "PYTHONPATH": str(ROOT / "harness")}
+        assert subprocess.run(actor()(task_file, journal), env=environment).returncode == 74
+    assert not list(read_journal(journal))
+
+
+def test_a_child_that_never_starts_ends_the_stage_after_two_tries(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does(n) for n in "abc"], "broken")
+    assert [r.status for r in results] == ["failed"] * 3
+    assert all("no module named anything" in r.reason for r in results)
+    assert len(list(tmp_path.glob("child-*.log"))) == 2
+
+
+def test_a_child_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    results = supervise(tmp_path, [does("a"), does("b"), does("c")], "mute", startup_limit=0.3, finish_limit=0.1)
+    assert all("no task begun within 0.3 s" in r.reason for r in results)
+
+
+def test_missing_permission_is_a_lack_of_the_machine(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="NVreg_RestrictProfilingToAdminUsers"):
+        supervise(tmp_path, [does("a")], "no permission")
+
+
+def test_the_childs_own_capability_error_comes_through(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError) as caught:
+        supervise(tmp_path, [does("a")], "incapable")
+    assert (caught.value.what, caught.value.mend) == ("no CUDA GPU that this process can use", "plug one in")
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="cannot start /no/such/ncu"):
+        supervisor_module.supervise([does("a")], tmp_path, lambda *_: ["/no/such/ncu"], Limits(time_limit=1))
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="found twice: a"):
+        supervise(tmp_path, [does("a"), does("b"), does("a")])
+
+
+# --- the journal --------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FlashcoreError, match=r"/dev/full: expected to write the journal, found: No space left"):
+        Journal("/dev/full")
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(FlashcoreError, match="Not a directory"):
+        supervise(blocked / "folder", [does("a")])
+
+
+def test_a_disk_that_fills_up_ends_the_stage_and_keeps_what_is_answered(tmp_path: Path) -> None:
+    tasks = [does("a"), does("b", "journal full"), does("c")]
+    with pytest.raises(FlashcoreError, match=r"journal-001.jsonl: .*No space left on device\n.*--resume"):
+        supervise(tmp_path, tasks)
+    assert set(supervisor_module.answers(tmp_path)) == {"a"}
+
+
+# --- stopped from outside -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[Task], Path, Path]]:
+    """A supervisor at work in a process of its own: `a` is answered, `b` is in progress."""
+    folder, note = tmp_path / "stage", tmp_path / "note"
+    tasks = [
+        does("a", note=str(note)),
+        does("b", "sleep", seconds=600, note=str(note)),
+        does("c", note=str(note)),
+    ]
+    text = json.dumps([{"name": t.name, "payload": dict(t.payload)} for t in tasks])
+    process = subprocess.Popen(
+        [sys.executable, str(CHILDREN / "supervisor.py"), str(folder), text],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "harness")},
+    )
+    with process:
+        until(lambda: note.exists() and "b " in note.read_text())
+        yield process, tasks, folder, note
+        process.kill()
+
+
+def test_killed_supervisor_leaves_no_orphan_and_is_resumed(
+    stage: tuple[subprocess.Popen[str], list[Task], Path, Path],
+) -> None:
+    process, tasks, folder, note = stage
+    child = next(read_journal(folder / "journal-001.jsonl"))["pid"]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert gone(child)
+    # What was in progress is run again, what is answered is not.
+    tasks[1] = does("b", note=str(note))
+    results = supervise(folder, tasks)
+    assert [r.status for r in results] == ["ok"] * 3
+    assert [line.split()[0] for line in note.read_text().splitlines()] == ["a", "b", "b", "c"]
+
+
+def test_interrupt_ends_the_group_and_leaves_journals_whole(
+    stage: tuple[subprocess.Popen[str], list[Task], Path, Path],
+) -> None:
+    process, _, folder, _ = stage
+    child = next(read_journal(folder / "journal-001.jsonl"))["pid"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
+    assert gone(child)
+    for path in folder.glob("*.jsonl"):
+        text = path.read_text()
+        assert text.endswith("\n")
+        assert len(list(read_journal(path))) == len(text.splitlines())
+    assert set(supervisor_module.answers(folder)) == {"a"}
+
+
+def test_a_failure_is_not_tried_again_on_resume(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    tasks = [does("a", "exit", note=str(note)), does("b", note=str(note))]
+    first = supervise(tmp_path / "stage", tasks)
+    again = supervise(tmp_path / "stage", tasks)
+    assert again == first
+    assert len(note.read_text().splitlines()) == 2

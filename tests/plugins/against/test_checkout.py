@@ -1,0 +1,118 @@
+"""`flashcore diff A B` for git revisions: real repositories, real builds, nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.model.record import Record
+from flashcore.pipeline.state import Settings
+from flashcore.plugins.against import checkout
+from tests.conftest import TOY, Built, flashcore
+
+SOURCE = "kernels/toy/scale.cu"
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory, toy: Built) -> Path:
+    """Three commits: the toy suite, a comment more, and twice the shared memory."""
+    root = tmp_path_factory.mktemp("repository")
+    shutil.copytree(TOY, root / "kernels" / "toy", ignore=shutil.ignore_patterns("__pycache__"))
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    source = root / SOURCE
+    source.write_text("// a comment above\n" + source.read_text())
+    git(root, "commit", "-qam", "comment")
+    source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
+    git(root, "commit", "-qam", "barrier")
+    for folder in (root / "build", root / "build" / checkout.BUILD):  # the first is found built
+        shutil.copytree(toy.folder, folder)
+    return root
+
+
+@pytest.fixture
+def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Record]:
+    """Reads one side of a diff, built for one arch."""
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("CUDA_ARCH", "9.0")
+
+    def record(name: str) -> Record:
+        settings = Settings("kernels/toy", variant="plain", upto=None)
+        return checkout.record(name, settings, lambda _: None)
+
+    return record
+
+
+def test_a_comment_is_the_same_code_and_a_barrier_is_not(read: Callable[[str], Record], repository: Path) -> None:
+    from flashcore.explain import diff
+
+    first, comment, barrier = read("HEAD~2"), read("HEAD~1"), read("HEAD")
+    assert diff.changes(first, comment) == []
+    assert diff.same_builds(first, comment) == (1, 1)
+    found = {c.fact: (c.before, c.after, c.direction) for c in diff.changes(comment, barrier)}
+    assert found["sass_bar"] == (0, 1, "worse")
+    assert diff.same_builds(comment, barrier) == (0, 1)
+    assert barrier.id.startswith("HEAD (") and barrier.suite.root == "kernels/toy"
+
+
+def test_nothing_is_left_behind(read: Callable[[str], Record], repository: Path) -> None:
+    read("HEAD~1")
+    assert git(repository, "worktree", "list").count("\n") == 0
+    assert git(repository, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_the_working_tree_is_a_side_too(read: Callable[[str], Record], repository: Path) -> None:
+    from flashcore.explain import diff
+
+    assert diff.changes(read("HEAD"), read(".")) == []
+
+
+@pytest.mark.parametrize("name", ["no_such_branch", "--help", "HEAD~99", ""])
+def test_what_is_neither_run_nor_revision_is_named(name: str, read: Callable[[str], Record]) -> None:
+    with pytest.raises(UsageError, match=r"recorded run, a git revision or '\.'"):
+        read(name)
+
+
+def test_a_revision_without_the_suite_is_said(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository)
+    other = repository / "kernels" / "other"
+    shutil.copytree(repository / "kernels" / "toy", other)
+    try:
+        settings = Settings("kernels/other", upto=None)
+        with pytest.raises(UsageError, match=r"HEAD: expected the suite kernels/other in it"):
+            checkout.record("HEAD", settings, lambda _: None)
+        assert git(repository, "worktree", "list").count("\n") == 0
+    finally:
+        shutil.rmtree(other)
+
+
+def test_a_hooks_own_git_variables_do_not_lead_astray(
+    read: Callable[[str], Record], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
+    assert checkout.resolve("HEAD", Path("kernels/toy")) == subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repository, check=True, capture_output=True, text=True,
+        env={"PATH": "/usr/bin:/bin:/usr/local/bin"},
+    ).stdout.strip()  # fmt: skip
+
+
+def test_the_command_compares_two_revisions(repository: Path) -> None:
+    done = flashcore("diff", "HEAD~1", "HEAD", "--suite", "kernels/toy", "--variant", "plain", cwd=repository,
+                     env={"CUDA_ARCH": "9.0"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "HEAD~1 (" in done.stdout and "sass_bar  0 → 1  worse" in done.stdout
+    assert "machine code: the same in 0 of 1 builds" in done.stdout

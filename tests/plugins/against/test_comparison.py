@@ -1,0 +1,62 @@
+"""What a comparison of two revisions tells, and its exit code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flashcore.cli import text_tables
+from flashcore.errors import Exit
+from flashcore.plugins.against import against
+from flashcore.plugins.against.against import Options
+from flashcore.plugins.against.comparison import Comparison, Row
+from flashcore.plugins.against.decide import Process
+from flashcore.plugins.against.time_pairs import Found, Lost, Times
+
+
+def comparison(*rows: Row, obstacle: str = "") -> Comparison:
+    return Comparison("toy", "main", "0" * 40, "NVIDIA H200", "13.0.88", 0.001, 0.01, 100, rows, obstacle=obstacle)
+
+
+@pytest.mark.parametrize(
+    ("fate_codes", "obstacle", "code"),
+    [
+        ([], "", Exit.OK),
+        (["same code", "no difference", "too small to matter", "faster", "unsupported"], "", Exit.OK),
+        (["nothing to compare with"], "", Exit.OK),
+        (["no difference", "undecided"], "", Exit.UNMEASURED),
+        (["slower", "undecided"], "", Exit.FAILED),
+        (["failed"], "no GPU", Exit.FAILED),
+        (["undecided"], "no GPU", Exit.INCAPABLE),
+    ],
+)
+def test_the_exit_code(fate_codes: list[Any], obstacle: str, code: Exit) -> None:
+    rows = [Row(f"v{i}/s", fate) for i, fate in enumerate(fate_codes)]
+    found = comparison(*rows, obstacle=obstacle)
+    assert found.exit_code == code
+    assert f"(exit {int(code)})" in text_tables.comparison(found)
+
+
+def test_the_table_tells_the_spread_of_no_change() -> None:
+    processes = (Process(0.02, 0.001), Process(0.021, -0.004))
+    slow = Row("slow/s", "slower", "", 10.0, 10.2, 0.02, 0.004, processes)
+    calm = replace(slow, case="calm/s", fate="no difference", processes=(Process(0.0, 0.002),))
+    text = text_tables.comparison(comparison(slow, calm, Row("old/s", "same code")))
+    row = next(line for line in text.splitlines() if line.startswith("slow/s"))
+    assert row.split() == ["slow/s", "10.000", "10.200", "+2.00", "0.40", "SLOWER"]
+    assert "compared with itself 3 times, the largest difference 0.40 % (slow/s)" in text
+    assert "1 slower, 1 no difference, 1 same code" in text
+
+
+def test_a_build_that_fails_while_it_is_timed() -> None:
+    times = [Times((10.0,) * 5, (10.0,) * 5, (10.0,) * 5)] * 4
+    lost = {"a/s": Lost("after", "hang?"), "b/s": Lost("again", "hang?"), "c/s": Lost("", "no memory")}
+    rows = against._decided(Found({"d/s": times}, lost), Options("main"))
+    assert {name: row.fate for name, row in rows.items()} == {
+        "a/s": "failed", "b/s": "undecided", "c/s": "undecided", "d/s": "no difference"
+    }  # fmt: skip
+    assert rows["b/s"].reason == "main could not be timed: hang?"
+    assert rows["d/s"].before_us == pytest.approx(10.0)
+    assert rows["d/s"].change == 0

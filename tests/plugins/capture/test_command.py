@@ -1,0 +1,48 @@
+"""``flashcore capture`` from its command line to a run, with a stand-in for ncu that runs the command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.plugins.capture.capture import Captured, Ran
+from flashcore.plugins.capture.command import NO_END, _exit, _name
+from flashcore.plugins.capture.survey import Survey
+from flashcore.records import lookup, store
+from tests.plugins.capture.test_capture import LOOP, NCU, command
+
+
+def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Starts the command twice, with real processes: how they work together is seen nowhere else."""
+    given = ["capture", "--profiles", str(tmp_path), "--ncu", str(NCU), "--top", "2", "--propagate", "-q", "--"]
+    assert main([*given, *command(f"{LOOP}\nprint('ends'); sys.exit(5)")]) == 5
+    out = capsys.readouterr().out
+    assert out.index("begins\nends\n") < out.index("big<float>") < out.index("small") and "tiny" not in out
+    assert "1 more kernels and configurations are not measured" in out and "exit code 5" in out
+    (folder,) = lookup.runs(tmp_path)
+    made = store.read(folder)
+    # The stand-in gives kernels' names as they were launched; ncu demangles them here.
+    assert {v.kernel for v in made.suite.variants.values()} == {"_Z3bigIfEvPf", "_Z5smalli"}
+    assert made.command.startswith(sys.executable) and [s.stage for s in made.stages] == ["survey", "measure-1"]
+
+
+@pytest.mark.parametrize(("code", "shown"), [(0, 0), (3, 3), (-11, 139), (None, NO_END)])
+def test_the_commands_own_code_is_given_on_request(code: int | None, shown: int) -> None:
+    found = Captured((Ran("survey", code, "", 0.0, None),), Survey((), {}), ())
+    assert _exit(found, propagate=True) == shown and _exit(found, propagate=False) == 0
+
+
+def test_a_record_is_called_after_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Train-It.py").touch()
+    assert _name(["python3", "-u", "Train-It.py", "--x"]) == "train_it" and _name(["./bin/app"]) == "app"
+
+
+def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capture", "--top", "3"]) == 2 and "expected a command behind --" in capsys.readouterr().err
+    assert main(["capture", "--top", "0", "--", "true"]) == 2

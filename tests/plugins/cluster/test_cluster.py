@@ -1,0 +1,145 @@
+"""GPUs of a Ray cluster: several nodes on this machine, stand-ins for GPUs, real processes that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.measure.profile import profile
+from flashcore.measure.settings import Profile
+from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.gpus import lost_in, measured_on
+from flashcore.measure.workers.journal import answers
+from flashcore.measure.workers.limits import Limits
+from flashcore.plugins.cluster import cluster
+from tests.measure.profile.test_profile import NAMES, STANDIN, case
+from tests.measure.workers.test_supervisor import actor, does
+
+
+def test_archives_depend_on_names_and_contents_alone(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        suite = tmp_path / name / "suite"
+        for file in ("suite.toml", "problems/a.py", "build/object.o", ".git/HEAD", "__pycache__/a.pyc"):
+            (suite / file).parent.mkdir(parents=True, exist_ok=True)
+            (suite / file).write_text(file)
+    first, second = (cluster._archive(tmp_path / name / "suite") for name in ("one", "two"))
+    assert first == second and b"problems/a.py" in first and b"object.o" not in first and b"HEAD" not in first
+    (tmp_path / "two" / "suite" / "suite.toml").write_text("another")
+    assert cluster._archive(tmp_path / "two" / "suite") != first
+
+
+def test_what_is_too_large_to_send_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "weights").write_bytes(bytes(100))
+    monkeypatch.setattr(cluster, "_MOST_BYTES", 99)
+    with pytest.raises(UsageError, match="expected at most 0 MiB to send"):
+        cluster._archive(tmp_path / "weights")
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(CapabilityError, match="Ray is not installed"):
+        cluster.connect("nowhere:1")
+
+
+# --- with Ray -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster of a head without GPUs and two nodes with one stand-in each."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    own = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    try:
+        own.nodes = [own.add_node(num_cpus=1, num_gpus=1) for _ in range(2)]
+        yield own
+    finally:
+        ray.shutdown()
+        own.shutdown()
+
+
+def share(
+    folder: Path, tasks: list[supervisor.Task], nodes: Any, how: str = "", **more: Any
+) -> list[supervisor.Result]:
+    limits = Limits(
+        time_limit=60.0, startup_limit=60.0, finish_limit=5.0, places=cluster.connect(nodes.address), **more
+    )
+    return supervisor.supervise(tasks, folder, actor(how), limits)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+def test_tasks_are_shared_and_what_they_need_goes_along(nodes: Any, tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "problem.py").write_text("x = 1\n")
+    tasks = [does(f"{v}/s{i}", root=str(suite), echo=i) for i in range(6) for v in ("base", "peer")]
+    results = share(tmp_path / "stage", tasks, nodes)
+    assert {r.status for r in results} == {"ok"} and [r.name for r in results] == [t.name for t in tasks]
+    on = measured_on(tmp_path / "stage")
+    assert set(on.values()) == {p.gpu for p in cluster.connect(nodes.address)} and len(set(on.values())) == 2
+    assert all(on[f"base/s{i}"] == on[f"peer/s{i}"] for i in range(6))
+    (there,) = {r.data["root"] for r in results if r.data}
+    assert there != str(suite) and (Path(there) / "problem.py").read_text() == "x = 1\n"
+    assert share(tmp_path / "stage", tasks, nodes) == results, "what is answered is not run again"
+
+
+def test_a_profiler_there_brings_its_tables_back(nodes: Any, tmp_path: Path) -> None:
+    """The rounds of a stand-in for ncu: commands go along, and what it writes beside the journals comes back."""
+    chosen = Profile(ncu=STANDIN, chip="gh100", batch=2)
+    cases = [case(name) for name in NAMES]
+    here = profile.run(cases, tmp_path / "here", chosen)
+    there = profile.run(cases, tmp_path / "there", replace(chosen, places=cluster.connect(nodes.address)))
+    assert there.facts == here.facts and {o.status for o in there.outcomes} == {"ok"}
+    assert len(list((tmp_path / "there" / "round-0").glob("report-*.csv.gz"))) == 3
+    assert measured_on(tmp_path / "there").keys() == set(NAMES)
+
+
+def test_faults_there_are_told_here(nodes: Any, tmp_path: Path) -> None:
+    tasks = [does("bad/a", "segv"), does("good/a"), does("wrong/b", "raise"), does("good/b")]
+    results = {r.name: r for r in share(tmp_path, tasks, nodes)}
+    assert [r.status for r in results.values()] == ["failed", "ok", "failed", "ok"]
+    assert results["bad/a"].reason == "killed by SIGSEGV" and "three wide" in results["wrong/b"].reason
+    assert answers(tmp_path) == results, "all of it stands in this folder"
+    with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use"):
+        share(tmp_path / "incapable", tasks[:1], nodes, "incapable")
+
+
+def test_a_host_without_what_children_need_fails_no_task(nodes: Any, tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="never began a task: exit code 1: ImportError: no module named anything"):
+        share(tmp_path, [does(f"v/s{i}") for i in range(4)], nodes, "broken")
+    assert not answers(tmp_path) and len(lost_in(tmp_path)) == 1
+    assert {r.status for r in share(tmp_path, [does(f"v/s{i}") for i in range(4)], nodes)} == {"ok"}
+
+
+def test_killed_workers_cost_what_they_were_at(nodes: Any, tmp_path: Path) -> None:
+    """Kills each actor once while it works: every task is answered, and only those in progress were begun twice."""
+    note = tmp_path / "performed"
+    tasks = [does(f"v/s{i}", "sleep", seconds=0.2, note=str(note)) for i in range(20)]
+    todo = {p.description.pid for p in cluster.connect(nodes.address)}
+    seen: Counter[str] = Counter()
+
+    def told(result: supervisor.Result) -> None:
+        seen[result.name] += 1
+        if len(seen) % 5 == 0 and todo:
+            os.kill(todo.pop(), signal.SIGKILL)
+
+    limits = Limits(time_limit=60.0, startup_limit=60.0, places=cluster.connect(nodes.address), batch=8)
+    began = time.monotonic()
+    results = supervisor.supervise(tasks, tmp_path / "stage", actor(), limits, on_result=told)
+    assert {r.status for r in results} == {"ok"} and set(seen.values()) == {1} and not todo
+    assert len(lost_in(tmp_path / "stage")) >= 1 and time.monotonic() - began < 120
+    begun = Counter(line.split()[0] for line in note.read_text().splitlines())
+    assert begun.keys() == seen.keys() and sum(begun.values()) <= 20 + 2, "what was answered was not run again"

@@ -1,0 +1,30 @@
+"""The page of all runs: each with its gate and its report, and every case's history."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from flashcore.gate.judge import judge
+from flashcore.plugins.history import history, runs_page
+from tests import factory
+from tests.report.test_report import TODAY, Page
+
+
+def test_runs_and_history(tmp_path: Path) -> None:
+    record = factory.record()
+    judged = judge(record, today=TODAY)
+    older = dataclasses.replace(record, id="20250101T000000Z-0001", command="<b>")
+    rows = [*history.lines(older), *(dataclasses.replace(x, isolated_us=2 * (x.isolated_us or 1), ranked_by="isolated",
+                                                         driver="999") for x in history.lines(record))]  # fmt: skip
+    runs = [runs_page.Run(record, judged, f"{record.id}/index", True), runs_page.Run(older, None, "", False)]
+    text = runs_page.write(runs, rows, tmp_path / "r").read_text(encoding="utf-8")
+    page = Page(text)
+    assert f"{record.id}/index.html" in page.links
+    told = page.row(older.id)
+    assert told[-2][2] == "unmeasured" and told[-1][2] == "not published"
+    words = " ".join(" ".join(page.text).split())
+    assert "fast/mission" in words and "2.00 × slower isolated" in words and "0.500 ×" in words
+    assert "→ 999" in words and text.count("<polyline") == len(history.series(rows))
+    assert runs_page.write(runs, rows, tmp_path / "s").read_bytes() == text.encode(), "the same bytes"
+    assert "Nothing was published yet" in runs_page.write([], [], tmp_path / "e").read_text(encoding="utf-8")

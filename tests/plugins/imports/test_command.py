@@ -1,0 +1,176 @@
+"""``flashcore import``, and what the other commands make of its record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+
+BUDGETS = """
+[[budget]]
+name = "no_local"
+fact = "local_load_instructions"
+max = 0
+kernels = {kernels}
+[[budget]]
+name = "sectors"
+fact = "{metric}"
+max = 3e6
+kernels = ["saxpy*"]
+"""
+
+
+@pytest.fixture(scope="module")
+def profiles(sample_report: Any, sample_reports: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where the sample ``app_basic`` was imported to, and the run's folder."""
+    folder = tmp_path_factory.mktemp("profiles")
+    assert main(["import", str(sample_reports / "app_full.ncu-rep"), "--profiles", str(folder)]) == 0
+    return folder, str(next(folder.iterdir()))
+
+
+def gate(
+    profiles: tuple[Path, str], tmp_path: Path, kernels: str, metric: str = "lts__t_sectors.sum"
+) -> dict[str, Any]:
+    budgets, out = tmp_path / "budgets.toml", tmp_path / "gate.json"
+    budgets.write_text(BUDGETS.format(kernels=kernels, metric=metric))
+    code = main(["gate", profiles[1], "--budgets", str(budgets), "--format", f"json={out}"])
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found | {"code": code}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "metric", "code"),
+    [
+        ('["ns::strided*", "saxpy(*"]', "lts__t_sectors.sum", 0),
+        ('["*"]', "lts__t_sectors.sum", 1),  # spilly loads from local memory
+        ('["spilly_96"]', "lts__t_sectors.sum", 1),
+        ('["saxpy", "gemm*"]', "lts__t_sectors.sum", 3),  # a kernel that is not there frees nobody
+        ('["saxpy"]', "lts__t_sektors.sum", 3),  # nor does a metric that was not measured
+    ],
+)
+def test_the_gate_judges_imported_kernels_by_budgets_of_a_file(
+    kernels: str, metric: str, code: int, profiles: tuple[Path, str], tmp_path: Path
+) -> None:
+    assert gate(profiles, tmp_path, kernels, metric)["code"] == code
+
+
+def test_what_a_budget_of_a_file_names_is_required_and_said_to_be(
+    profiles: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gate(profiles, tmp_path, '["saxpy"]', "lts__t_sektors.sum")["code"] == Exit.UNMEASURED
+    assert main(["gate", profiles[1], "--budgets", str(tmp_path / "budgets.toml")]) == Exit.UNMEASURED
+    said = capsys.readouterr().out
+    assert "UNMEASURED, required by --budgets (1)" in said and "--require" not in said
+
+
+def test_an_import_without_budgets_is_never_called_passed(
+    profiles: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gate", profiles[1]]) == Exit.USAGE
+    said = capsys.readouterr()
+    assert "expected budgets to judge imported kernels by, found none" in said.err and not said.out
+    assert main(["report", profiles[1], "--format", "md"]) == 0
+    said = capsys.readouterr()
+    assert "gate JUDGED NOTHING" in said.out and "passed" not in said.out
+    assert main(["report", profiles[1], "-o", str(tmp_path)]) == 0
+    page = (tmp_path / "index.html").read_text()
+    assert "nothing judged" in page and "gate passed" not in page
+
+
+def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+    run = profiles[1]
+    assert main(["diff", run, run, "--variant", "spilly*"]) == 0
+    said = capsys.readouterr().out
+    assert "spilly_96/g64_b128" in said and "saxpy" not in said
+    assert main(["diff", run, run, "--variant", "spily*"]) == Exit.USAGE
+    assert "(did you mean spilly_96?)" in capsys.readouterr().err
+
+
+def test_there_are_no_times_of_an_import_to_publish(
+    profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["publish", profiles[1], "--profiles", str(profiles[0])]) == Exit.USAGE
+    assert "expected times to publish, found none" in capsys.readouterr().err
+    assert not (profiles[0] / "history.csv").exists()
+
+
+def test_where_nothing_can_be_written_nothing_is_said_to_be_kept(
+    sample_reports: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    given = ["import", str(sample_reports / "app_basic.ncu-rep"), "--profiles", str(tmp_path / "file")]
+    assert main(given) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "cannot write: Not a directory" in said and "--resume" not in said
+
+
+def test_each_launch_keeps_a_promise_by_itself(profiles: tuple[Path, str], tmp_path: Path) -> None:
+    found = gate(profiles, tmp_path, '["saxpy"]')
+    assert sum(v["budget"] == "sectors" for v in found["verdicts"]) == 5, "the launches of saxpy, with the graph's"
+
+
+def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, str], tmp_path: Path) -> None:
+    from flashcore.explain import roofline
+    from flashcore.records import store
+
+    assert main(["report", profiles[1], "-o", str(tmp_path / "pages")]) == 0
+    page = (tmp_path / "pages" / "variant" / "spilly_96.html").read_text()
+    assert "void spilly&lt;(int)96&gt;(float *, int)" in page and "SOLBottleneck" in page and "Small Grid" in page
+    overview = (tmp_path / "pages" / "index.html").read_text()
+    assert ">14.34<" in overview.replace("\n", "") and "its kernels were imported" in overview
+    record = store.read(Path(profiles[1]))
+    points = [p for p in roofline.points(record) if p.level == "dram" and p.subject.variant == "saxpy"]
+    assert [(p.counted, p.roof, p.flop) for p in points] == [("hardware", "fp32", 2 * (1 << 22))]
+    assert points[0].regime == "cold, ncu (caches flushed)" and not points[0].faults
+
+
+def test_two_imports_are_compared_case_by_case(
+    profiles: tuple[Path, str], sample_reports: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["import", str(sample_reports / "app_basic.ncu-rep"), "--profiles", str(tmp_path)]) == 0
+    other = capsys.readouterr().out.strip()
+    assert main(["diff", profiles[1], other, "--profiles", str(tmp_path), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {case["variant"] for case in found["imported"]} == {
+        "saxpy", "ns_strided_float", "ns_strided_double", "spilly_96",
+    }  # fmt: skip
+    spilly = next(case for case in found["imported"] if case["variant"] == "spilly_96")
+    assert [(f["fact"], f["before"], f["after"]) for f in spilly["facts"]] == [("ncu_duration", 6432.0, 6560.0)]
+    assert main(["diff", profiles[1], profiles[1]]) == 0
+    assert "spilly_96/g64_b128  no difference" in capsys.readouterr().out
+
+
+def test_what_is_no_report_is_refused_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.ncu-rep").write_bytes(b"\x7fELF what")
+    assert main(["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs")]) == 2
+    assert "expected a report of Nsight Compute" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("My kernels!", "my_kernels"),
+        ("", "k"),
+        ("../x", "x"),
+        ("2nd", "k_2nd"),
+        ("a\n", "a"),
+        ("a" * 101, "a" * 53 + "_"),
+    ],
+)
+def test_a_name_that_no_suite_may_have_is_refused(
+    name: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.ncu-rep").write_bytes(b"")
+    words = ["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs"), f"--name={name}"]
+    assert main(words) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert f"--name {name!r}: expected a name of at most 100 letters matching [a-z][a-z0-9_]*" in said
+    assert f"hint: --name {hint}" in said and not (tmp_path / "runs").exists()
+    assert main([*words[:-1], f"--name={'a' * 100}"]) == Exit.USAGE
+    assert "--name" not in capsys.readouterr().err, "the name is right, and the file is none"

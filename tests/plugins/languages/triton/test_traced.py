@@ -1,0 +1,346 @@
+"""Triton kernels as variants, through the real compiler: a planted spill fails the gate on a machine without a GPU,
+and what changes nothing of the machine code passes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import Exit
+from flashcore.gate import baseline, judge
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as static_facts
+from flashcore.model.record import Artifact, Facts, Record, Subject
+from flashcore.model.suite import Argument, Suite
+from flashcore.plugins.languages.triton import calls as triton_calls
+from flashcore.plugins.languages.triton import trace_child, traced
+from flashcore.records import freshness
+from flashcore.suites.load import load
+from tests import factory
+
+pytest.importorskip("triton")
+VERSION = toolchain.version_of("triton") or ""
+ARCH = "sm_89"
+TODAY = date(2026, 6, 1)
+SOURCE = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * columns
+    offsets = tl.arange(0, BLOCK)
+    values = tl.load(x + row + offsets, mask=offsets < columns, other=float("-inf"))
+    weights = tl.exp(values - tl.max(values, 0))
+    tl.store(out + row + offsets, weights / tl.sum(weights, 0), mask=offsets < columns)
+
+
+def softmax(x, out, CAP):
+    rows, columns = x.shape
+    block = triton.next_power_of_2(columns)
+    softmax_kernel[(rows,)](x, out, columns, BLOCK=block, num_warps=1, maxnreg=CAP)
+"""
+#: Name → what is put in the place of what.
+HARMLESS: dict[str, tuple[tuple[str, str], ...]] = {
+    "comment": (("    row =", "    # the first element of this program's row\n    row ="),),
+    "docstring": (("constexpr):\n", 'constexpr):\n    """A program a row."""\n'),),
+    "kernel_renamed": (("softmax_kernel", "rows_kernel"),),
+    "variables_renamed": (("values", "loaded"), ("weights", "w")),
+    "parameter_renamed": (("columns, BLOCK: ", "width, BLOCK: "), ("0) * columns", "0) * width"),
+                          ("offsets < columns", "offsets < width")),
+    "blanks": (("\n\n\n", "\n\n\n\n\n"), ("(0) * columns", "( 0 )  *  columns")),
+    "reordered": (("    row = tl.program_id(0) * columns\n    offsets = tl.arange(0, BLOCK)\n",
+                   "    offsets = tl.arange(0, BLOCK)\n    row = tl.program_id(0) * columns\n"),),
+    "alias": (("triton.language as tl", "triton.language as T"), ("tl.", "T.")),
+    "launcher": (("    block = triton.next_power_of_2(columns)\n", ""),
+                 ("BLOCK=block", "BLOCK=triton.next_power_of_2(columns)")),
+    "by_keyword": (("](x, out, columns, BLOCK=block", "](out=out, x=x, BLOCK=block, columns=columns"),),
+    "grid": (("[(rows,)]", "[lambda meta: (rows, 1, 1)]"),),
+    "function_added": (("@triton.jit\n", "def unused(x):\n    return x\n\n\n@triton.jit\n"),),
+}  # fmt: skip
+#: Tuned while it runs: one of its configurations spills.
+TUNED = SOURCE.replace(
+    "@triton.jit",
+    """@triton.autotune(
+    [triton.Config({"BLOCK": 1024}, num_warps=w, maxnreg=cap) for w, cap in ((1, 128), (1, 24), (4, 128))],
+    key=["columns"],
+)
+@triton.jit""",
+).replace(", BLOCK=block, num_warps=1, maxnreg=CAP", "")
+MANIFEST = """
+name = "planted"
+title = "Planted"
+triton = "RELEASE"
+archs = ["sm_89"]
+baseline = "sound"
+[problem.rows]
+file = "rows.py"
+schema = "(Tensor x, Tensor(a!) out) -> ()"
+dims = { x = ["R", "C"], out = ["R", "C"] }
+dtypes = { "*" = "float32" }
+[shape.rows]
+params = { R = 64, C = 1024 }
+[[budget]]
+name = "spills"
+fact = "spill_store_bytes"
+max = 0
+source = "test"
+[[budget]]
+name = "occupancy"
+fact = "theoretical_occupancy"
+min = 40
+source = "test"
+"""
+VARIANT = """
+[variant.{name}]
+technique = "{name}"
+callable = "{name}.py:softmax"
+cubins = "triton"
+config = {{ CAP = {cap} }}
+roof = "fp32"
+tolerance = "fp32"
+tolerance_reason = "fp32"
+"""
+
+
+def written(folder: Path) -> Suite:
+    """A suite with the sound kernel, each harmless edit of it, and the planted spill."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rows.py").write_text("TOLERANCES = {'fp32': ''}\n", encoding="utf-8")
+    texts = {"sound": SOURCE, "spilling": SOURCE, "tuned": TUNED}
+    for name, edits in HARMLESS.items():
+        text = SOURCE
+        for old, new in edits:
+            assert old in text, name
+            text = text.replace(old, new)
+        texts[name] = text
+    variants = ""
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+        variants += VARIANT.format(name=name, cap=24 if name == "spilling" else 128)
+    release = ".".join(VERSION.split(".")[:2])
+    (folder / "suite.toml").write_text(MANIFEST.replace("RELEASE", release) + variants, encoding="utf-8")
+    return load(folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """Every variant of the suite, compiled."""
+
+    suite: Suite
+    build: Path
+    artifacts: dict[str, Artifact]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    folder = tmp_path_factory.mktemp("triton")
+    suite = written(folder / "suite")
+    made = traced.build(suite, folder / "build", (ARCH,), suite.variants.values())
+    return Compiled(suite, folder / "build", {a.variant: a for a in made})
+
+
+def record(compiled: Compiled, name: str, called: str = "") -> Record:
+    """The record of one variant alone, called otherwise if a name is given."""
+    artifact = dataclasses.replace(compiled.artifacts[name], variant=called or name)
+    variant = dataclasses.replace(compiled.suite.variants[name], name=called or name)
+    suite = dataclasses.replace(compiled.suite, variants={variant.name: variant})
+    found, code = static_facts.facts(artifact, Path(suite.root))
+    plans = tuple(traced.plans(artifact, suite.shapes.values()))
+    own: dict[Subject, dict[str, object]] = {}
+    for fact in found:
+        own.setdefault(fact.subject, {})[fact.name] = fact
+    found += [f for plan in plans for f in static_facts.plan_facts(artifact, plan, own, None)]  # type: ignore[arg-type]
+    made = factory.bare_record(suite=suite)
+    machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
+    artifact = dataclasses.replace(artifact, code=code)
+    made = dataclasses.replace(made, environment=machine, artifacts=(artifact,), plans=plans)
+    return dataclasses.replace(made, facts=Facts(found), keys={}, stale={})
+
+
+def judged(found: Record, held_to: Record) -> judge.Judgement:
+    return judge.judge(found, today=TODAY, baseline=baseline.save(held_to, None).baseline)
+
+
+def test_the_sound_kernel_passes_and_its_facts_are_those_of_its_cubin(compiled: Compiled) -> None:
+    found = record(compiled, "sound")
+    assert judged(found, found).exit_code is Exit.OK
+    (plan,) = found.plans
+    assert [(x.kernel, x.grid, x.block) for x in plan.launches] == [("softmax_kernel", (64, 1, 1), (32, 1, 1))]
+    kernel = Subject("sound", ARCH, kernel="softmax_kernel")
+    facts = {name: found.facts.number(name, kernel) for name in ("registers", "spill_store_bytes", "sass_ldg")}
+    assert 40 <= (facts["registers"] or 0) <= 80
+    assert facts["spill_store_bytes"] == 0
+    assert facts["sass_ldg"] == 8  # 1,024 values of 32 lanes, four at once
+    assert found.facts.number("theoretical_occupancy", dataclasses.replace(kernel, shape="rows")) == 50
+
+
+def test_registers_stack_and_barriers_are_what_ptxas_says(compiled: Compiled) -> None:
+    """ptxas's own words are the oracle of what is read from the cubin; Triton's wheel has ptxas 12."""
+    said = 0
+    for artifact in compiled.artifacts.values():
+        found = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
+        for kernel, file in artifact.cubins.items():
+            log = Path(file).with_suffix(".log").read_text()
+            subject = Subject(artifact.variant, ARCH, kernel=kernel)
+            for name, words in (("registers", r"Used (\d+) registers"), ("stack_bytes", r"(\d+) bytes stack frame"),
+                                ("barriers", r"used (\d+) barriers")):  # fmt: skip
+                told = re.search(words, log)
+                assert found.number(name, subject) == int(told[1] if told else 0), (artifact.variant, kernel, name)
+                said += told is not None
+    assert said > 40
+
+
+def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -> None:
+    found = record(compiled, "spilling", "sound")
+    verdict = judged(found, record(compiled, "sound"))
+    assert verdict.exit_code is Exit.FAILED
+    failed = {v.budget for v in verdict.failed}
+    assert {"spills", "baseline_spill_store_bytes"} <= failed
+    site = found.facts.get("local_memory_site", Subject("sound", ARCH, kernel="softmax_kernel"))
+    assert site is not None and str(site.value).startswith("spilling.py:")
+
+
+def test_facts_of_another_triton_are_no_measure(compiled: Compiled) -> None:
+    sound = record(compiled, "sound")
+    spilling = record(compiled, "spilling", "sound")
+    for version, words in (
+        ("2.9.9", "the static budgets were set with"),
+        (VERSION + "1", "was written with"),
+    ):
+        machine = dataclasses.replace(sound.environment, libraries={"triton": version})
+        verdict = judged(dataclasses.replace(spilling, environment=machine), sound)
+        assert verdict.exit_code is Exit.INCAPABLE and not verdict.failed
+        assert len(verdict.trouble) == 1 and words in verdict.trouble[0] and version in verdict.trouble[0]
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_changes_no_machine_code_passes_the_gate(compiled: Compiled, name: str) -> None:
+    sound, edited = record(compiled, "sound"), record(compiled, name, "sound")
+    verdict = judged(edited, sound)
+    assert verdict.exit_code is Exit.OK, verdict.failed
+    assert edited.artifacts[0].calls == sound.artifacts[0].calls  # what was measured stays fresh
+
+
+def test_each_configuration_of_a_tuned_kernel_has_its_facts(compiled: Compiled) -> None:
+    artifact = compiled.artifacts["tuned"]
+    shapes = compiled.suite.shapes.values()
+    found = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
+    spilled = {f.subject.kernel: f.number for f in found.named("spill_store_bytes")}
+    assert [name for name, stores in spilled.items() if stores] == ["softmax_kernel<num_warps=1,maxnreg=24>"]
+    assert len(spilled) == 3
+    (possible,) = traced.plans(artifact, shapes, possible=True)
+    assert sorted(x.block[0] for x in possible.launches) == [32, 32, 128]
+    assert traced.plans(artifact, shapes) == []  # which of them is launched only a GPU says
+    (call,) = traced.calls(artifact, "rows")
+    assert triton_calls.difference([call], [call[1]]) == ""
+    assert "none of the 3" in triton_calls.difference([call], [{**call[1], "grid": [1, 1, 1]}])
+
+
+def test_launches_are_held_to_code_grid_and_arguments(compiled: Compiled) -> None:
+    ((call,),) = traced.calls(compiled.artifacts["sound"], "rows")
+    assert call["arguments"] == ["x", "out", "1024"]
+    assert triton_calls.difference([[call]], [dict(call)]) == ""
+    for key in call:
+        assert key in triton_calls.difference([[call]], [{**call, key: "other"}])
+    assert "1 launches were compiled, 2 ran" in triton_calls.difference([[call]], [call, call])
+
+
+def test_a_second_build_starts_nothing(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced, "_make", None)
+    again = traced.build(compiled.suite, compiled.build, (ARCH,), compiled.suite.variants.values())
+    assert all(a.cached for a in again) and len(again) == len(compiled.artifacts)
+    assert {Path(a.log or "").parent for a in again} <= traced.in_use(compiled.suite, compiled.build)
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (lambda s, root: (root / "sound.py").write_text(SOURCE.replace("tl.sum", "tl.max"), encoding="utf-8"), False),
+        (lambda s, root: (root / "suite.toml").write_text(
+            (root / "suite.toml").read_text().replace("C = 1024", "C = 512"), encoding="utf-8"), False),
+        (lambda s, root: (root / "rows.py").write_text("TOLERANCES = {'fp32': 'x'}\n", encoding="utf-8"), True),
+    ],
+)  # fmt: skip
+def test_what_is_compiled_anew(
+    compiled: Compiled, tmp_path: Path, change: Callable[[Suite, Path], object], same: bool
+) -> None:
+    suite = written(tmp_path)
+    change(suite, tmp_path)
+    suite = load(tmp_path)
+    unit = traced._unit(suite, compiled.build / "planted", suite.variants["sound"], ARCH)
+    assert traced._is_made(unit, suite) == same
+
+
+def test_a_key_knows_the_compiler_the_code_and_the_arguments(compiled: Compiled) -> None:
+    suite = compiled.suite
+    cases = [(suite.variants[n], suite.shapes["rows"]) for n in ("sound", "comment", "spilling")]
+    keys = freshness.case_keys(suite, cases, list(compiled.artifacts.values()), [], ARCH, "13.0.88")
+    sound, comment, spilling = (keys[f"{n}/rows"] for n in ("sound", "comment", "spilling"))
+    assert sound.nvcc == sound.cxx == f"triton {VERSION}"
+    assert freshness.freshness(comment, sound) == ""
+    assert freshness.freshness(spilling, sound).startswith("stale: the device code")
+
+
+def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_path: Path) -> None:
+    suite = written(tmp_path / "suite")
+    wrong = SOURCE.replace("    rows,", "    x.sum()\n    rows,")
+    Path(suite.root, "sound.py").write_text(wrong, encoding="utf-8")
+    Path(suite.root, "comment.py").write_text("x = (\n", encoding="utf-8")
+    own = [suite.variants[n] for n in ("sound", "comment")]
+    first, second = traced.build(suite, tmp_path / "build", (ARCH,), own)
+    assert first.status == second.status == "failed"
+    assert "the tensor x was asked for .sum" in first.message
+    assert "SyntaxError" in second.message
+
+
+def test_a_tensor_that_the_shape_leaves_out_is_none() -> None:
+    argument = dataclasses.asdict(Argument("bias", "tensor", False, ("N",), "float32", optional=True))
+    made: list[triton_calls.StandIn] = []
+    assert trace_child._stand_in(argument, {"N": 4, "bias": False}, made) is None
+    for params in ({"N": 4, "bias": True}, {"N": 4}):
+        assert trace_child._stand_in(argument, params, made).shape == (4,)
+
+
+def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_path: Path) -> None:
+    """As Triton's cache has them, and torch.compile's."""
+    suite = written(tmp_path / "suite")
+    recorded = Path(suite.root, "recorded", ARCH)
+    recorded.mkdir(parents=True)
+    for kind in ("cubin", "log"):
+        made = Path(compiled.artifacts["spilling"].cubins["softmax_kernel"]).with_suffix(f".{kind}")
+        (recorded / f"triton_red_fused_0.{kind}").write_bytes(made.read_bytes())
+    (recorded / "triton_red_fused_0.json").write_text('{"num_warps": 1, "shared": 0}')
+    path = Path(suite.root, "suite.toml")
+    path.write_text(path.read_text().replace('cubins = "triton"', 'cubins = "recorded"', 1))
+    suite = load(Path(suite.root))
+    (artifact,) = traced.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
+    found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
+    kernel = Subject("sound", ARCH, kernel="triton_red_fused_0")
+    assert (found.number("spill_store_bytes", kernel) or 0) > 0
+    assert artifact.code == "" and artifact.cxx == "recorded"
+    assert traced.plans(artifact, suite.shapes.values()) == []
+    own = {kernel: {f.name: f for f in found if f.subject == kernel}}
+    (plan,) = traced.plans(artifact, suite.shapes.values(), possible=True)
+    planned = {f.name: f.number for f in static_facts.plan_facts(artifact, plan, own, 132)}
+    assert planned["theoretical_occupancy"] == 50 and planned["blocks"] is None and "waves" not in planned
+    ((call,),) = traced.calls(artifact, "rows")
+    ((known,),) = traced.calls(compiled.artifacts["spilling"], "rows")
+    assert call["code"] == known["code"] and "arguments" not in call
+    (recorded / "triton_red_fused_0.log").unlink()
+    (artifact,) = traced.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
+    found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
+    spilled = found.get("spill_store_bytes", kernel)
+    assert spilled is not None and spilled.value is None  # only ptxas knows
+    assert (found.number("sass_stl", kernel) or 0) > 0
+
+
+def test_what_is_kept_names_the_files_that_were_read(compiled: Compiled) -> None:
+    folder = Path(compiled.artifacts["sound"].log or "").parent
+    assert list(json.loads((folder / "traced.json").read_text())["read"]) == ["sound.py"]

@@ -1,0 +1,91 @@
+"""The static half of the funnel: what falls before a GPU is asked, and what is told of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.build import build
+from flashcore.model.record import Artifact, Built, Fact, Launch, Plan, Source, Subject
+from flashcore.model.suite import Space
+from flashcore.pipeline.state import Job, Settings
+from flashcore.plugins.tune import candidates, grid
+from flashcore.readers import host_code
+from tests import factory
+
+ARCH = "sm_90a"
+SPACE = Space("toy", "base", {"ROWS": (16, 32, 64, 128)}, (), ("mission",), hard=("smem_limit",))
+LAUNCH = Launch("k", (8, 1, 1), (128, 1, 1), (1, 1, 1), 0)
+
+
+@pytest.fixture
+def job() -> Job:
+    budgets = [factory.budget("registers", variants=("base",), maximum=100),
+               factory.budget("smem", maximum=1000, variants=("base",)),
+               factory.budget("stack_bytes", maximum=0, variants=("other",))]  # fmt: skip
+    variants = [factory.variant("base", source="a.cu", config={"ROWS": 16}), factory.variant("other")]
+    suite = replace(factory.suite(variants=variants, budgets=budgets, baseline="base"), spaces={"toy": SPACE})
+    return Job(
+        Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), tuple(variants), tuple(suite.shapes.values())
+    )
+
+
+def facts(name: str, **values: float) -> list[Fact]:
+    kernel = Subject(name, ARCH, kernel="k")
+    planned = Subject(name, ARCH, "mission", "k")
+    found = [
+        Fact(kernel if n in ("registers", "stack_bytes") else planned, n, v, "1", Source.CUBIN)
+        for n, v in values.items()
+    ]
+    return [replace(f, note="too much") if f.name == "blocks_per_sm" else f for f in found]
+
+
+def test_what_cannot_run_falls_and_soft_budgets_are_told(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    points = grid.of(job.suite, "toy")
+    own = candidates.job_of(job, points, range(4))
+    assert list(own.suite.variants) == ["toy_0", "toy_1", "toy_2", "toy_3"] and [s.name for s in own.shapes] == [
+        "mission"
+    ]
+    values = [
+        {"registers": 110, "smem": 500, "stack_bytes": 8, "blocks_per_sm": 2},
+        {"registers": 90, "smem": 2000, "blocks_per_sm": 2},
+        {"registers": 90, "smem": 500, "blocks_per_sm": 0},
+        {},
+    ]
+    artifacts = [
+        Artifact(f"toy_{i}", ARCH, "ok", code="c", cubin=str(tmp_path / f"toy_{i}" / "x.cubin")) for i in range(3)
+    ]
+    artifacts.append(Artifact("toy_3", ARCH, "failed", "static assertion failed"))
+    plans = [Plan(f"toy_{i}", "mission", (LAUNCH,), 0) for i in range(3)]
+    built = Built(
+        "13.0.88",
+        tuple(artifacts),
+        tuple(plans),
+        tuple(f for i, v in enumerate(values) for f in facts(f"toy_{i}", **v)),
+    )
+    monkeypatch.setattr(candidates, "compile_all", lambda job, say: built)
+    monkeypatch.setattr(host_code, "read", lambda path, without: ("host", "cxx"))
+    _, found = candidates.prepared(own, points, range(4), lambda _: None)
+    assert [r.fell for r in found] == ["", "static", "static", "build"]
+    assert found[0].broken == {"registers_limit": 0.1}, "missed by a tenth; the other variant's budget is none of its"
+    assert found[0].facts["stack_bytes"] == 8 and found[0].code
+    assert found[1].reason.startswith("smem_limit: 2000") and found[1].broken == {"smem_limit": 1.0}
+    assert found[2].reason == "cannot be launched: too much"
+    assert found[3].reason == "static assertion failed"
+    refused = replace(built, plans=(replace(plans[0], error="expected whole tiles", launches=()), *plans[1:]))
+    monkeypatch.setattr(candidates, "compile_all", lambda job, say: refused)
+    assert candidates.prepared(own, points, [0], lambda _: None)[1][0].reason == "expected whole tiles"
+
+
+def test_machine_code_is_told_apart_by_device_host_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = {"a": "h1", "b": "h2"}
+    monkeypatch.setattr(host_code, "read", lambda path, without: (host[without], ""))
+    artifact = Artifact("a", ARCH, "ok", code="c", cubin="x/y.cubin")
+    first = candidates._code(artifact, "a", [1])
+    assert first == candidates._code(artifact, "a", [1])
+    others = [candidates._code(artifact, "b", [1]), candidates._code(artifact, "a", [2])]
+    assert len({first, *others, candidates._code(replace(artifact, code="d"), "a", [1])}) == 4

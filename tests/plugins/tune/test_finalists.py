@@ -1,0 +1,104 @@
+"""Who goes to the finals, who wins them, and what the manifest is offered."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.measure.build import build
+from flashcore.pipeline.state import Job, Settings
+from flashcore.plugins.against.decide import Decision, Outcome
+from flashcore.plugins.tune import finalists, grid
+from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune.offer import offer
+from flashcore.plugins.tune.study import Result
+from flashcore.suites.load import load
+from tests.conftest import ROOT
+
+SUITE = load(ROOT / "examples" / "tune")
+GRID = grid.of(SUITE, "mma")
+JOB = Job(Settings("s"), SUITE, None, None, build.Options(), (), ())
+NAMED = grid.ancestors(SUITE, GRID)
+BY_HAND = next(i for i, name in NAMED.items() if name == "mma_keys_by_hand")
+
+
+def timed(index: int, us: float, code: str = "") -> Result:
+    return Result(index, times={"mission": us}, code=code or f"c{index}")
+
+
+def test_the_fastest_by_name_is_to_be_beaten_by_the_fastest_that_are_new() -> None:
+    base = next(i for i in NAMED if i != BY_HAND)
+    results = {
+        r.index: r
+        for r in (
+            timed(base, 9),
+            timed(BY_HAND, 5, "hand"),
+            timed(1, 4),
+            timed(2, 4.5),
+            timed(3, 6),
+            timed(4, 4.1, "hand"),
+        )
+    }
+    results[5] = replace(timed(5, 3.9), twin=1)
+    results[6] = Result(6, "check", "wrong")
+    assert finalists.chosen(JOB, GRID, results, 2) == ("mma_keys_by_hand", [1, 2])
+    assert finalists.chosen(JOB, GRID, {1: results[1]}, 3) == ("mma_keys", [1]), "none by name: the space's own"
+
+
+def final(index: int, outcome: Outcome, change: float, shape: str = "mission") -> Final:
+    return Final(index, shape, "base", 5.0, 5.0 * (1 + change), Decision(outcome, change, 0.005))
+
+
+def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none() -> None:
+    first, second = "mission", "s1024"
+    shapes = (first, second)
+    same = [final(i, "no difference", 0.0, second) for i in (1, 2)]
+    assert finalists.winner([final(1, "faster", -0.05), final(2, "faster", -0.1), *same], shapes) == 2
+    assert finalists.winner([final(2, "faster", -0.1), final(2, "slower", 0.02, second)], shapes) is None
+    assert finalists.winner([final(2, "faster", -0.1), final(2, "undecided", 0.0, second)], shapes) is None
+    assert finalists.winner([final(2, "no difference", -0.1), same[1]], shapes) is None
+    assert finalists.winner([Final(2, first, "base", reason="wrong"), same[1]], shapes) is None
+    assert finalists.winner([], shapes) is None
+
+
+def test_finalists_are_kept_with_the_study(tmp_path: Path) -> None:
+    decision = Decision("faster", -0.05, 0.01)
+    finals = [Final(1, "mission", "base", 5.0, 4.75, decision), Final(2, "mission", "base", reason="it hangs")]
+    assert finalists.kept(tmp_path) == []
+    finalists.keep(finals, tmp_path)
+    assert finalists.kept(tmp_path) == finals and finalists.kept(tmp_path / "results.jsonl") == []
+    (tmp_path / finalists.KEPT).write_text('[{"index": 1}]')
+    with pytest.raises(UsageError, match="expected a study's finalists"):
+        finalists.kept(tmp_path)
+
+
+def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
+    """The diff adds one variant, which loads, has the point's config, and changes nothing else."""
+    for name in (
+        "suite.toml",
+        "product.py",
+        "product.cu",
+        "softmax.cu",
+        "warpgroups.toml",
+        "clusters.toml",
+    ):
+        text = (ROOT / "examples" / "tune" / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace('"../', f'"{ROOT}/examples/'))
+    suite = load(tmp_path)
+    index = GRID.index({"STRIPES": 2, "WARPS": 8, "KEYS": 128, "MIN_BLOCKS": 2, "PROGRAMMATIC": 1})
+    made = offer(suite, grid.of(suite, "mma"), index, "mma_keys_by_hand", "mma-1", '"3 %" faster')
+    assert all(line.startswith(("+", " ", "-", "@")) for line in made.diff.splitlines())
+    assert not [line for line in made.diff.splitlines() if line.startswith("-") and not line.startswith("---")]
+    made.write()
+    after = load(tmp_path)
+    new = after.variants["mma_tuned_1"]
+    assert dict(new.config) == GRID.point(index) and new.parent == "mma_keys_by_hand"
+    base = suite.variants["mma_keys"]
+    assert (new.source, new.tolerance, new.where, new.roof) == (base.source, base.tolerance, base.where, base.roof)
+    assert {n: v for n, v in after.variants.items() if n != "mma_tuned_1"} == dict(suite.variants)
+    assert "study mma-1" in made.file.read_text() and tomllib.loads(made.file.read_text())
+    assert "mma_tuned_2" in offer(after, grid.of(after, "mma"), index + 1, "mma_keys", "s", "g").diff

@@ -1,0 +1,132 @@
+"""A study's page: every figure of the recorded spaces is on it, it reads without scripts, and nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+from flashcore.model.text import significant
+from flashcore.plugins.tune import page, study, summary
+from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune.grid import Grid
+from flashcore.plugins.tune.study import Result
+from tests.browser import PROGRAM, Browser, browser
+from tests.conftest import ROOT
+from tests.plugins.tune.spaces import GRID, RECORDED, SPACE, header
+from tests.report.test_report import Page
+
+RESULTS = {r.index: r for r in RECORDED}
+SPACES = sorted((ROOT / "benchmarks" / "results" / "search").glob("*.jsonl.xz"))
+
+
+def words(file: Path) -> str:
+    return " ".join(" ".join(Page(file.read_text(encoding="utf-8")).text).split())
+
+
+@pytest.mark.parametrize("recorded", SPACES, ids=lambda p: p.name.split(".")[0])
+def test_a_recorded_space_is_rendered_by_the_command(recorded: Path, tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "study.html"
+    assert main(["tune", "--show", str(recorded), "--report", str(file)]) == Exit.OK
+    head, results = study.read(recorded)
+    grid, shape = Grid(head.space, head.constants), head.space.shapes[0]
+    text, read = file.read_text(encoding="utf-8"), words(file)
+    timed = summary.timed(results, shape)
+    best = min(timed, key=lambda one: one.us)
+    assert f"{significant(best.us)} µs at {shape}" in read and grid.text(best.result.index) in read
+    for step in summary.funnel(grid, results):
+        assert f"{step.name} {step.left:,}" in read
+        assert all(why in read for _, why in step.reasons)
+    assert text.count("<circle") >= len(timed), "each that was timed is drawn"
+    for axis, of in summary.fastest_with(grid, timed).items():
+        assert axis in read and all(significant(us) in read for us, _ in of.values())
+    assert "PED-ANOVA (Optuna)" in read
+    assert text.split('id="all"')[1].count("<tr>") == len(results) + 1, "every candidate has its row"
+    again = page.write(head, results, tmp_path / "again.html")
+    assert again.read_bytes() == file.read_bytes(), "the same bytes"
+    assert len(file.read_bytes()) < 500_000 and "plotly" not in text
+
+
+def test_a_replayed_search_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    suite, recorded = ROOT / "examples" / "tune", ROOT / "benchmarks" / "results" / "search" / "split.jsonl.xz"
+    options = ["--suite", str(suite), "--replay", str(recorded), "--sampler", "random", "--evaluations", "12", "-q"]
+    assert main(["tune", "split", *options, "--report", "found.html"]) == Exit.OK
+    read = words(Path("found.html"))
+    assert "of 12." in read and "random, seed 0" in read
+    assert "Importance is unmeasured: expected at least 20 timed candidates, found" in read
+
+
+def test_the_faster_losers_and_what_they_broke_stand_there(tmp_path: Path) -> None:
+    whole = {i: replace(r, broken={}) for i, r in RESULTS.items()}
+    quick = sorted(whole, key=lambda i: whole[i].times.get("small", 99))[:3]
+    results = {**whole, **{i: replace(whole[i], broken={"registers": 0.1, "spills": 8.0}) for i in quick}}
+    read = words(page.write(header("grid"), results, tmp_path / "p.html"))
+    timed = summary.timed(results, "small")
+    faster, kept = summary.faster_than_kept(timed)
+    assert kept is not None and [one.result.index for one in faster] == quick
+    assert f"The fastest that keeps every soft budget takes {significant(kept.us)} µs" in read
+    assert read.split("Who was faster")[1].split("Genealogy")[0].count("registers by 10 %, spills by 800 %") == 3
+
+
+def test_several_objectives_have_a_front(tmp_path: Path) -> None:
+    one = page.write(header("grid"), RESULTS, tmp_path / "one.html")
+    several = page.write(
+        header("grid", space=replace(SPACE, objectives=("time", "smem"))), RESULTS, tmp_path / "p.html"
+    )
+    assert "Pareto" not in words(one) and "What no other candidate beats in every objective" in words(several)
+
+
+def test_what_nobody_timed_is_unmeasured_and_its_static_facts_are_there(tmp_path: Path) -> None:
+    built = {i: Result(i, facts={"registers": 90.0, "spill_store_bytes": 16.0}, broken={"spills": 16.0})
+             for i in GRID.feasible}  # fmt: skip
+    read = words(page.write(header("grid"), built, tmp_path / "p.html"))
+    assert f"{len(built)} of {len(built)} candidates compile and may be launched; none was timed." in read
+    assert f"Soft budgets broken, of {len(built)} candidates that may be launched: spills by {len(built)}." in read
+    assert (
+        read.count("unmeasured") >= 5
+        and read.split("All candidates")[1].count(" spills ") == len(built)
+        and "µs at small" not in read
+    )
+
+
+def test_finalists_and_hostile_words_stand_as_they_are(tmp_path: Path) -> None:
+    bad = "</script><script>alert(1)</script> & <b>"
+    results = {**RESULTS, GRID.feasible[0]: Result(GRID.feasible[0], "build", bad)}
+    finals = [Final(GRID.feasible[-1], "small", "base", 5.0, None, None, "it hangs")]
+    file = page.write(header("grid", command=bad), results, tmp_path / "p.html", finals)
+    text = file.read_text(encoding="utf-8")
+    assert "<script>alert" not in text and text.count("&lt;script&gt;alert(1)") >= 3
+    assert "not timed: it hangs" in words(file)
+
+
+def test_no_result_at_all_is_a_page_too(tmp_path: Path) -> None:
+    assert "Nothing was looked at yet." in words(page.write(header("grid"), {}, tmp_path / "p.html"))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if PROGRAM is None:
+        pytest.skip("no chromium on PATH: the page cannot be looked at")
+    with browser() as found:
+        yield found
+
+
+@pytest.mark.parametrize(("size", "dark"), [((1280, 900), False), ((390, 844), True)])
+def test_in_a_browser_it_is_quiet_fits_and_sorts(
+    chromium: Browser, tmp_path: Path, size: tuple[int, int], dark: bool
+) -> None:
+    file = page.write(*study.read(SPACES[0]), tmp_path / "p.html")
+    with chromium.page(file, size=size, dark=dark) as shown:
+        assert shown.console == [] and shown.asked == []
+        assert shown.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        shown.js("document.querySelector('table[data-main] th[data-key=point] button').click()")
+        points = shown.js("Array.from(document.querySelectorAll('table[data-main] tbody th'), (c) => +c.innerText)")
+        assert points == sorted(points) and len(points) > 100
+        assert shown.js("document.querySelectorAll('figure.chart .tools button').length") >= 4, "SVG and CSV to save"
+    with chromium.page(file, size=size, dark=dark, scripts=False) as shown:
+        assert shown.console == [] and shown.asked == []

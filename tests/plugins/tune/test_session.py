@@ -1,0 +1,129 @@
+"""A search as a whole, without a GPU: a space of a Triton kernel, from its manifest to the variant it ends with."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit, ManifestError
+from flashcore.pipeline.run import start
+from flashcore.pipeline.state import Settings
+from flashcore.plugins.tune import candidates, grid, offer, session, study, trial, tune
+from flashcore.plugins.tune.samplers import Exhaustive
+from flashcore.plugins.tune.study import Result
+from flashcore.suites.load import load
+from tests.conftest import ROOT
+
+AXES = "axes = { BM = [32, 64], BN = [64], BK = [32], WARPS = [4], STAGES = [2, 3] }"
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's suite, its space made small."""
+    pytest.importorskip("triton")
+    folder = tmp_path_factory.mktemp("triton_space") / "suite"
+    shutil.copytree(ROOT / "examples" / "triton_kernels", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    manifest = folder / "suite.toml"
+    text = manifest.read_text().replace('"../', f'"{ROOT}/examples/')
+    lines = [AXES if line.startswith("axes = ") else line for line in text.splitlines()]
+    manifest.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(suite: Path) -> tuple[str, dict[int, Result]]:
+    """What `tune --static` prints of it, and the results that it kept."""
+    import contextlib
+    import io
+
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.chdir(suite.parent)
+        assert main(["tune", "matmul", "--suite", "suite", "--static", "--report", "s.html", "-q"]) == Exit.OK
+    header, results = study.read(study.find(suite.parent / "studies", None))
+    assert header.compiler.startswith("triton 3.") and header.made_by == header.compiler and header.gpu is None
+    return said.getvalue(), results
+
+
+def points(suite: Path) -> grid.Grid:
+    return grid.of(load(suite), "matmul")
+
+
+def test_every_point_is_compiled_and_judged_without_a_gpu(suite: Path, built: tuple[str, dict[int, Result]]) -> None:
+    text, results = built
+    own = points(suite)
+    assert sorted(results) == own.feasible == [0, 1, 2, 3] and not any(r.fell for r in results.values())
+    assert len({r.code for r in results.values()}) == 4, "each is another kernel"
+    for i, r in results.items():
+        narrow = own.point(i)["BM"] == 32
+        assert set(r.broken) == ({"wgmma"} if narrow else set()), "32 rows are too few for Hopper's instruction"
+        assert r.facts["registers"] > 0 and r.facts["spill_store_bytes"] == 0 and r.facts["threads"] == 128
+    made = suite.parent / "build" / session.FOLDER / "triton_kernels"
+    assert [p.name[:13] for p in made.glob("matmul_*-sm_90a-*")] == ["matmul_64x64-"], "what was looked at is removed"
+    more = [results[i].facts["smem"] for i in (2, 3)]
+    assert more[0] < more[1], "a stage more takes more shared memory"
+    assert "wgmma by 100 %" in text and "2 of 4 that may be launched spill nothing and keep every budget" in text
+    assert "triton 3." in text and "wgmma by 100 %" in (suite.parent / "s.html").read_text(encoding="utf-8")
+
+
+class StandIn(candidates.Local):
+    """Builds as ever; stands in for the GPU with times that the tile's rows decide."""
+
+    def measure(self, results: Sequence[Result], told: tune.Told) -> None:
+        for result in results:
+            (case,) = self._cases(result.index)
+            assert case.callable == "matmul.py:matmul" and case.config == self._grid.point(result.index)
+            assert case.calls and case.library is None, "the first call is held to what was judged"
+            told(dataclasses.replace(result, times={"square": 100.0 - int(case.config["BM"])}, error=0.1))
+
+
+def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_path: Path) -> None:
+    """The GPU is stood in for; all else is as it is."""
+    own = points(suite)
+    job = start(Settings(str(suite), upto=None, build=str(suite.parent / "build" / session.FOLDER)))
+    job = dataclasses.replace(job, gpu_arch="sm_90a", options=dataclasses.replace(job.options, archs=("sm_90a",)))
+    header = study.Header("triton_kernels", own.space, "grid", 0, "c", compiler="triton")
+    with study.begun(tmp_path, header) as kept:
+        local = StandIn(job, own, tmp_path, True, trial.Settings(), lambda _: None)
+        tune.search(kept, Exhaustive(own, {}), local, tune.Budget(), lambda _: None, batch=2)
+    assert len({r.code for r in kept.results.values()}) == 4
+    best = tune.best(kept.results.values(), "square")
+    assert best is not None and own.point(best.index)["BM"] == 64
+    whole = load(suite)
+    made = offer.offer(whole, own, best.index, "matmul_64x64", "study", "2 % faster")
+    copy = shutil.copytree(suite, tmp_path / "copy")
+    dataclasses.replace(made, file=copy / "suite.toml").write()
+    found = load(copy).variants["matmul_tuned_1"]
+    assert (found.callable, found.cubins, found.source) == ("matmul.py:matmul", "triton", None)
+    assert dict(found.config) == own.point(best.index) and found.parent == "matmul_64x64"
+
+
+def test_the_search_begins_at_the_variants_of_the_same_callable(suite: Path) -> None:
+    whole = load(ROOT / "examples" / "triton_kernels")
+    assert set(grid.ancestors(whole, grid.of(whole, "matmul")).values()) == {"matmul_64x64", "matmul_128x256"}
+    assert set(grid.ancestors(load(suite), points(suite)).values()) == set(), "4 stages are no value of the axis"
+
+
+def test_recorded_cubins_and_peers_have_no_config_to_search(suite: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(suite, tmp_path / "suite")
+    manifest = copy / "suite.toml"
+    manifest.write_text(manifest.read_text().replace('variant = "matmul_64x64"', 'variant = "torch_matmul"'))
+    with pytest.raises(ManifestError, match='a variant with a source, or with cubins = "triton"'):
+        load(copy)
+
+
+def test_a_missing_optuna_is_said_before_anything_is_built(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.chdir(tmp_path)
+    space = next(iter(load(str(suite)).spaces))
+    assert main(["tune", space, "--suite", str(suite), "--static", "--sampler", "random"]) == Exit.INCAPABLE
+    said = capsys.readouterr().err
+    assert "optuna" in said and "build:" not in said

@@ -1,0 +1,75 @@
+"""Candidates in a real child process on the CPU: the right ones are timed, the others fall where they are at fault."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flashcore.measure.workers.ahead import Ahead
+from flashcore.plugins.tune import candidates, trial
+from flashcore.plugins.tune.study import Result
+from tests.softmax_cases import case
+
+pytestmark = pytest.mark.usefixtures("forked")
+NAMES = ("right", "wrong_scale", "exits", "slower")
+
+
+def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
+    asked = [
+        (Result(i, facts={"smem": 8.0}), [case(name), case(name, "wide", columns=300)]) for i, name in enumerate(NAMES)
+    ]
+    chosen = trial.Settings(samples=6, time_limit=60.0, device="cpu")
+    found: dict[str, Result] = {}
+    trial.run(asked, tmp_path, chosen, lambda r: found.update({NAMES[r.index]: r}))
+    assert list(found) == list(NAMES), "told as they come"
+    for name in ("right", "slower"):  # which of the two took longer is a busy machine's to say
+        assert found[name].times.keys() == {"small", "wide"} and all(t > 0 for t in found[name].times.values())
+    assert found["right"].error is not None and found["right"].facts == {"smem": 8.0} and not found["right"].fell
+    assert (found["wrong_scale"].fell, found["wrong_scale"].times) == ("check", {})
+    assert "seed 0" in found["wrong_scale"].reason and found["wrong_scale"].reason.startswith("small: ")
+    assert (found["exits"].fell, found["exits"].reason.partition(":")[0]) == ("check", "exit code 9")
+    processes = len(list(tmp_path.glob("child-*.log")))
+    again: dict[str, Result] = {}
+    trial.run(asked, tmp_path, chosen, lambda r: again.update({NAMES[r.index]: r}))
+    assert again == found and len(list(tmp_path.glob("child-*.log"))) == processes, "what is answered is not run again"
+
+
+def test_the_next_batch_is_measured_by_the_process_that_waited_for_it(tmp_path: Path) -> None:
+    chosen = trial.Settings(samples=6, time_limit=60.0, device="cpu")
+    found: list[Result] = []
+    with Ahead() as ahead:
+        for number, name in enumerate(("right", "slower")):
+            trial.start_ahead(tmp_path, chosen, (), ahead)
+            assert len(list(tmp_path.glob("tasks-*"))) == number + 1
+            trial.run([(Result(number), [case(name)])], tmp_path, chosen, found.append, (), ahead)
+            assert len(list(tmp_path.glob("tasks-*"))) == number + 1, "and by no other one"
+    assert [r.times.keys() for r in found] == [{"small"}] * 2
+
+
+@pytest.mark.parametrize("measures", [True, False])
+def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measures: bool
+) -> None:
+    order: list[str] = []
+
+    class Noted(Ahead):
+        def start(self, *_: object, **__: object) -> None:
+            order.append("start")
+
+        def close(self) -> None:
+            order.append("close")
+
+    def ran(*given: object) -> None:
+        assert isinstance(given[-1], Noted)
+        order.append("measure")
+
+    monkeypatch.setattr(candidates, "Ahead", Noted)
+    monkeypatch.setattr(candidates, "leases", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(trial, "run", ran)
+    job = SimpleNamespace(uuids=(), places=())
+    with candidates.Local(job, None, tmp_path, measures, trial.Settings(), lambda _: None) as local:  # type: ignore[arg-type]
+        local.measure([], lambda _: None)
+    assert order == (["start", "measure", "start", "close"] if measures else ["close"])

@@ -1,0 +1,68 @@
+"""Cubins, read from recorded real ones; what cuobjdump and ptxas say of them is the oracle."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import FlashcoreError
+from flashcore.readers import cubin
+from tests.measure.static.test_facts import ARCHS, DATA, MANGLED, text
+
+
+def usage(arch: str) -> dict[str, dict[str, int]]:
+    """What cuobjdump says of each kernel."""
+    found = re.findall(r"Function (\S+):\n\s+(.*)", text(f"static_{arch}.usage.txt"))
+    return {name: {k: int(v) for k, v in re.findall(r"(\w+)(?:\[0\])?:(\d+)", line)} for name, line in found}
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_cubin_reads_as_cuobjdump_does(arch: str) -> None:
+    expected = usage(arch)
+    kernels = cubin.read(DATA / f"static_{arch}.cubin", arch).kernels
+    assert {k.name for k in kernels} == set(expected) == {MANGLED, "shared", "spills", "stack", "warned"}
+    for kernel in kernels:
+        told = expected[kernel.name]
+        reserved = 1024 if arch == "sm_90a" and told["SHARED"] else 0  # cuobjdump counts what the system takes
+        assert kernel.registers == told["REG"]
+        assert kernel.stack_bytes == told["STACK"]
+        assert kernel.static_smem == told["SHARED"] - reserved
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_cubin_reads_as_ptxas_says(arch: str) -> None:
+    said = re.findall(
+        r"entry function '(\S+)'.*?\n.*?\n.*?\n.*?Used (\d+) registers, used (\d+) barriers(?:.*?, (\d+) bytes smem)?",
+        text(f"static_{arch}.log"),
+    )
+    kernels = {k.name: k for k in cubin.read(DATA / f"static_{arch}.cubin", arch).kernels}
+    assert len(said) == len(kernels) == 5
+    for name, registers, barriers, smem in said:
+        found = (kernels[name].registers, kernels[name].barriers, kernels[name].static_smem)
+        assert found == (int(registers), int(barriers), int(smem or 0))
+
+
+def test_parameters_and_launch_bounds() -> None:
+    kernels = {k.name: k for k in cubin.read(DATA / "static_sm_90a.cubin", "sm_90a").kernels}
+    assert {n: k.parameter_bytes for n, k in kernels.items()} == {
+        MANGLED: 24, "shared": 24, "spills": 16, "stack": 16, "warned": 8,
+    }  # fmt: skip
+    assert kernels["spills"].max_threads == 1024
+    assert kernels["stack"].max_threads is None
+
+
+@pytest.mark.parametrize("keep", [0, 3, 64, 1000, 16000])
+def test_a_cubin_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "cut.cubin"
+    path.write_bytes((DATA / "static_sm_80.cubin").read_bytes()[:keep])
+    with pytest.raises(FlashcoreError, match=r"cut\.cubin: expected a 64-bit CUDA ELF file"):
+        cubin.read(path, "sm_80")
+
+
+def test_something_else_is_not_a_cubin(tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    path.write_text("#!/bin/sh\n" * 100, encoding="utf-8")
+    with pytest.raises(FlashcoreError, match="expected a 64-bit CUDA ELF file, found b'#!/b'"):
+        cubin.read(path, "sm_80")

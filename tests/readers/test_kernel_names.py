@@ -1,0 +1,46 @@
+"""A kernel has one name, as cubins, the C++ library and ncu spell it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flashcore.readers import kernel_names
+from flashcore.readers.kernel_names import canonical
+
+
+@pytest.mark.parametrize(
+    ("mangled", "as_ncu", "name"),
+    [
+        ("saxpy_kernel", "saxpy_kernel(int, float, const float *, float *)", "saxpy_kernel"),
+        ("_Z6spillyILi96EEvPfi", "void spilly<96>(float *, int)", "spilly<96>"),
+        ("_Z6spillyILi96EEvPfi", "void spilly<(int)96>(float *, int)", "spilly<96>"),
+        ("_ZN2ns7stridedIfLb1ELj5EEEvPT_i", "void ns::strided<float, (bool)1, (unsigned int)5>(T1 *, int)",
+         "ns::strided<float,1,5>"),
+        ("_ZN2ns7stridedIjLb0ELj7EEEvPT_i", "void ns::strided<unsigned int, false, 7>(T1 *, int)",
+         "ns::strided<unsigned_int,0,7>"),
+        ("_Z3lamI2OpJPKfmEEvT_DpT0_", "void lam<Op, const float *, unsigned long>(T1, T2...)",
+         "lam<Op,const_float*,unsigned_long>"),
+        ("_ZN2ns39_GLOBAL__N__b38405c8_8_cap_t_cu__Z2goPf5innerEPi", "ns::<unnamed>::inner(int *)", "ns::inner"),
+        ("_ZN2ns39_GLOBAL__N__b38405c8_8_cap_t_cu__Z2goPf4anonIL1E1EfEEvPKT0_PS3_",
+         "void ns::<unnamed>::anon<(E)1, float>(const T2 *, T2 *)", "ns::anon<1,float>"),
+        ("_Z11sgemm_naiveiiifPKfS0_fPf", "sgemm_naive(int, int, int, float, const float *, float *)", "sgemm_naive"),
+    ],
+)  # fmt: skip
+def test_all_spellings_are_one_name(mangled: str, as_ncu: str, name: str) -> None:
+    assert canonical(mangled) == canonical(as_ncu) == canonical(name) == name
+
+
+def test_a_name_has_no_blanks_and_tells_instances_apart() -> None:
+    names = {canonical(f"void f<{a}>(int)") for a in ("1", "2", "float", "const float *", "g<1, 2>", "(int)-3")}
+    assert len(names) == 6 and not any(" " in name for name in names)
+
+
+def test_without_a_demangler_the_mangled_name_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_names, "_library", lambda: None)
+    kernel_names.demangled.cache_clear()
+    assert canonical("_Z6spillyILi97EEvPfi") == "_Z6spillyILi97EEvPfi"
+    kernel_names.demangled.cache_clear()
+
+
+def test_what_is_no_name_is_left() -> None:
+    assert canonical("_Znonsense") == "_Znonsense" and canonical("") == "" and canonical("graph") == "graph"

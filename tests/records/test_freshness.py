@@ -1,0 +1,237 @@
+"""Freshness: the same code, not the same text."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flashcore.model.record import Artifact, CaseKey, Launch, Listing, Plan, Record, Source, Subject
+from flashcore.model.suite import Suite
+from flashcore.records import freshness
+from flashcore.suites import load
+from tests import factory
+from tests.conftest import TOY
+
+KEY = CaseKey("code", "closure", "13.0.88", host="host", cxx="GCC: (Debian) 12.2.0")
+PEER = CaseKey("", "", "", peer=True)
+OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, ""),
+        ({"closure": "another"}, ""),  # other text, same code
+        ({"code": "another"}, "stale: the device code, the plan or the problem changed"),
+        ({"host": "another"}, "stale: the host code, the plan or the problem changed"),
+        ({"code": "another", "nvcc": "12.9.41"}, ""),  # another compiler, but the same text
+        ({"host": "another", "cxx": OTHER_CXX}, ""),
+        ({"code": "another", "cxx": OTHER_CXX}, "stale: the device code"),  # that compiler is the same
+        ({"host": "another", "nvcc": "12.9.41"}, "stale: the host code"),
+        (
+            {"closure": "another", "nvcc": "12.9.41"},
+            "stale: device code compiled by 12.9.41, now 13.0.88, and the sources, the flags",
+        ),
+        (
+            {"closure": "another", "cxx": OTHER_CXX},
+            "stale: host code compiled by g++ (Ubuntu) 13.3.0, now g++ (Debian) 12.2.0, and the sources",
+        ),
+        ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it again"),  # schema 1
+        ({"peer": True, "code": "", "host": ""}, "stale"),
+    ],
+)
+def test_freshness(changes: dict[str, object], reason: str) -> None:
+    recorded = dataclasses.replace(KEY, **changes)  # type: ignore[arg-type]
+    found = freshness.freshness(KEY, recorded)
+    assert found == reason if not reason else reason in found
+
+
+def test_what_was_never_measured_is_not_fresh() -> None:
+    assert freshness.freshness(KEY, None) == "never measured"
+
+
+def test_two_keys_without_host_code_are_not_the_same() -> None:
+    key = dataclasses.replace(KEY, host="", cxx="")
+    assert "without a hash of the host code" in freshness.freshness(key, key)
+
+
+def test_a_peer_is_stale_if_its_file_changed_since_files_were_recorded() -> None:
+    one, other = (dataclasses.replace(PEER, code=code) for code in ("one", "other"))
+    assert freshness.freshness(one, one) == freshness.freshness(one, PEER) == ""
+    assert freshness.freshness(one, other) == "stale: the peer's file or the problem changed"
+    assert freshness.freshness(PEER, None) == "never measured"
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+def keys(
+    loaded: Suite,
+    *,
+    code: str = "c",
+    closure: str = "x",
+    nvcc: str = "13.0.88",
+    status: str = "ok",
+    host: str = "h",
+    **launched: object,
+) -> dict[str, CaseKey]:
+    """Keys of the toy suite's `plain` and peer on sm_90a; its host code was compiled with that for sm_80."""
+    artifacts = [
+        Artifact("plain", "sm_80", "ok", host=host, cxx="g++"),
+        Artifact("plain", "sm_90a", status, code=code, closure=closure),  # type: ignore[arg-type]
+    ]
+    launch = dataclasses.replace(Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
+    plans = [Plan("plain", name, (launch,), 0) for name in loaded.shapes]
+    cases = [(loaded.variants[v], s) for v in ("plain", "torch_mul") for s in loaded.shapes.values()]
+    return freshness.case_keys(loaded, cases, artifacts, plans, "sm_90a", nvcc)
+
+
+def test_what_a_key_depends_on(tmp_path: Path) -> None:
+    root = shutil.copytree(TOY, tmp_path / "suite")
+    loaded = load.load(root)
+    first = keys(loaded)
+    assert set(first) == {"plain/tail", "plain/small", "torch_mul/tail", "torch_mul/small"}
+    peer = first["torch_mul/tail"]
+    assert peer.peer and peer.code and dataclasses.replace(peer, code="") == PEER
+    assert first["plain/tail"] != first["plain/small"]
+    case = "plain/small"
+    assert keys(loaded, code="d")[case].code != first[case].code
+    assert keys(loaded, code="d")[case].closure == first[case].closure
+    assert keys(loaded, closure="y")[case].closure != first[case].closure
+    assert keys(loaded, closure="y")[case].code == first[case].code
+    assert keys(loaded, host="i")[case].host != first[case].host != ""
+    assert keys(loaded, host="i")[case].code == first[case].code
+    assert first[case].cxx == "g++"
+    for launched in ({"dynamic_smem": 1024}, {"programmatic": True}, {"cooperative": True}, {"cluster": (2, 1, 1)}):
+        other_launch = keys(loaded, **launched)[case]
+        assert other_launch.code != first[case].code and other_launch.closure != first[case].closure
+    file = Path(root) / str(loaded.variants["torch_mul"].callable).partition(":")[0]
+    text = file.read_text()
+    file.write_text(f"{text}\n# edited\n")
+    assert keys(loaded)["torch_mul/tail"] != peer
+    file.write_text(text)
+    assert keys(loaded)["torch_mul/tail"] == peer
+    wider = dataclasses.replace(loaded.shapes["small"], params={"N": 8192})
+    other = keys(dataclasses.replace(loaded, shapes={**loaded.shapes, "small": wider}))
+    assert other[case].code != first[case].code and other[case].closure != first[case].closure
+    assert other["plain/tail"] == first["plain/tail"]
+    problem = root / "problem.py"
+    problem.write_text(problem.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    assert keys(loaded)[case].code != first[case].code
+    assert keys(loaded)[case].closure != first[case].closure
+
+
+def test_what_a_problem_imports_of_its_suite_is_part_of_the_key(tmp_path: Path) -> None:
+    """Another helper is another problem, however far it is away; what nobody imports is none of it."""
+    root = shutil.copytree(TOY, tmp_path / "suite")
+    loaded = load.load(root)
+    alone = keys(loaded)["plain/small"]
+    (root / "helper.py").write_text("import further\n", encoding="utf-8")
+    (root / "further.py").write_text("import helper\nSCALE = 1.0\n", encoding="utf-8")
+    assert keys(loaded)["plain/small"] == alone
+    problem = root / "problem.py"
+    text = problem.read_text(encoding="utf-8")
+    problem.write_text(text + "\ndef late():\n    from helper import further\n", encoding="utf-8")
+    first = keys(loaded)["plain/small"]
+    (root / "further.py").write_text("import helper\nSCALE = 2.0\n", encoding="utf-8")
+    second = keys(loaded)["plain/small"]
+    assert len({alone.code, first.code, second.code}) == len({alone.closure, first.closure, second.closure}) == 3
+    (root / "nobody.py").write_text("SCALE = 3.0\n", encoding="utf-8")
+    assert keys(loaded)["plain/small"] == second
+
+
+def test_what_was_not_built_has_no_key() -> None:
+    assert set(keys(load.load(TOY), status="failed")) == {"torch_mul/tail", "torch_mul/small"}
+
+
+# --- joining ------------------------------------------------------------------------------------
+
+
+def recorded() -> tuple[Record, dict[str, CaseKey]]:
+    """A complete recorded run and its keys."""
+    made = factory.record()
+    names = [f"{v.name}/{s.name}" for v, s in factory.cases(made.suite)]
+    found = {n: PEER if n.startswith("cudnn") else CaseKey(n, n, "13.0.88", host=n, cxx="g++") for n in names}
+    return dataclasses.replace(made, keys=found), dict(found)
+
+
+def test_everything_fresh_is_taken_over() -> None:
+    record, present = recorded()
+    found = freshness.join(record, present, set())
+    facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
+    assert not stale
+    assert {f.source for f in facts} <= freshness.MEASURED
+    assert {f.subject.case for f in facts} == set(present)
+    assert len(facts) == sum(f.source in freshness.MEASURED for f in record.facts)
+    assert len(outcomes) == len(record.outcomes) and {o.origin for o in outcomes} == {record.id}
+    assert samples == record.samples
+    assert origin is not None
+    assert (origin.run, origin.machine, origin.arch) == (record.id, "NVIDIA H200", "sm_90a")
+
+
+def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
+    record, present = recorded()
+    here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
+    found = freshness.join(record, here, set())
+    assert not found.stale and found.origin is not None
+    said = "(by the text of their sources, which is the same: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
+    assert found.origin.what.endswith(said)
+
+
+def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
+    record, present = recorded()
+    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
+    found = freshness.join(record, present, set())
+    facts, outcomes, samples, stale = found.facts, found.outcomes, found.samples, found.stale
+    assert list(stale) == ["fast/mission"] and "changed" in stale["fast/mission"]
+    assert "fast/mission" not in {f.subject.case for f in facts}
+    assert "fast/mission" not in {o.case for o in outcomes}
+    assert not [k for k in samples if k.startswith("fast/mission/")]
+    assert [k for k in samples if k.startswith("fast/long/")]
+
+
+def test_what_the_present_run_measured_is_not_taken_over() -> None:
+    record, present = recorded()
+    measured = {("fast/mission", "check"), ("fast/mission", "bench")}
+    found = freshness.join(record, present, measured)
+    facts, outcomes, samples = found.facts, found.outcomes, found.samples
+    own = [f for f in facts if f.subject.case == "fast/mission"]
+    assert own and {f.source for f in own} == {Source.NCU}
+    assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
+    assert not [k for k in samples if k.startswith("fast/mission/")]
+
+
+def test_listings_come_along_where_their_profile_does() -> None:
+    record, present = recorded()
+    cases = [("fast", "mission"), ("fast", "long"), ("split", "mission")]
+    listings = tuple(Listing(Subject(v, shape=s, kernel="k"), ()) for v, s in cases)
+    record = dataclasses.replace(record, listings=listings)
+    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
+    measured = {("split/mission", "profile")}
+    found = freshness.join(record, present, measured)
+    measured.add(("fast/long", "profile"))  # what is measured or joined later is no business of this one's
+    assert [x.subject.case for x in found.listings] == ["fast/long"]
+
+
+def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
+    record, present = recorded()
+    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
+    assert not freshness.join(record, present, {("fast/mission", "check")}).stale
+
+
+def test_nothing_fresh_has_no_origin() -> None:
+    record, present = recorded()
+    changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
+    found = freshness.join(record, changed, set())
+    facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
+    assert not facts and not outcomes and not samples and origin is None
+    assert set(stale) == set(present)
+
+
+def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
+    record, present = recorded()
+    sources = {f.source for f in freshness.join(record, present, set()).facts}
+    assert not sources & {Source.PTXAS, Source.CUBIN, Source.SASS, Source.PLAN, Source.OCCUPANCY, Source.FORMULA}

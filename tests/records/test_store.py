@@ -1,0 +1,379 @@
+"""Run records: what is written is read back; what is damaged, foreign or cut short is refused with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import gzip
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flashcore.errors import FlashcoreError, RecordError
+from flashcore.model.catalogue import FACTS as CATALOGUE
+from flashcore.model.record import (
+    SCHEMA_VERSION,
+    CaseKey,
+    Fact,
+    Facts,
+    Instruction,
+    Listing,
+    Origin,
+    Record,
+    Roof,
+    SharingGpu,
+    Source,
+    Subject,
+)
+from flashcore.records import convert, lookup, soundness, store
+from tests import factory
+from tests.conftest import ROOT
+
+
+def full() -> Record:
+    """A record in which every field holds something."""
+    made = factory.record()
+    return dataclasses.replace(
+        made,
+        keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
+        stale={"slow/mission": "stale: the code changed"},
+        outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
+        joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
+        gpus=(
+            SharingGpu(
+                "GPU-a",
+                None,
+                0.002,
+                {"copy": 780.5},
+                1755.0,
+                61.0,
+                ("power_cap",),
+                {"bench": ("fast/mission",)},
+                roofs=(Roof("dram", 4500.0, "GB/s", "measured", "NVIDIA H200", None, "on GPU-a"),),
+            ),
+            SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),
+        ),
+        listings=(
+            Listing(
+                Subject("fast", shape="mission", kernel="fast_kernel"),
+                (
+                    Instruction(0, "LDG.E R2, [R4]", "fast.cu", 12, "x = in[i];", {"samples": 7.0, "stall_wait": 2.0}),
+                    Instruction(16, "FADD R2, R2, R3", "fast.cu", 12, "x = in[i];", {"executed": 64.0}),
+                    Instruction(32, "EXIT", "", 0, "", {}),
+                ),
+            ),
+        ),
+    )
+
+
+def change_header(folder: Path, **changes: Any) -> None:
+    """Overwrites fields of a recorded run's header."""
+    path = folder / store.HEADER
+    data = json.loads(path.read_bytes())
+    data.update(changes)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A recorded run."""
+    folder = store.begin(tmp_path, "20260102T030405Z-0001")
+    store.write(full(), folder)
+    return store.complete(folder)
+
+
+def whole(folder: Path) -> Record:
+    """A run, all of it: listings are read when somebody looks at them."""
+    found = store.read(folder)
+    len(found.listings)
+    return found
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+def test_a_record_is_read_back_as_it_was(run: Path) -> None:
+    expected, found = full(), store.read(run)
+    assert list(found.facts) == list(expected.facts)
+    for field in dataclasses.fields(Record):
+        if field.name not in ("facts", "samples", "listings"):
+            assert getattr(found, field.name) == getattr(expected, field.name), field.name
+    assert tuple(found.listings) == expected.listings
+    assert found.samples.keys() == expected.samples.keys()
+    for name, series in expected.samples.items():
+        assert found.samples[name] == pytest.approx(series, abs=1e-4)
+
+
+def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    other = store.begin(tmp_path, "20260102T030405Z-0002")
+    store.write(store.read(run), other)
+    for name in (store.HEADER, store.FACTS, store.SAMPLES, store.LISTINGS):
+        assert (other / name).read_bytes() == (run / name).read_bytes(), name
+
+
+def test_a_run_of_one_gpu_says_nothing_of_several(run: Path, tmp_path: Path) -> None:
+    assert "GPU-b" in (run / store.HEADER).read_text()
+    store.write(dataclasses.replace(full(), gpus=()), tmp_path)
+    assert "gpus" not in json.loads((tmp_path / store.HEADER).read_bytes())
+    assert store.read(tmp_path).gpus == ()
+
+
+SUBJECTS = st.builds(
+    Subject,
+    st.sampled_from(["slow", "fast", "split"]),
+    st.none() | st.sampled_from(factory.ARCHS),
+    st.none() | st.sampled_from(["mission", "long"]),
+    st.none() | st.text(max_size=8),
+    st.none() | st.integers(0, 40),
+)
+VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+FACTS = st.lists(
+    st.builds(
+        lambda subject, name, *rest: Fact(subject, name, rest[0], CATALOGUE[name].unit, *rest[1:]),
+        SUBJECTS, st.sampled_from(list(CATALOGUE)), VALUES, st.sampled_from(Source), st.text(max_size=8),
+    ), max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(facts=FACTS)
+def test_any_fact_is_read_back_or_unmeasured(tmp_path: Path, facts: list[Fact]) -> None:
+    store.write(factory.bare_record(facts=facts), tmp_path)
+    for before, after in zip(facts, store.read(tmp_path).facts, strict=True):
+        if soundness.complaint(before.value, before.unit):
+            assert after.value is None and "expected" in after.note
+        else:
+            assert after == before and type(after.value) is type(before.value)
+
+
+# --- refused ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (SCHEMA_VERSION + 1, f"found the newer version {SCHEMA_VERSION + 1}\n  hint: update flashcore"),
+        (0, "found the older version 0\n  hint: record the run again"),
+        ("one", "found 'one'"),
+        (None, "found None"),
+        ([1], r"found \[1\]"),
+    ],
+)
+def test_another_schema_is_refused(run: Path, schema: object, message: str) -> None:
+    change_header(run, schema_version=schema)
+    with pytest.raises(RecordError, match=f"expected schema version {SCHEMA_VERSION}, {message}"):
+        store.read(run)
+
+
+def test_another_schema_is_refused_whatever_else_it_holds(run: Path) -> None:
+    (run / store.HEADER).write_text(f'{{"schema_version": {SCHEMA_VERSION + 1}, "other": 1}}', encoding="utf-8")
+    with pytest.raises(RecordError, match="newer"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES, store.LISTINGS])
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
+def test_a_file_cut_short_is_refused(run: Path, name: str, part: float) -> None:
+    data = (run / name).read_bytes()
+    (run / name).write_bytes(data[: int(len(data) * part)])
+    with pytest.raises(RecordError, match=name):
+        whole(run)
+
+
+@pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES])
+def test_a_missing_file_is_refused(run: Path, name: str) -> None:
+    (run / name).unlink()
+    with pytest.raises(RecordError, match=rf"{name}: expected .*, found no such file"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("name", [store.FACTS, store.SAMPLES, store.LISTINGS])
+@pytest.mark.parametrize("at", [0, 9, 12, 60, -6])
+def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
+    data = bytearray((run / name).read_bytes())
+    data[at] ^= 0xFF
+    (run / name).write_bytes(bytes(data))
+    if at == 9:  # gzip's note of the operating system: nobody reads it
+        whole(run)
+        return
+    with pytest.raises(RecordError, match=name):
+        whole(run)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], {}, 7, {"subjects": [], "facts": [[0, "a", 1, "1", "ptxas", ""]]}, {"subjects": [[1, 2]], "facts": [1]},
+     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a", 1, "1", "hearsay", ""]]},
+     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a"]]}, {"subjects": [[[]]], "facts": []}],
+)  # fmt: skip
+def test_rows_that_are_no_facts_are_refused(run: Path, content: object) -> None:
+    (run / store.FACTS).write_bytes(gzip.compress(json.dumps(content).encode()))
+    if content == {"subjects": [[[]]], "facts": []}:
+        store.read(run)  # no fact uses it
+        return
+    with pytest.raises(RecordError, match="expected rows of facts"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("content", [[], 7, {"v/s/back_to_back": 7}])
+def test_samples_of_another_form_are_refused(run: Path, content: object) -> None:
+    (run / store.SAMPLES).write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(RecordError, match="expected a table of samples"):
+        store.read(run)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[], 7, {"lines": [], "names": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, []]]]]},
+     {"lines": [["a", 1, ""]], "names": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0, 1]]]]]},
+     {"lines": [["a", 1, ""]], "names": ["samples"], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0]]]]]}],
+)  # fmt: skip
+def test_listings_of_another_form_are_refused(run: Path, content: object) -> None:
+    (run / store.LISTINGS).write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(RecordError, match="expected instructions by kernel"):
+        whole(run)
+
+
+def test_listings_are_not_read_before_somebody_looks(run: Path) -> None:
+    (run / store.LISTINGS).write_bytes(b"no listings")
+    record = store.read(run)
+    assert record.facts
+    with pytest.raises(RecordError, match="listings"):
+        list(record.listings)
+
+
+def test_a_run_without_listings_is_read(run: Path) -> None:
+    (run / store.LISTINGS).unlink()
+    assert tuple(store.read(run).listings) == ()
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "null", '"x"'])
+def test_a_header_of_another_form_is_refused(run: Path, content: str) -> None:
+    (run / store.HEADER).write_text(content, encoding="utf-8")
+    with pytest.raises(RecordError, match="schema version"):
+        store.read(run)
+
+
+def test_a_header_with_wrong_fields_names_them(run: Path) -> None:
+    change_header(run, suite=7, surprise=1)
+    with pytest.raises(RecordError) as caught:
+        store.read(run)
+    assert "suite" in str(caught.value) and "surprise" in str(caught.value)
+
+
+def test_a_run_of_schema_1_is_read_with_the_names_of_today(run: Path) -> None:
+    """Issue 10, items 10 and 19: its ``warm`` was the period of replayed calls."""
+    now = store.read(run)
+    header = (run / store.HEADER).read_text(encoding="utf-8")
+    (run / store.HEADER).write_text(header.replace("isolated_", "warm_"), encoding="utf-8")
+    change_header(run, schema_version=1)
+    for file, new, old in ((store.FACTS, b"back_to_back_", b"warm_"), (store.SAMPLES, b"/back_to_back", b"/warm")):
+        text = gzip.decompress((run / file).read_bytes())
+        assert new in text
+        (run / file).write_bytes(gzip.compress(text.replace(new, old)))
+    then = store.read(run)
+    assert [*then.facts] == [*now.facts] and then.samples == now.samples and then.schema_version == SCHEMA_VERSION
+    assert {s.rank_by for s in then.suite.shapes.values()} == {"back_to_back"}
+    assert convert.fact("warm_p90") is None and convert.fact("cold_p90") == "cold_p90"
+
+
+# --- ids and folders ----------------------------------------------------------------------------
+
+
+def test_ids_sort_by_time() -> None:
+    start = datetime.datetime(2026, 9, 30, 23, 59, 58, tzinfo=datetime.UTC)
+    ids = [store.new_id(start + datetime.timedelta(seconds=s)) for s in (0, 1, 2, 86_400, 10_000_000)]
+    assert ids == sorted(ids)
+    assert all(store.RUN_ID.fullmatch(i) for i in ids)
+    assert ids[0].startswith("20260930T235958Z-")
+    assert len({store.new_id(start) for _ in range(20)}) > 1
+
+
+def test_a_run_is_not_there_before_it_is_complete(tmp_path: Path) -> None:
+    folder = store.begin(tmp_path, "20260102T030405Z-0001")
+    store.write(factory.bare_record(), folder)
+    assert lookup.runs(tmp_path) == []
+    assert store.complete(folder).name == "20260102T030405Z-0001"
+    assert len(lookup.runs(tmp_path)) == 1
+
+
+# --- several at once, and no room ---------------------------------------------------------------
+
+WRITE = """
+import sys
+from pathlib import Path
+from flashcore.records import lookup, soundness, store
+from tests import factory
+folder = store.begin(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else store.new_id())
+store.write(factory.record(id=folder.name.removesuffix(store.PARTIAL)), folder)
+print(store.complete(folder).name)
+"""
+
+
+def writer(*words: str, **more: Any) -> subprocess.Popen[str]:
+    """A process that records a run."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITE, *words], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
+    )  # fmt: skip
+
+
+def test_two_writers_at_once(tmp_path: Path) -> None:
+    both = [writer(str(tmp_path)) for _ in range(2)]
+    names = [p.communicate(timeout=60)[0].strip() for p in both]
+    assert sorted(names) == sorted(p.name for p in lookup.runs(tmp_path))
+    assert len(set(names)) == 2
+    assert all(store.read(p).id == p.name for p in lookup.runs(tmp_path))
+
+
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from flashcore.records.store import write_atomically\n"
+        "for _ in range(200): write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * 10000)"
+    )
+    path = tmp_path / "file"
+    both = [subprocess.Popen([sys.executable, "-c", code, str(path), letter], cwd=ROOT) for letter in "ab"]
+    seen = set()
+    while any(p.poll() is None for p in both):
+        if path.exists():
+            data = path.read_bytes()
+            assert len(data) == 10_000
+            seen.add(data[:1])
+            assert len(set(data)) == 1
+    assert [p.returncode for p in both] == [0, 0]
+    assert seen
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("limit", [100, 2000])
+def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: int) -> None:
+    name = "20260102T030405Z-0001"
+    process = writer(str(tmp_path), name, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    _, error = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert f"{name}.partial" in error and "cannot write: File too large" in error
+    assert "what was measured is kept: continue with --resume" in error
+    (folder,) = lookup.unfinished(tmp_path)
+    assert not [p.name for p in folder.iterdir() if p.name.endswith(".tmp")]
+    assert lookup.runs(tmp_path) == []
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "profiles").write_text("", encoding="utf-8")
+    with pytest.raises(FlashcoreError, match=r"cannot write: .*\n  hint"):
+        store.begin(tmp_path / "profiles", "20260102T030405Z-0001")
+
+
+def test_facts_are_found_by_name_and_subject() -> None:
+    subject = Subject("v", "sm_90a", kernel="k")
+    facts = Facts([Fact(subject, "registers", 1, "1", Source.CUBIN), Fact(subject, "registers", 2, "1", Source.CUBIN)])
+    assert facts.number("registers", subject) == 2  # the later one
+    assert facts.number("registers", Subject("w")) is None
+    assert len(facts) == 2

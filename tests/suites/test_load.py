@@ -1,0 +1,559 @@
+"""The manifest: what a good one becomes, and that every mistake in a bad one is named at once."""
+
+from __future__ import annotations
+
+import copy as copying
+import json
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flashcore.errors import ManifestError, UsageError
+from flashcore.suites import load
+from tests.conftest import FAULTS, TOY
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def toml(value: Any) -> str:
+    """A value as TOML, tables inline."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, float) and value != value:
+        return "nan"
+    return json.dumps(value) if not isinstance(value, float) else repr(value)
+
+
+def manifest() -> dict[str, Any]:
+    """The toy suite's manifest as data."""
+    return tomllib.loads((TOY / load.MANIFEST).read_text(encoding="utf-8"))
+
+
+def write(folder: Path, data: dict[str, Any]) -> Path:
+    """A copy of the toy suite with another manifest."""
+    if not folder.exists():
+        shutil.copytree(TOY, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = "".join(f"{json.dumps(k)} = {toml(v)}\n" for k, v in data.items())
+    (folder / load.MANIFEST).write_text(text, encoding="utf-8")
+    return folder
+
+
+def mistakes(folder: Path, data: dict[str, Any]) -> list[str]:
+    """Every mistake that loading reports."""
+    with pytest.raises(ManifestError) as caught:
+        load.load(write(folder, data))
+    assert str(folder / load.MANIFEST) in str(caught.value)
+    return caught.value.mistakes
+
+
+def put(*path: str | int, value: Any) -> Change:
+    """Sets the value at a path."""
+
+    def change(data: dict[str, Any]) -> None:
+        inner: Any = data
+        for part in path[:-1]:
+            inner = inner[part]
+        inner[path[-1]] = value
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    """One change after another."""
+
+    def change(data: dict[str, Any]) -> None:
+        for one in changes:
+            one(data)
+
+    return change
+
+
+def drop(*path: str | int) -> Change:
+    """Removes what is at a path."""
+
+    def change(data: dict[str, Any]) -> None:
+        inner: Any = data
+        for part in path[:-1]:
+            inner = inner[part]
+        del inner[path[-1]]
+
+    return change
+
+
+# A change to the valid manifest → the whole line that must come of it.
+FORM: list[tuple[Change, str]] = [
+    (drop("title"), "title: expected a value, found nothing"),
+    (put("title", value=7), "title: expected text, found 7"),
+    (put("title", value=""), "title: expected text that is not empty, found ''"),
+    (put("nvcc", value="13"), "nvcc: expected text matching ^[0-9]+\\.[0-9]+$, found '13'"),
+    (put("archs", value=[]), "archs: expected at least 1 item, found []"),
+    (put("archs", value=["sm_80", "ampere"]), "archs[1]: expected text matching ^sm_[0-9]{2,3}[af]?$, found 'ampere'"),
+    (
+        put("variant", "plain", "where", value={"arch": "x"}),
+        "variant.plain.where.arch: expected no such key (did you mean archs?), found 'x'",
+    ),
+    (
+        put("variant", "plain", "where", value={"place": "x"}),
+        "variant.plain.where.place: expected no such key (is it misspelt? there are archs, shapes, unsupported), "
+        "found 'x'",
+    ),
+    (put("problem", value={}), "problem: expected at least 1 item, found {}"),
+    (put("problem", value=[]), "problem: expected a table, found []"),
+    (drop("problem", "scale", "schema"), "problem.scale.schema: expected a value, found nothing"),
+    (put("problem", "scale", "seeds", value=["a"]), "problem.scale.seeds[0]: expected a whole number, found 'a'"),
+    (put("problem", "scale", "dims", "x", value="N"), "problem.scale.dims.x: expected a list, found 'N'"),
+    (
+        put("problem", "scale", "dims", "x", value=["N M"]),
+        "problem.scale.dims.x[0]: expected text matching ^([A-Za-z][A-Za-z0-9_]*([-+*/][1-9][0-9]*)?)$ or "
+        "a whole number, found 'N M'",
+    ),
+    (
+        put("problem", "scale", "strided", value={"x": "columns"}),
+        "problem.scale.strided.x: expected one of 'rows' or 'any', found 'columns'",
+    ),
+    (
+        put("shape", "Big One", value={"params": {"N": 1}}),
+        "shape.Big One: expected a key matching ^[a-z][a-z0-9_]*$, found 'Big One'",
+    ),
+    (
+        put("shape", "small", "stages", value=["bench", "race"]),
+        "shape.small.stages[1]: expected one of 'check', 'bench', 'profile' or 'sanitize', found 'race'",
+    ),
+    (
+        put("shape", "small", "params", "N", value=[1]),
+        "shape.small.params.N: expected a whole number, a number, text or true/false, found [1]",
+    ),
+    (put("variant", "plain", value="scale.cu"), "variant.plain: expected a table, found 'scale.cu'"),
+    (drop("variant", "plain", "roof"), "variant.plain.roof: expected a value, found nothing"),
+    (
+        put("variant", "wide", "config", value={"elements": 4}),
+        "variant.wide.config.elements: expected a key matching ^[A-Z][A-Z0-9_]*$, found 'elements'",
+    ),
+    (
+        put("variant", "wide", "config", "ELEMENTS", value=[4]),
+        "variant.wide.config.ELEMENTS: expected a whole number, a number, text or true/false, found [4]",
+    ),
+    (
+        put("variant", "wide", "predictions", 0, "to", value="less"),
+        "variant.wide.predictions[0].to: expected a number, found 'less'",
+    ),
+    (
+        put("variant", "wide", "where", value={"unsupported": {"hopper": "no"}}),
+        "variant.wide.where.unsupported.hopper: expected a key matching ^sm_[0-9]{2,3}[af]?$, found 'hopper'",
+    ),
+    (
+        put("variant", "torch_mul", "callable", value="peers:torch_mul"),
+        "variant.torch_mul.callable: expected text matching ^[^:]+\\.py:[A-Za-z_]\\w*$, found 'peers:torch_mul'",
+    ),
+    (
+        put("variant", "plain", "sweep", value=5),
+        "variant.plain.sweep: expected a table of lists or a list of tables, found 5",
+    ),
+    (
+        put("variant", "plain", "sweep", value={"n": [1.5]}),
+        "variant.plain.sweep.n[0]: expected a whole number or text, found 1.5",
+    ),
+    (put("variant", "plain", "sweep", value={"n": []}), "variant.plain.sweep.n: expected at least 1 item, found []"),
+    (put("budget", value={}), "budget: expected a list, found {}"),
+    (put("budget", 0, "max", value="32"), "budget[0].max: expected a number, found '32'"),
+    (put("budget", 0, "max", value=float("nan")), "budget[0].max: expected a finite number, found nan"),
+    (put("budget", 0, "severity", value="hard"), "budget[0].severity: expected one of 'limit' or 'goal', found 'hard'"),
+    (
+        put("waiver", value=[{"budget": "registers", "accepted": 1, "reason": "r", "expires": "soon"}]),
+        "waiver[0].expires: expected a date such as 2027-01-31, found 'soon'",
+    ),
+]
+
+MEANING: list[tuple[Change, str]] = [
+    (put("baseline", value="fastest"), "baseline: expected a variant, found 'fastest'"),
+    (put("include", value=["nowhere"]), "include: expected a folder of the suite, found 'nowhere'"),
+    (
+        put("problem", "scale", "file", value="p.py"),
+        "problem.scale.file: expected a file of the suite, found no p.py",
+    ),
+    (
+        put("problem", "scale", "dtypes", "*", value="fp32"),
+        "problem.scale.dtypes.x: expected one of float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, "
+        "int8, uint8, int16, int32, int64, uint16, uint32, uint64, bool, found 'fp32'",
+    ),
+    (
+        drop("problem", "scale", "dims", "out"),
+        "problem.scale.dims.out: expected the names of its dimensions, found nothing",
+    ),
+    (
+        put("problem", "scale", "dims", "out", value=["N/3"]),
+        "shape.small.params: expected whole sizes of out, found N/3: 4096 is no multiple of 3",
+    ),
+    (
+        put("problem", "scale", "dims", "out", value=["M/2"]),
+        "problem.scale.dims.out: expected dimensions that a tensor has as they are, found M/2",
+    ),
+    (
+        put("problem", "scale", "dims", "y", value=["N"]),
+        "problem.scale.dims.y: expected a tensor of the schema, found no such tensor",
+    ),
+    (
+        put("problem", "scale", "dims", "x", value=["int"]),
+        "problem.scale.dims.x: expected a name that is not reserved in C++, found 'int'",
+    ),
+    (
+        put("problem", "scale", "inout", value=["x", "out"]),
+        "problem.scale.inout: expected outputs of the schema, written Tensor(a!), found x",
+    ),
+    (
+        put("problem", "scale", "strided", value={"y": "rows"}),
+        "problem.scale.strided.y: expected a tensor of the schema, found no such tensor",
+    ),
+    (
+        put("problem", "scale", "strided", value={"factor": "any"}),
+        "problem.scale.strided.factor: expected a tensor of the schema, found no such tensor",
+    ),
+    (
+        both(
+            put("problem", "scale", "strided", value={"x": "any"}),
+            put("problem", "scale", "schema", value="(Tensor x, Tensor(a!) out, float factor, int x_strides) -> ()"),
+        ),
+        "problem.scale.strided.x: expected that name free for its strides, found an argument x_strides",
+    ),
+    (
+        both(
+            put("problem", "scale", "schema", value="(Tensor x, Tensor? bias, Tensor(a!) out, float factor) -> ()"),
+            put("problem", "scale", "dims", value={"x": ["N"], "out": ["N"], "bias": ["M"]}),
+        ),
+        "problem.scale.dims.bias: expected dimensions that a tensor has as they are, found M",
+    ),
+    (
+        both(
+            put("problem", "scale", "schema", value="(Tensor x, Tensor? bias, Tensor(a!) out, float factor) -> ()"),
+            put("problem", "scale", "dims", value={"x": ["N"], "out": ["N"], "bias": ["N"]}),
+            put("shape", "tail", "params", "bias", value=0),
+        ),
+        "shape.tail.params.bias: expected true or false: whether it is given, found 0",
+    ),
+    (drop("shape", "tail", "params", "N"), "shape.tail.params.N: expected a whole number of at least 1, found nothing"),
+    (
+        put("shape", "tail", "params", "N", value=0),
+        "shape.tail.params.N: expected a whole number of at least 1, found 0",
+    ),
+    (put("shape", "tail", "problem", value="sort"), "shape.tail.problem: expected one of scale, found 'sort'"),
+    (
+        put("variant", "wide", "parent", value="plane"),
+        "variant.wide.parent: expected a variant, found 'plane' (did you mean plain?)",
+    ),
+    (
+        put("variant", "wide", "source", value="w.cu"),
+        "variant.wide.source: expected a file of the suite, found no w.cu",
+    ),
+    (drop("variant", "plain", "source"), "variant.plain: expected a source or a callable, found neither"),
+    (
+        put("variant", "plain", "callable", value="peers.py:torch_mul"),
+        "variant.plain: expected a source or a callable, found both",
+    ),
+    (
+        put("variant", "plain", "where", value={"archs": ["sm_75"]}),
+        "variant.plain.where: expected archs that are known "
+        "(sm_80, sm_90a, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120), found 'sm_75'",
+    ),
+    (
+        put("variant", "plain", "where", value={"shapes": ["huge*"]}),
+        "variant.plain.where.shapes: expected globs that match a shape, found 'huge*'",
+    ),
+    (
+        put("variant", "wide", "document", value="tome"),
+        "variant.wide.document: expected one of documents (book), found 'tome'",
+    ),
+    (
+        put("variant", "wide", "predictions", 0, "fact", value="speed"),
+        "variant.wide.predictions[0].fact: expected a fact (see: flashcore list --facts), found 'speed' "
+        "(did you mean speedup_vs_baseline?)",
+    ),
+    (
+        drop("variant", "wide", "predictions", 0, "to"),
+        "variant.wide.predictions[0]: expected a `from`, a `to` or both, found neither",
+    ),
+    (
+        put("budget", 0, "fact", value="regsters"),
+        "budget[0] (registers).fact: expected a fact (see: flashcore list --facts), found 'regsters' "
+        "(did you mean registers?)",
+    ),
+    (drop("budget", 0, "max"), "budget[0] (registers): expected a `min`, a `max` or both, found neither"),
+    (put("budget", 0, "min", value=64), "budget[0] (registers): expected min <= max, found 64.0 > 32.0"),
+    (
+        put("budget", 0, "variants", value=["plan*"]),
+        "budget[0] (registers).variants: expected globs that match a variant, found 'plan*' (did you mean plain?)",
+    ),
+    (put("budget", 1, "name", value="registers"), "budget: expected each name once, found 'registers' 2 times"),
+    (
+        put("budget", 1, "documents", value=["tome"]),
+        "budget[1] (no_spills).documents: expected a document of the manifest, found 'tome'",
+    ),
+    (
+        put("waiver", value=[{"budget": "speed", "accepted": 1, "reason": "r"}]),
+        "waiver[0] (speed).budget: expected the name of a budget, found 'speed'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "line"), [*FORM, *MEANING], ids=lambda v: v if isinstance(v, str) else "")
+def test_a_mistake_is_named_with_what_was_expected_and_found(tmp_path: Path, change: Change, line: str) -> None:
+    data = manifest()
+    change(data)
+    assert line in mistakes(tmp_path / "suite", data)
+
+
+@pytest.mark.parametrize("table", [FORM, MEANING])
+def test_many_mistakes_are_reported_at_once(tmp_path: Path, table: list[tuple[Change, str]]) -> None:
+    data = manifest()
+    expected: list[str] = []
+    for change, line in table:
+        changed = copying.deepcopy(data)
+        try:
+            change(changed)
+        except (KeyError, TypeError, IndexError):  # an earlier change took away what this one changes
+            continue
+        # Two changes can hide each other; keep those that are still seen together.
+        found = mistakes(tmp_path / "suite", changed)
+        if line in found and all(e in found for e in expected):
+            data, expected = changed, [*expected, line]
+    assert len(expected) >= 12
+    assert set(expected) <= set(mistakes(tmp_path / "suite", data))
+
+
+def test_mistakes_are_not_repeated_for_each_point_of_a_sweep(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["n{n}"] = {**data["variant"]["plain"], "source": "gone.cu", "sweep": {"n": [1, 2, 4]}}
+    assert mistakes(tmp_path / "suite", data) == ["variant.n{n}.source: expected a file of the suite, found no gone.cu"]
+
+
+def test_parents_in_a_circle(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["plain"]["parent"] = "two_steps"
+    found = mistakes(tmp_path / "suite", data)
+    assert "variant.plain.parent: expected no circle, found plain → two_steps → plain" in found
+    assert not any("variant.wide" in m for m in found)  # it hangs on the circle but is not in it
+
+
+def test_not_toml(tmp_path: Path) -> None:
+    (tmp_path / load.MANIFEST).write_text("name = \n", encoding="utf-8")
+    with pytest.raises(ManifestError, match=r"not valid TOML.*line 1"):
+        load.load(tmp_path)
+    (tmp_path / load.MANIFEST).write_bytes(b"\xff\xfe")
+    with pytest.raises(ManifestError, match="not valid TOML"):
+        load.load(tmp_path)
+
+
+def test_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="flashcore init"):
+        load.load(tmp_path / "nowhere")
+
+
+# --- what a good manifest becomes ---------------------------------------------------------------
+
+
+def test_the_toy_suite() -> None:
+    loaded = load.load(TOY)
+    assert list(loaded.variants) == ["plain", "wide", "two_steps", "torch_mul"]
+    assert loaded.variants["two_steps"].where.archs == ("sm_90a",)
+    assert loaded.variants["torch_mul"].is_peer
+    assert loaded.problems["scale"].dims == ("N",)
+    assert [(a.name, a.kind, a.mutable) for a in loaded.problems["scale"].arguments] == [
+        ("x", "tensor", False),
+        ("out", "tensor", True),
+        ("factor", "float", False),
+    ]
+    registers, spills = loaded.budgets
+    assert (registers.unit, registers.tier, registers.variants) == ("1", "static", ("*",))
+    assert spills.variants == ("wide",)  # those of the document
+    assert loaded.variants["wide"].predictions[0].before is None
+
+
+def test_a_variant_names_archs_that_the_others_are_not_built_for(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["plain"]["where"] = {"archs": ["sm_90a", "sm_120a"]}
+    loaded = load.load(write(tmp_path / "toy", data))
+    assert loaded.archs == ("sm_80", "sm_90a", "sm_120a") and loaded.usual_arch == "sm_90a"
+    assert loaded.variants["plain"].where.archs == ("sm_90a", "sm_120a")
+    assert loaded.variants["wide"].where.archs == ("sm_80", "sm_90a")
+
+
+def test_a_sweep_becomes_a_variant_for_each_point(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["m{m}_{order}"] = {
+        **data["variant"]["plain"],
+        "technique": "{m} rows, {order}",
+        "config": {"M": "{m}", "ORDER": "ORDER_{order}", "FIXED": 3},
+        "parent": "plain",
+        "sweep": {"m": [64, 128], "order": ["row", "column"]},
+    }
+    loaded = load.load(write(tmp_path / "suite", data))
+    made = [n for n in loaded.variants if n.startswith("m")]
+    assert made == ["m64_row", "m64_column", "m128_row", "m128_column"]
+    assert loaded.variants["m128_row"].config == {"M": 128, "ORDER": "ORDER_row", "FIXED": 3}
+    assert loaded.variants["m64_column"].technique == "64 rows, column"
+
+
+def test_a_sweep_as_a_list_of_points(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["m{m}n{n}"] = {**data["variant"]["plain"], "sweep": [{"m": 1, "n": 2}, {"m": 3, "n": 4}]}
+    loaded = load.load(write(tmp_path / "suite", data))
+    assert [n for n in loaded.variants if n.startswith("m")] == ["m1n2", "m3n4"]
+
+
+@pytest.mark.parametrize("template", ["v{x}", "v{}", "v{n[0]}", "v{", "V{n}", "v{n!z}", "v{n:q}"])
+def test_a_bad_name_template(tmp_path: Path, template: str) -> None:
+    data = manifest()
+    data["variant"][template] = {**data["variant"]["plain"], "sweep": {"n": [1]}}
+    assert any(m.startswith(f"variant.{template}") for m in mistakes(tmp_path / "suite", data))
+
+
+def test_two_variants_of_one_name(tmp_path: Path) -> None:
+    data = manifest()
+    data["variant"]["pl{a}"] = {**data["variant"]["plain"], "sweep": {"a": ["ain"]}}
+    assert "variant.pl{a}: expected a name that is used once, found 'plain' twice, first by variant.plain" in mistakes(
+        tmp_path / "suite", data
+    )
+
+
+def test_selecting() -> None:
+    loaded = load.load(TOY)
+    variants, shapes = load.select(loaded, "*i*", ("small",))
+    assert [v.name for v in variants] == ["plain", "wide"]
+    assert [s.name for s in shapes] == ["small"]
+    with pytest.raises(UsageError, match=r"--variant nothing\*: expected a glob matching one of plain, wide"):
+        load.select(loaded, "nothing*")
+    with pytest.raises(UsageError, match="--shape huge: expected one of tail, small"):
+        load.select(loaded, None, ("huge",))
+
+
+def test_the_faults_suite_loads() -> None:
+    assert "plan_hangs" in load.load(FAULTS).variants
+
+
+# --- anything at all ----------------------------------------------------------------------------
+
+VALID = manifest()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 300) | st.floats() | st.text(max_size=5)
+    | st.sampled_from(["plain", "{x}", "a.b", "*", "sm_80", "scale.cu", "(Tensor x, Tensor(a!) out) -> ()"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def places(data: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Paths to everything in the manifest."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(p for k, v in inner for p in places(v, (*path, k)))][0 if path else 1 :]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = copying.deepcopy(VALID)
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(places(changed)))
+        inner: Any = changed
+        for part in path[:-1]:
+            inner = inner[part]
+        action = data.draw(st.sampled_from(["set", "drop", "add"]))
+        if action == "drop" and len(changed) > 1:
+            del inner[path[-1]]
+        elif action == "add" and isinstance(inner, dict):
+            inner[data.draw(st.text(max_size=4))] = data.draw(JSON)
+        else:
+            inner[path[-1]] = data.draw(JSON)
+    # TOML has no null, which makes the test a little harsher than any file.
+    monkeypatch.setattr(tomllib, "loads", lambda _: changed)
+    found: list[str] = []
+    try:
+        load.load(TOY)
+    except ManifestError as error:
+        found = error.mistakes
+    assert all(": expected " in m for m in found)
+
+
+# --- what would switch a promise off, or break what reads on ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (put("budget", 0, "variants", value=[]), "budget[0].variants: expected at least 1 item, found []"),
+        (put("budget", 0, "archs", value=[]), "budget[0].archs: expected at least 1 item, found []"),
+        (put("budget", 0, "shapes", value=[]), "budget[0].shapes: expected at least 1 item, found []"),
+        (put("budget", 0, "kernels", value=[]), "budget[0].kernels: expected at least 1 item, found []"),
+        (put("budget", 1, "documents", value=[]), "budget[1].documents: expected at least 1 item, found []"),
+        (put("problem", "scale", "seeds", value=[]), "problem.scale.seeds: expected at least 1 item, found []"),
+        (put("variant", "wide", "where", value={"archs": []}), "variant.wide.where.archs: expected at least 1 item"),
+        (put("variant", "wide", "where", value={"shapes": []}), "variant.wide.where.shapes: expected at least 1 item"),
+        (put("budget", 0, "variants", value=["torch*"]), "budget[0] (registers): expected a case that it is about"),
+        (
+            lambda d: d["budget"][0].update(variants=["two_steps"], archs=["sm_80"]),
+            "budget[0] (registers): expected a case that it is about",
+        ),
+        (
+            lambda d: d["budget"][0].update(fact="cold_p50", shapes=["tail"]),
+            "budget[0] (registers): expected a case that it is about",  # a shape that is never timed
+        ),
+        (put("variant", "wide", "roof", value="fp61_tensor"), "variant.wide.roof: expected one of barrier, "),
+        (
+            put("variant", "wide", "config", "ELEMENTS", value="4\n command = x"),
+            "variant.wide: expected a file and a con",
+        ),
+        (
+            put("variant", "wide", "config", "ELEMENTS", value="4\0"),
+            "variant.wide.config.ELEMENTS: expected text, found",
+        ),
+        (put("variant", "wide", "source", value="a\nb.cu"), "variant.wide: expected a file and a config on one line"),
+        (
+            put("shape", "small", "params", "N", value=10**400),
+            "shape.small.params.N: expected a whole number of 64 bits",
+        ),
+        (put("budget", 0, "max", value=1e308), "budget[0].max: expected a number up to 1e30, found 1e+308"),
+        (put("variant", "v" * 101, value={}), "variant."),
+        (put("shape", "s" * 101, value={"params": {"N": 1}}), f"shape.{'s' * 101}: expected"),
+    ],
+)
+def test_what_would_fool_the_gate_is_a_mistake(tmp_path: Path, change: Change, line: str) -> None:  # items 5, 18, 21
+    data = manifest()
+    change(data)
+    assert [m for m in mistakes(tmp_path / "suite", data) if m.startswith(line)], line
+
+
+def test_a_tolerance_that_its_problem_does_not_list_is_a_mistake(tmp_path: Path) -> None:  # item 5
+    folder = write(tmp_path / "suite", manifest())
+    data = manifest()
+    data["variant"]["wide"]["tolerance"] = "rounded_onec"
+    expected = "variant.wide.tolerance: expected one of rounded_once, found 'rounded_onec' (did you mean rounded_once?)"
+    assert mistakes(folder, data) == [expected]
+
+
+def test_limits_are_said_at_once(tmp_path: Path) -> None:  # item 18
+    data = manifest()
+    axes = {a: list(range(100)) for a in ("a", "b", "c")}
+    data["variant"]["x_{a}_{b}_{c}"] = {**data["variant"]["wide"], "sweep": axes}
+    assert mistakes(tmp_path / "a", data) == [
+        "variant.x_{a}_{b}_{c}: expected at most 10,000 variants in all, found 1,000,000 more"
+    ]
+    data = manifest()
+    points = [{"n": i, "m": i + 1} for i in range(3000)]
+    data["variant"]["c{n}"] = {**data["variant"]["plain"], "sweep": points, "parent": "c{m}"}
+    data["variant"]["c3000"] = data["variant"]["plain"]
+    assert mistakes(tmp_path / "b", data) == ["variant: expected at most 100 ancestors of each, found more"]
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "9" * 5_000, "x = " + "[" * 50 + "]" * 50])
+def test_what_no_parser_can_take_is_a_mistake(tmp_path: Path, text: str) -> None:
+    folder = write(tmp_path / "suite", manifest())
+    path = folder / load.MANIFEST
+    path.write_text(text + "\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ManifestError):
+        load.load(folder)
