@@ -1,0 +1,209 @@
+"""The text of causes, for people. No program reads it: programs decide by the types of :mod:`flashcore.model.causes`.
+
+A form is a format string over the cause's fields, a nested cause being its text, or a function of the cause. Plugins
+add forms for their own classes to :data:`FORMS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from flashcore.model import causes as c
+
+_MOST_COMPLAINTS = 3
+
+
+def text(detail: c.Detail | str | None) -> str:
+    """A cause or basis in words; plain text as it is; empty for ``None``."""
+    if detail is None or isinstance(detail, str):
+        return detail or ""
+    form = next(FORMS[kind] for kind in type(detail).__mro__ if kind in FORMS)
+    if not isinstance(form, str):
+        return form(detail)
+    fields = {f.name: getattr(detail, f.name) for f in dataclasses.fields(detail)}  # type: ignore[arg-type]
+    return form.format_map({name: text(v) if isinstance(v, c.Detail | None) else v for name, v in fields.items()})
+
+
+def ending(exit_code: int) -> str:
+    """How a process ended: ``exit code 3``, ``killed by SIGKILL (out of memory?)``."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+
+
+def count(number: int, word: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def reported(errors: int, warnings: int) -> str:
+    """``2 errors, 1 warning``, without what is 0."""
+    return ", ".join(count(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n)
+
+
+def _tail(output: str) -> str:
+    return f": {output}" if output else ""
+
+
+def _crash(cause: c.Crash) -> str:
+    how = ending(cause.exit_code) if cause.exit_code else "ended with exit code 0 before it answered"
+    return how + _tail(cause.output)
+
+
+def _plan_crashed(cause: c.PlanCrashed) -> str:
+    how = f"ended with exit code {cause.exit_code}"
+    return f"the launch plan {how if cause.exit_code >= 0 else f'was ended by signal {-cause.exit_code}'}" + _tail(
+        cause.output
+    )
+
+
+def _wrong(cause: c.WrongAnswer) -> str:
+    more = len(cause.complaints) - _MOST_COMPLAINTS
+    return "; ".join(cause.complaints[:_MOST_COMPLAINTS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _arch(cause: c.UnsupportedArch) -> str:
+    return cause.reason or f"declared for {', '.join(cause.archs)}"
+
+
+def _sources(cause: c.SourcesChanged) -> str:
+    return f"stale: {compilers(cause.compilers)}, and the sources, the flags, the plan or the problem changed"
+
+
+def compilers(changes: tuple[tuple[str, str, str], ...]) -> str:
+    """Each changed compiler; an object file names g++ by ``GCC: (Debian 12.2.0-14) 12.2.0``."""
+    return ", ".join(
+        f"{part} code compiled by {then.replace('GCC: ', 'g++ ', 1)}, now {now.replace('GCC: ', 'g++ ', 1)}"
+        for part, then, now in changes
+    )
+
+
+def _builds(cause: c.BuildsFailed) -> str:
+    parts = [f"{cause.failed} of {cause.builds} did not compile"] if cause.failed else []
+    return ", ".join(parts + ([f"{cause.plans} launch plans crashed"] if cause.plans else []))
+
+
+def _ncu(cause: c.NcuDisagrees) -> str:
+    expected = f"expected at most {cause.share:.0%} and {cause.slack_us:.4g} µs between them"
+    found = f"cold_p50 by events {cause.events_us:.4g} µs, by ncu {cause.ncu_us:.4g} µs"
+    return f"void: two clocks disagree: {found}; {expected}"
+
+
+def _launches(cause: c.LaunchesMissing) -> str:
+    planned = f"the {cause.planned} of its plan" if cause.planned else "at least one"
+    return (
+        f"void: the captured graph of a call holds {cause.kernels} kernels, expected {planned}: does the launcher use "
+        "the stream that it is given?"
+    )
+
+
+def _not_returned(cause: c.NotReturned) -> str:
+    source = "the report does not have it" if cause.report else "ncu did not return it"
+    return source + (f": {MANY_PASSES}" if cause.many_passes else "")
+
+
+def _combine(cause: c.CannotCombine) -> str:
+    return f"cannot be combined over {cause.launches} launches: {cause.weight} is {'0' if cause.zero else 'unmeasured'}"
+
+
+#: Why a metric that takes ncu many passes is left out.
+MANY_PASSES = "it takes many passes; a run of many cases asks for it only on a variant's first shape"
+_EVENTS = "events around each of {calls} calls, less the median of empty pairs"
+
+Form = str | Callable[[Any], str]
+
+FORMS: dict[type[c.Detail], Form] = {
+    c.Unknown: lambda x: f"recorded by a plugin that is not loaded: {x.recorded}",
+    c.Message: "{message}",
+    c.Several: lambda x: "; ".join(map(text, x.causes)),
+    c.Hang: lambda x: f"no answer within {x.seconds:g} s{x.step and f' in step {x.step}'}: hang?",
+    c.NoStart: lambda x: f"no task begun within {x.seconds:g} s{_tail(x.output)}",
+    c.Crash: _crash,
+    c.NeverBegan: "the process never began a task: {because}",
+    c.WorkerLost: "its worker was lost {times} times: {message}",
+    c.Raised: lambda x: ": ".join(filter(None, (x.kind, x.message))),
+    c.HungBefore: "skipped: hung on {shape}: {because}",
+    c.Unanswered: "its process gave no answer",
+    c.Interrupted: "interrupted",
+    c.NotBuilt: lambda x: f"not built for {x.arch}" if x.arch else "not built",
+    c.CompileFailed: "{message}",
+    c.DidNotCompile: lambda x: f"did not compile for {x.arch}" if x.arch else "it does not build",
+    c.UnsupportedArch: _arch,
+    c.PlanRefused: "{message}",
+    c.PlanCrashed: _plan_crashed,
+    c.PlanHung: "the launch plan gave no answer within {seconds:.0f} s",
+    c.NoPlan: "there is no launch plan: a reference, or its plan could not be read",
+    c.PlanFailed: lambda x: (
+        f"{f'no launch plan on {x.shape}' if x.shape else 'the launch plan is an error'}: {text(x.because)}"
+    ),
+    c.NoGpu: "{message}",
+    c.Incapable: lambda x: x.message + (f"\n  hint: {x.hint}" if x.hint else ""),
+    c.FailedBefore: "failed before: {because}",
+    c.WrongBefore: "wrong on {shape}: {because}",
+    c.CasesFailed: "{failed} of {cases} cases failed",
+    c.BuildsFailed: _builds,
+    c.WrongAnswer: _wrong,
+    c.NotCompared: lambda x: f"not compared: {text(x.because) or 'no answer to compare'}",
+    c.NotFinite: "found {value} on {input}",
+    c.SanitizerErrors: lambda x: f"{x.tool}: {reported(x.errors, x.warnings)}{_tail(x.first)}",
+    c.NotSanitized: "{tool}: unmeasured: {because}",
+    c.BatchNotClean: lambda x: f"its batch is not clean: {reported(x.errors, x.warnings)}",
+    c.OtherProcesses: "void: {count} other processes used the GPU while this shape was timed",
+    c.ClocksDisagree: "void: two clocks disagree: {difference_us:.3f} µs by difference, {events_us:.3f} µs by events "
+    "around calls",
+    c.NcuDisagrees: _ncu,
+    c.LaunchesMissing: _launches,
+    c.BelowEmptyKernel: "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
+    c.NotTimed: lambda x: f"not timed {x.regime}".strip(),
+    c.ReferenceNotTimed: lambda x: (
+        f"baseline {x.reference} was not timed" if x.reference else "no peer was timed on this shape"
+    ),
+    c.NoFormula: "the problem's work() gives no {name}",
+    c.OneSample: "one sample",
+    c.TooFewCalls: f"{_EVENTS}: too few",
+    c.BelowMedian: f"{_EVENTS}: {{us:.3f}} µs, which is below the p50 by difference",
+    c.NoNvml: lambda x: x.message or "NVML told nothing",
+    c.NoTool: "no {tool} on this machine",
+    c.Unreadable: "{tool} could not read it",
+    c.NoMachineCode: "no machine code to read",
+    c.GridUnknown: "the grid is not known: the kernel was recorded",
+    c.KernelNotBuilt: "the cubin has no kernel {kernel}: the plan names another",
+    c.ClusterUnknown: "clusters of {blocks} blocks: only the driver knows how many fit",
+    c.DoesNotFit: "{message}",
+    c.NoCounter: "{chip} has no such metric",
+    c.CounterRefused: "ncu refused {metric}: {message}",
+    c.NotReturned: _not_returned,
+    c.NoNumber: lambda x: f"ncu gave {x.text}" + (f", {x.expected}" if x.expected else ""),
+    c.CounterContradicts: "{evidence}",
+    c.ZeroDenominator: "nothing to divide by: {name} is 0",
+    c.NoneOf: lambda x: f"this chip has none of {', '.join(x.names)}",
+    c.PartUnmeasured: "{name}: {because}",
+    c.LaunchUnmeasured: "launch {launch}: {because}",
+    c.CannotCombine: _combine,
+    c.NotAdditive: "does not add up over launches",
+    c.NoSamples: lambda x: (
+        "no warp was held: all stall reasons are 0" if x.stalls else "no warp was sampled: the kernel is too short"
+    ),
+    c.NotProfiled: "{message}",
+    c.Impossible: "expected {expected}, found {found}",
+    c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
+    c.NeverMeasured: "never measured",
+    c.ReferenceChanged: "stale: the peer's file or the problem changed",
+    c.NoHostHash: lambda x: (
+        f"stale: {'built' if x.recorded else 'recorded'} without a hash of the host code: record it again"
+    ),
+    c.CodeChanged: "stale: the {part} code, the plan or the problem changed",
+    c.SourcesChanged: _sources,
+    c.OverReference: "over {reference}, {regime}: medians of {rounds} rounds, bootstrap over rounds",
+    c.Caches: lambda x: "cache-control none" if x.kept else "cache control unknown",
+    c.Sampled: "{samples:,.0f} samples of warps, standard error {error:.1f} points",
+    c.WorstInput: "worst on seed {seed}, kind {kind}",
+    c.SourceLine: "{file}:{line}",
+}

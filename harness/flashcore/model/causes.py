@@ -1,0 +1,698 @@
+"""Why something failed, was left out or could not be measured: typed, so that programs decide by types.
+
+Each cause is a frozen dataclass with a stable ``code``; :mod:`flashcore.model.cause_text` words it for people. A
+:class:`Basis` is the same for a value that was measured: how, where programs need to know. Plugins add classes of their
+own, and their texts, in the same way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar, dataclass_transform
+
+#: Every cause and basis by its code.
+DETAILS: dict[str, type[Detail]] = {}
+
+
+@dataclass_transform(frozen_default=True)
+class Detail:
+    """A typed statement about an outcome. A subclass with a ``code`` becomes a registered frozen dataclass."""
+
+    code: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True)(cls)
+        if "code" in vars(cls) and DETAILS.setdefault(cls.code, cls).__qualname__ != cls.__qualname__:
+            raise ValueError(f"{cls.__qualname__}: expected a code of its own, found {cls.code!r}, which is taken")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # with pydantic, a quarter of the start of a command
+
+        if "code" in vars(cls):
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(lambda data: _expect(from_json(data), cls))
+
+
+class Cause(Detail):
+    """Why there is no success, or no value."""
+
+
+class Basis(Detail):
+    """How a value was measured."""
+
+
+def as_json(detail: Detail) -> dict[str, Any]:
+    """``{"cause": code, …details}``."""
+    if isinstance(detail, Unknown):
+        return dict(json.loads(detail.recorded))
+    return {"cause": detail.code, **{f.name: _plain(getattr(detail, f.name)) for f in dataclasses.fields(detail)}}  # type: ignore[arg-type]
+
+
+def from_json(data: Any) -> Detail:
+    """The cause or basis that :func:`as_json` wrote; :class:`Unknown` if its code is a missing plugin's.
+
+    Raises:
+        ValueError: the data is of another form.
+    """
+    if isinstance(data, Detail):
+        return data
+    if not isinstance(data, dict) or not isinstance(data.get("cause"), str):
+        raise ValueError(f"expected a cause with its code, found {type(data).__name__}")
+    if data["cause"] not in DETAILS:
+        return Unknown(json.dumps(data))
+    detail: Detail = _reader(data["cause"])({name: value for name, value in data.items() if name != "cause"})
+    return detail
+
+
+@cache
+def _reader(code: str) -> Callable[[Any], Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(DETAILS[code]).validate_python
+
+
+def _expect(detail: Detail, kind: type[Detail]) -> Detail:
+    if not isinstance(detail, kind):
+        raise ValueError(f"expected a {kind.__name__.lower()}, found {detail.code}")
+    return detail
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Detail):
+        return as_json(value)
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+class Unknown(Cause):
+    """A cause of a plugin that is not loaded, as it was recorded."""
+
+    code = "unknown"
+    recorded: str
+
+
+class Message(Cause):
+    """What a tool, a library or the user's own code says, or an older record, and nothing decides by it."""
+
+    code = "message"
+    message: str
+
+
+class Several(Cause):
+    """More than one cause."""
+
+    code = "several"
+    causes: tuple[Cause, ...]
+
+
+# --- processes ------------------------------------------------------------------------------------------
+
+
+class Hang(Cause):
+    """A task gave no answer within its time limit."""
+
+    code = "hang"
+    seconds: float
+    step: str = ""
+
+
+class NoStart(Cause):
+    """A process began no task within its time limit."""
+
+    code = "no_start"
+    seconds: float
+    output: str = ""
+
+
+class Crash(Cause):
+    """A process ended before it answered. ``exit_code`` is below 0 for a signal."""
+
+    code = "crash"
+    exit_code: int
+    output: str = ""
+
+
+class NeverBegan(Cause):
+    """The processes for a task ended before any task began."""
+
+    code = "never_began"
+    because: Cause
+
+
+class WorkerLost(Cause):
+    """The place where a task ran was lost, so many times."""
+
+    code = "worker_lost"
+    times: int
+    message: str
+
+
+class Raised(Cause):
+    """The task raised an exception. ``kind`` is its type; empty for an error of this package."""
+
+    code = "raised"
+    kind: str
+    message: str
+
+
+class HungBefore(Cause):
+    """The variant hung on another shape, so this case is not run."""
+
+    code = "hung_before"
+    shape: str
+    because: Cause
+
+
+class Unanswered(Cause):
+    """A process ended well, but gave no answer to this task."""
+
+    code = "unanswered"
+
+
+class Interrupted(Cause):
+    """The work was stopped."""
+
+    code = "interrupted"
+
+
+# --- builds and launch plans ----------------------------------------------------------------------------
+
+
+class NotBuilt(Cause):
+    """Nothing was built for this arch."""
+
+    code = "not_built"
+    arch: str = ""
+
+
+class CompileFailed(Cause):
+    """The build failed. ``file`` and ``line`` are those of its first error, if the tool names one."""
+
+    code = "compile_failed"
+    message: str
+    file: str = ""
+    line: int = 0
+
+
+class DidNotCompile(Cause):
+    """What needs this build is left out, since the build failed."""
+
+    code = "did_not_compile"
+    arch: str = ""
+
+
+class UnsupportedArch(Cause):
+    """The manifest declares the arch unsupported. ``reason`` is the manifest's."""
+
+    code = "unsupported_arch"
+    archs: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class PlanRefused(Cause):
+    """The variant's launch plan refuses the shape, with its own message."""
+
+    code = "plan_refused"
+    message: str
+
+
+class PlanCrashed(Cause):
+    """The launch plan's process ended. ``exit_code`` is below 0 for a signal."""
+
+    code = "plan_crashed"
+    exit_code: int
+    output: str = ""
+
+
+class PlanHung(Cause):
+    """The launch plan gave no answer within its time limit."""
+
+    code = "plan_hung"
+    seconds: float
+
+
+class NoPlan(Cause):
+    """There is no launch plan: a reference, or its plan could not be read."""
+
+    code = "no_plan"
+
+
+class PlanFailed(Cause):
+    """What follows from the launch plan is not known."""
+
+    code = "plan_failed"
+    because: Cause
+    shape: str = ""
+
+
+# --- stages ---------------------------------------------------------------------------------------------
+
+
+class NoGpu(Cause):
+    """This machine cannot run kernels, or its GPU is none of the suite's archs."""
+
+    code = "no_gpu"
+    message: str
+
+
+class Incapable(Cause):
+    """A stage needs what this machine does not have."""
+
+    code = "incapable"
+    message: str
+    hint: str = ""
+
+
+class FailedBefore(Cause):
+    """An earlier stage failed on this case, or left it out."""
+
+    code = "failed_before"
+    because: Cause
+
+
+class WrongBefore(Cause):
+    """The variant is wrong, or hangs, on another shape."""
+
+    code = "wrong_before"
+    shape: str
+    because: Cause
+
+
+class CasesFailed(Cause):
+    """Some cases of a stage failed."""
+
+    code = "cases_failed"
+    failed: int
+    cases: int
+
+
+class BuildsFailed(Cause):
+    """Some variants did not compile, or their launch plans crashed."""
+
+    code = "builds_failed"
+    failed: int
+    builds: int
+    plans: int = 0
+
+
+# --- check and sanitize ---------------------------------------------------------------------------------
+
+
+class WrongAnswer(Cause):
+    """The answer is wrong, in these ways."""
+
+    code = "wrong_answer"
+    complaints: tuple[str, ...]
+
+
+class OutOfBounds(WrongAnswer):
+    """The kernel writes outside of its tensors."""
+
+    code = "out_of_bounds"
+
+
+class NotCompared(Cause):
+    """There was no answer to compare."""
+
+    code = "not_compared"
+    because: Cause | None = None
+
+
+class NotFinite(Cause):
+    """An error that is not a finite number."""
+
+    code = "not_finite"
+    value: str
+    input: str
+
+
+class SanitizerErrors(Cause):
+    """A sanitizer's tool reports errors or warnings; ``first`` is its first message."""
+
+    code = "sanitizer_errors"
+    tool: str
+    errors: int
+    warnings: int
+    first: str
+
+
+class NotSanitized(Cause):
+    """A sanitizer's tool has no result for the case."""
+
+    code = "not_sanitized"
+    tool: str
+    because: Cause
+
+
+class BatchNotClean(Cause):
+    """The tool reports errors of a process that ran several cases."""
+
+    code = "batch_not_clean"
+    errors: int
+    warnings: int
+
+
+# --- times ----------------------------------------------------------------------------------------------
+
+
+class VoidTiming(Cause):
+    """The time cannot be that of the work."""
+
+
+class OtherProcesses(VoidTiming):
+    """Other processes used the GPU."""
+
+    code = "other_processes"
+    count: int
+
+
+class ClocksDisagree(VoidTiming):
+    """The time by difference and by events around single calls disagree (µs)."""
+
+    code = "clocks_disagree"
+    difference_us: float
+    events_us: float
+
+
+class NcuDisagrees(VoidTiming):
+    """The cold time by events and ncu's duration disagree (µs)."""
+
+    code = "ncu_disagrees"
+    events_us: float
+    ncu_us: float
+    share: float
+    slack_us: float
+
+
+class LaunchesMissing(VoidTiming):
+    """The captured graph of a call holds fewer kernels than the plan names."""
+
+    code = "launches_missing"
+    kernels: int
+    planned: int
+
+
+class BelowEmptyKernel(VoidTiming):
+    """The time is below that of an empty kernel (µs)."""
+
+    code = "below_empty_kernel"
+    regime: str
+    us: float
+    empty_us: float
+
+
+class NotTimed(Cause):
+    """The case was not timed; ``regime``: not in this one."""
+
+    code = "not_timed"
+    regime: str = ""
+
+
+class ReferenceNotTimed(Cause):
+    """There is no time of the reference variant; empty: of none of the libraries."""
+
+    code = "reference_not_timed"
+    reference: str = ""
+
+
+class NoFormula(Cause):
+    """The problem does not define this amount."""
+
+    code = "no_formula"
+    name: str
+
+
+class OneSample(Cause):
+    """One sample has no deviation."""
+
+    code = "one_sample"
+
+
+class TooFewCalls(Cause):
+    """Too few single calls for a percentile."""
+
+    code = "too_few_calls"
+    calls: int
+
+
+class BelowMedian(Cause):
+    """A percentile of single calls is below the median by difference (µs)."""
+
+    code = "below_median"
+    calls: int
+    us: float
+
+
+class NoNvml(Cause):
+    """NVML gave no such reading."""
+
+    code = "no_nvml"
+    message: str = ""
+
+
+# --- static facts and counters --------------------------------------------------------------------------
+
+
+class NoTool(Cause):
+    """A tool is missing on this machine."""
+
+    code = "no_tool"
+    tool: str
+
+
+class Unreadable(Cause):
+    """A tool could not read the machine code."""
+
+    code = "unreadable"
+    tool: str
+
+
+class NoMachineCode(Cause):
+    """There is no machine code to read."""
+
+    code = "no_machine_code"
+
+
+class GridUnknown(Cause):
+    """The grid is not known: the kernel was recorded."""
+
+    code = "grid_unknown"
+
+
+class KernelNotBuilt(Cause):
+    """The launch plan names a kernel that the cubin does not have."""
+
+    code = "kernel_not_built"
+    kernel: str
+
+
+class ClusterUnknown(Cause):
+    """How many clusters of this size fit is known only to the driver."""
+
+    code = "cluster_unknown"
+    blocks: int
+
+
+class DoesNotFit(Cause):
+    """The kernel cannot be launched: it needs more than there is."""
+
+    code = "does_not_fit"
+    message: str
+
+
+class NoCounter(Cause):
+    """The chip has no such counter."""
+
+    code = "no_counter"
+    chip: str
+
+
+class CounterRefused(Cause):
+    """ncu refuses the metric, with this message."""
+
+    code = "counter_refused"
+    metric: str
+    message: str
+
+
+class NotReturned(Cause):
+    """ncu or its report does not have the metric. ``many_passes``: it is asked for only where few cases are."""
+
+    code = "not_returned"
+    report: bool = False
+    many_passes: bool = False
+
+
+class NoNumber(Cause):
+    """A counter's text is no number that a counter can have."""
+
+    code = "no_number"
+    text: str
+    expected: str = ""
+
+
+class CounterContradicts(Cause):
+    """A counter contradicts others, the launch or the code: which, as evidence."""
+
+    code = "counter_contradicts"
+    evidence: str
+
+
+class ZeroDenominator(Cause):
+    """The denominator of a ratio is 0."""
+
+    code = "zero_denominator"
+    name: str
+
+
+class NoneOf(Cause):
+    """The chip has none of the counters that the value is made from."""
+
+    code = "none_of"
+    names: tuple[str, ...]
+
+
+class PartUnmeasured(Cause):
+    """A counter that the value is made from is unmeasured."""
+
+    code = "part_unmeasured"
+    name: str
+    because: Cause
+
+
+class LaunchUnmeasured(Cause):
+    """The value of one of several launches is unmeasured."""
+
+    code = "launch_unmeasured"
+    launch: int
+    because: Cause
+
+
+class CannotCombine(Cause):
+    """The values of several launches cannot be combined: their weight is unmeasured, or 0."""
+
+    code = "cannot_combine"
+    launches: int
+    weight: str
+    zero: bool
+
+
+class NotAdditive(Cause):
+    """The value does not add up over launches."""
+
+    code = "not_additive"
+
+
+class NoSamples(Cause):
+    """No warp was sampled; ``stalls``: none stalled."""
+
+    code = "no_samples"
+    stalls: bool = False
+
+
+class NotProfiled(Cause):
+    """ncu returned no usable row for the case."""
+
+    code = "not_profiled"
+    message: str
+
+
+class Impossible(Cause):
+    """The value is none that the fact can have, so it was not recorded."""
+
+    code = "impossible"
+    expected: str
+    found: str
+
+
+# --- records --------------------------------------------------------------------------------------------
+
+
+class NotRecorded(Cause):
+    """The record does not have it. ``what``: the stage or the arch it is asked for."""
+
+    code = "not_recorded"
+    what: str = ""
+
+
+class Stale(Cause):
+    """The recorded results are not about the present code."""
+
+
+class NeverMeasured(Stale):
+    """No run measured the case."""
+
+    code = "never_measured"
+
+
+class ReferenceChanged(Stale):
+    """The reference's file or the problem changed."""
+
+    code = "reference_changed"
+
+
+class NoHostHash(Stale):
+    """The record, or the present build, has no hash of the host code."""
+
+    code = "no_host_hash"
+    recorded: bool
+
+
+class CodeChanged(Stale):
+    """The machine code (``device`` or ``host``), the launch plan or the problem changed."""
+
+    code = "code_changed"
+    part: str
+
+
+class SourcesChanged(Stale):
+    """Compiled by other releases, and the sources changed too. Each compiler: part, recorded and present release."""
+
+    code = "sources_changed"
+    compilers: tuple[tuple[str, str, str], ...]
+
+
+# --- how a value was measured ---------------------------------------------------------------------------
+
+
+class OverReference(Basis):
+    """A ratio over a reference variant's time."""
+
+    code = "over_reference"
+    reference: str
+    regime: str
+    rounds: int
+
+
+class Caches(Basis):
+    """How ncu left the caches before a kernel, where it did not flush them: kept, or the report does not say."""
+
+    code = "caches"
+    kept: bool
+
+
+class Sampled(Basis):
+    """A share of sampled warps, with its standard error in percentage points."""
+
+    code = "sampled"
+    samples: float
+    error: float
+
+
+class WorstInput(Basis):
+    """The input with the largest error."""
+
+    code = "worst_input"
+    seed: int
+    kind: str
+
+
+class SourceLine(Basis):
+    """A line of a source file."""
+
+    code = "source_line"
+    file: str
+    line: int
