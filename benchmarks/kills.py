@@ -416,7 +416,7 @@ class Rounds(Scenario):
         "import sys; sys.path[:0] = [{root!r}]\n"
         "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
         "from flashcore.measure.settings import Profile\n"
-        "from tests.stages.profile.test_profile import STANDIN, NAMES, case\n"
+        "from tests.measure.profile.test_profile import STANDIN, NAMES, case\n"
         "r = profile.run([case(n) for n in NAMES], Path({at!r}), Profile(ncu=STANDIN, chip='gh100', batch=2))\n"
     )
     TOLD = (

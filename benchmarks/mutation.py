@@ -57,13 +57,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "model/intervals": (),
     "plugins/against/decide": (),
     "plugins/against/match_cases": (),
-    "runs/freshness": (),
-    "runs/soundness": (),
+    "records/freshness": (),
+    "records/soundness": (),
     "measure/bench/statistics": (),
     "measure/workers/accuracy": (),
     "readers/ncu/raw_page": (),
     "measure/profile/ncu_facts": ("measure/profile/test_ncu_facts.py", "readers/test_phases.py"),
-    "static/phases": (),
+    "readers/phases": (),
 }
 RESULTS = Path(__file__).parent / "results" / "mutation.json"
 WHY = Path(__file__).with_name("mutation_why.json")

@@ -419,7 +419,7 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'harness')!r}]\n"
         "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
         "from flashcore.measure.settings import Profile\n"
-        "from tests.stages.profile.test_profile import STANDIN, NAMES, case\n"
+        "from tests.measure.profile.test_profile import STANDIN, NAMES, case\n"
         f"r = profile.run([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), Profile(\n"
         "    ncu=STANDIN, chip='gh100', batch=2))\n"
         "print([o.status for o in r.outcomes])\n"

@@ -115,7 +115,7 @@ def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
         "from flashcore.measure.workers.ahead import Ahead\nfrom flashcore.measure.workers.limits import Limits\n"
-        "from tests.worker.test_supervisor import actor\n"
+        "from tests.measure.workers.test_supervisor import actor\n"
         "Ahead().start(Path(sys.argv[1]), actor(), Limits())\ntime.sleep(600)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/harness:{ROOT}"}
