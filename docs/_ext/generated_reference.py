@@ -125,7 +125,7 @@ def commands() -> Iterator[str]:
     """The help of every command, as the command prints it."""
     yield from ("# Command line", "")
     yield from ("```text", cli.parser([]).format_help().rstrip(), "```", "")
-    for name in cli.COMMANDS:
+    for name in cli.all_commands():
         top = cli.parser([name])
         own = next(a.choices[name] for a in top._actions if isinstance(a.choices, dict))
         usage = own.format_help().split("\nexit codes:")[0].rstrip()

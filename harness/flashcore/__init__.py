@@ -1,7 +1,7 @@
 """FlashCore: profile CUDA kernel families, draw their rooflines, gate their promises.
 
-What :data:`__all__` names is the public API, described in :mod:`flashcore.api`. A name is looked up when it is asked
-for, since the command line imports this package on every start.
+What :data:`__all__` names is the public API, described in :mod:`flashcore.api`; plugins add names. A name is looked up
+on its first use, since the command line imports this package on every start.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,33 +10,31 @@ from flashcore.errors import Exit, FlashcoreError
 
 __version__ = "0.1.0"
 __all__ = [
-    "ComparedRuns", "Exit", "FlashcoreError", "JudgedRun", "Run",
-    "capture", "captured", "compare", "judge", "load_suite", "read_run", "roofline", "sweep",
-]  # fmt: skip
+    "ComparedRuns",
+    "Exit",
+    "FlashcoreError",
+    "JudgedRun",
+    "Run",
+    "compare",
+    "judge",
+    "load_suite",
+    "read_run",
+    "roofline",
+]
 
 if TYPE_CHECKING:
-    from flashcore.api import (
-        ComparedRuns,
-        JudgedRun,
-        Run,
-        capture,
-        captured,
-        compare,
-        judge,
-        load_suite,
-        read_run,
-        roofline,
-        sweep,
-    )  # fmt: skip
+    from flashcore.api import ComparedRuns, JudgedRun, Run, compare, judge, load_suite, read_run, roofline
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from flashcore import api
+    import importlib.machinery
 
-    return getattr(api, name)
+    if importlib.machinery.PathFinder.find_spec(f"flashcore.{name}", __path__) is None:  # no submodule
+        return getattr(importlib.import_module("flashcore.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from flashcore.pipeline import plugins
+
+    return sorted({*globals(), *__all__, *dict(plugins.entries("api"))})

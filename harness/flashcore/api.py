@@ -12,26 +12,26 @@ expected, what was found and what to do.
 from __future__ import annotations
 
 import datetime
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore import frames
-from flashcore.errors import Exit, FlashcoreError, UsageError
+from flashcore.errors import Exit
 from flashcore.explain import diff
 from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
-from flashcore.model.record import Fact, Record, StageResult
+from flashcore.model import plugin
+from flashcore.model.record import Fact, Record
 from flashcore.model.suite import Tier
+from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-P = ParamSpec("P")
 load_suite = load.load
 
 
@@ -118,60 +118,8 @@ def roofline(run: Run) -> DataFrame:
     return frames.frame(rooflines.Point, rooflines.points(run.record))
 
 
-def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
-    """The facts of one call of a function on this machine's GPU, as :meth:`Run.facts_frame` has them; ``launch``
-    counts the call's kernels. See ``docs/how-to/capture-a-command.md`` for how it is run under ncu: in another process,
-    after three calls to warm up.
-
-    Raises:
-        UsageError: the function or an argument cannot be sent there.
-        CapabilityError: this machine has no GPU, no ncu or no permission to read counters.
-        FlashcoreError: the call failed there, as it says.
-    """
-    result = _profiled(function, {"call": (args, kwargs)})
-    if result.outcomes[0].status != "ok":
-        raise FlashcoreError(f"{function.__qualname__}: expected a call that ends, found: {result.outcomes[0].reason}")
-    return frames.frame(Fact, result.facts)
-
-
-def captured(function: Callable[P, Any]) -> Callable[P, DataFrame]:
-    """A decorator: a call of the function is captured, and gives the frame of :func:`capture` for its answer."""
-    from flashcore.plugins.capture.functions import is_inside
-
-    @functools.wraps(function)
-    def instead(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
-        return function(*args, **kwargs) if is_inside() else capture(instead, *args, **kwargs)
-
-    return instead
-
-
-def sweep(function: Callable[..., Any], configs: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """The facts of a call with each config's keyword arguments, all in one process; columns of their names say which.
-
-    The facts of a call that failed are unmeasured, with the reason in ``note``: the others are there.
-
-    Raises:
-        UsageError, CapabilityError: see :func:`capture`; or a config's name is that of a column.
-    """
-    given = list(configs)
-    names = list(dict.fromkeys(name for config in given for name in config))
-    by_call = {f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items()): config for i, config in enumerate(given)}
-    result = _profiled(function, {name: ((), config) for name, config in by_call.items()})
-    made = frames.frame(Fact, result.facts)
-    if taken := [name for name in names if name in (*made.columns, *made.index.names)]:
-        raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")
-    which = dict(zip([outcome.shape for outcome in result.outcomes], given, strict=True))
-    for place, name in enumerate(names):
-        made.insert(place, name, [which[shape].get(name) for shape in made.index.get_level_values("shape")])
-    return made
-
-
-def _profiled(
-    function: Callable[..., Any], calls: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]]
-) -> StageResult:
-    import tempfile
-
-    from flashcore.plugins.capture import functions
-
-    with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
-        return functions.profiled(function, calls, Path(folder))
+def __getattr__(name: str) -> Any:
+    """What a plugin adds, such as ``capture``."""
+    if name in dict(plugins.entries("api")) or name in plugin.SHIPPED["api"]:
+        return plugins.find("api", name)
+    raise AttributeError(f"module 'flashcore' has no attribute {name!r}")

@@ -1,15 +1,15 @@
 """The command line: finds the command, runs it, and maps errors to exit codes.
 
-A command is a module of this package with its name: ``HELP``, ``add_arguments(parser)`` and
-``run(arguments)``, which returns the exit code. Only the requested command is imported, and heavy modules are imported
-where they are used, so that ``flashcore --help`` answers at once.
+A command is a module of this package with its name, or one that a plugin adds: ``HELP``, ``add_arguments(parser)``
+and ``run(arguments)``, which returns the exit code. Only the requested command is imported, and heavy modules are
+imported where they are used, so that ``flashcore --help`` answers at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import errno
-import importlib
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,18 +17,15 @@ from typing import Any
 from flashcore import __version__
 from flashcore.cli import terminal
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
+from flashcore.pipeline import plugins
 
+#: The commands of the core, in the order of the help; those of plugins follow.
 COMMANDS = (
-    "doctor", "list", "build", "check", "bench", "tune", "sanitize", "profile", "report", "facts", "gate", "baseline",
-    "metrics", "diff", "bounds", "roofs", "import", "capture", "init", "publish", "pack", "prune",
+    "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "facts", "gate", "baseline",
+    "metrics", "diff", "bounds", "roofs", "init", "pack", "prune",
 )  # fmt: skip
-PLUGINS = {
-    "tune": "tune.command",
-    "capture": "capture.command",
-    "import": "imports.command",
-    "publish": "history.publish",
-}  # a command → its plugin
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
@@ -53,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         top = parser(words)
         arguments = top.parse_args(words)
+    except FlashcoreError as error:
+        return _refused(error)
     except KeyboardInterrupt:
         return _interrupted()
     if arguments.command is None:
@@ -70,11 +69,12 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         return int(arguments.run(arguments))
     except FlashcoreError as error:
-        print(f"flashcore: {error}", file=sys.stderr)
-        return int(error.exit_code)
+        return _refused(error)
     except KeyboardInterrupt:
         return _interrupted("resume" in arguments)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (absent := plugin.absent(error)):
+            return _refused(absent)
         if isinstance(error, OSError) and error.errno in _OF_FILES:
             print(
                 f"flashcore: {str(error.filename)[:200]}: {error.strerror}\n"
@@ -98,6 +98,11 @@ def _run(arguments: argparse.Namespace) -> int:
         return int(Exit.INCAPABLE)
 
 
+def _refused(error: FlashcoreError) -> int:
+    print(f"flashcore: {error}", file=sys.stderr)
+    return int(error.exit_code)
+
+
 def _interrupted(resumes: bool = False) -> int:
     more = "; what was measured is kept: continue with --resume" if resumes else ""
     print(f"flashcore: interrupted{more}", file=sys.stderr)
@@ -111,7 +116,8 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [o for a in self._actions for o in a.option_strings]
-            said = [f"{word}{did_you_mean(word.split('=')[0], options)}" for word in unknown]
+            names = [(word, word.split("=")[0]) for word in unknown]
+            said = [f"{word}{plugin.missing('options', n) or did_you_mean(n, options)}" for word, n in names]
             self.error(f"unrecognized arguments: {' '.join(said)}")
         return found, unknown
 
@@ -119,7 +125,9 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            error.message += plugin.missing("commands", str(value)) or did_you_mean(
+                str(value), map(str, action.choices or ())
+            )
             raise
 
 
@@ -132,14 +140,35 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     top = made(_Parser, "Build, check, time and profile every variant of a CUDA kernel family; gate what they promise.",
                prog="flashcore")  # fmt: skip
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
-    known = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    named = next((word for word in words if not word.startswith("-")), None)
-    for name in (named,) if named in COMMANDS else COMMANDS:
-        place = f"plugins.{PLUGINS[name]}" if name in PLUGINS else f"cli.{name}"
-        command: Any = importlib.import_module(f"flashcore.{place}")
-        own = made(known.add_parser, command.HELP, name=name, help=command.HELP)
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    requested = next((word for word in words if not word.startswith("-")), None)
+    commands = all_commands()
+    for name in (requested,) if requested in commands else commands:
+        command = plugin.resolve(commands[name])
+        own = made(subparsers.add_parser, command.HELP, name=name, help=command.HELP)
         own.set_defaults(run=command.run)
-        if name == named:
+        if name == requested:
             command.add_arguments(own)
+            extensions = [plugin.resolve(module) for extended, module in plugins.entries("options") if extended == name]
+            for extension in extensions:
+                extension.add_arguments(own)
+            own.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
             own.add_argument("-q", "--quiet", action="store_true", help="while it works, say only what fails")
     return top
+
+
+def all_commands() -> dict[str, str]:
+    """Every command's module: those of the core, then those of plugins."""
+    return {name: f"flashcore.cli.{name}" for name in COMMANDS} | dict(plugins.entries("commands"))
+
+
+def _extended(
+    command: Callable[[argparse.Namespace], int],
+    extensions: Sequence[Callable[[argparse.Namespace], int | None]],
+    arguments: argparse.Namespace,
+) -> int:
+    """Runs the command, unless an extension of a plugin handles these arguments."""
+    for extension in extensions:
+        if (code := extension(arguments)) is not None:
+            return code
+    return command(arguments)

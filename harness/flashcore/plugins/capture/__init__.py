@@ -1,0 +1,9 @@
+"""The GPU work of any command or Python function as a run record."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="capture",
+    commands={"capture": "flashcore.plugins.capture.command"},
+    api={name: f"flashcore.plugins.capture.api:{name}" for name in ("capture", "captured", "sweep")},
+)

@@ -1,0 +1,8 @@
+"""The history of published runs, and the page of all runs."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="history",
+    commands={"publish": "flashcore.plugins.history.publish"},
+)

@@ -4,3 +4,10 @@
 records, ``tune`` is the loop, ``finalists`` decides as ``bench --against`` does, ``offer`` writes the winner into the
 manifest.
 """
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="tune",
+    commands={"tune": "flashcore.plugins.tune.command"},
+)

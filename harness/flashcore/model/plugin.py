@@ -1,0 +1,98 @@
+"""A plugin's declaration of what it adds, and the registry of the loaded plugins.
+
+A plugin is a package whose ``__init__`` exposes a :class:`Plugin` as ``PLUGIN``. Its entries are references,
+``"module"`` or ``"module:attribute"``, that are imported on first use: loading a plugin imports nothing else of it.
+:mod:`flashcore.pipeline.plugins` loads plugins; this module imports none.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flashcore.errors import UsageError
+
+Kind = Literal["commands", "options", "api"]
+Entries = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """What a plugin adds, each a reference by its name.
+
+    Args:
+        name: the plugin's folder below ``plugins/``, or its entry point's name.
+        commands: ``flashcore NAME`` → a module with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``.
+        options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
+            called before the command; it replaces the command if it returns an exit code.
+        api: an attribute of ``flashcore`` → the function or class.
+    """
+
+    name: str
+    commands: Entries = field(default_factory=dict)
+    options: Entries = field(default_factory=dict)
+    api: Entries = field(default_factory=dict)
+
+
+#: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Of options these
+#: are the words of the command line.
+SHIPPED: Mapping[Kind, Entries] = {
+    "commands": {"tune": "tune", "import": "imports", "capture": "capture", "publish": "history"},
+    "options": {},
+    "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
+}
+
+_loaded: dict[str, Plugin] = {}
+
+
+def register(plugin: Plugin) -> None:
+    """Adds a plugin's entries to those that :func:`entries` and :func:`find` return."""
+    _loaded[plugin.name] = plugin
+
+
+def entries(kind: Kind) -> list[tuple[str, str]]:
+    """Every loaded plugin's entries of a kind, as name and reference."""
+    return [entry for plugin in _loaded.values() for entry in getattr(plugin, kind).items()]
+
+
+def find(kind: Kind, name: str) -> Any:
+    """The object that a loaded plugin adds under this name.
+
+    Raises:
+        UsageError: no loaded plugin adds it; the message says which plugin would.
+    """
+    reference = dict(entries(kind)).get(name)
+    if reference is None:
+        raise UsageError(f"{name}: expected a plugin that adds it, found none{missing(kind, name)}")
+    return resolve(reference)
+
+
+def missing(kind: Kind, name: str) -> str:
+    """A hint that names the plugin of ours that adds an entry; empty where it is loaded or none does."""
+    plugin = SHIPPED[kind].get(name)
+    return f" (of the plugin {plugin}, which is not installed)" if plugin and plugin not in _loaded else ""
+
+
+def resolve(reference: str) -> Any:
+    """Imports what ``"module"`` or ``"module:attribute"`` names.
+
+    Raises:
+        UsageError: it needs a plugin that is not installed.
+    """
+    module, _, attribute = reference.partition(":")
+    try:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise (absent(error) or error) from error
+    return getattr(imported, attribute) if attribute else imported
+
+
+def absent(error: ModuleNotFoundError) -> UsageError | None:
+    """The error for a user if what could not be imported is a plugin of ours."""
+    name = str(error.name)
+    if not name.startswith("flashcore.plugins."):
+        return None
+    plugin = name.removeprefix("flashcore.plugins.").removeprefix("languages.").partition(".")[0]
+    return UsageError(f"expected the plugin {plugin}, which this needs; it is not installed")
