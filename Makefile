@@ -87,8 +87,8 @@ docs: $(DEV) ## the documentation, strictly and without a network, into docs/_bu
 ladder: $(DEV) ## kernels/attention/README.md, from the manifest and a recorded run (RUN=, default the newest)
 	mkdir -p build && $(PY) docs/ladder.py $(RUN) > build/ladder.md && mv build/ladder.md kernels/attention/README.md
 
-screenshots: $(READY) ## the pictures of the documentation, from a recorded run (RUN=, default the newest; needs Chromium)
-	$(PY) docs/screenshots.py $(RUN)
+screenshots: $(DEV) ## the pictures of the documentation, from a recorded run (RUN=, default the newest; needs Chromium)
+	$(PY) -m docs.screenshots $(RUN)
 
 bench-build: $(READY) ## clean build of all variants, against torch.utils.cpp_extension.load
 	$(PY) -m benchmarks.build --suite $(SUITE) $(ARGS)
@@ -134,7 +134,7 @@ bench-mutation: $(DEV) ## mutants of our own code against its modules' tests (AR
 	$(PY) -c "import cosmic_ray" || $(PY) -m pip install --quiet --disable-pip-version-check -e '.[mutation]'
 	$(PY) -m benchmarks.mutation $(ARGS)
 
-bench-report: $(READY) ## the report: sizes, loading, labels, accessibility, against what they must be (needs Chromium)
+bench-report: $(DEV) ## the report: sizes, loading, labels, accessibility, against what they must be (needs Chromium)
 	$(PY) -m benchmarks.report $(ARGS)
 
 clean: ## remove what was built and rendered; recorded runs stay

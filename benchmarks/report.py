@@ -240,7 +240,7 @@ def _kinds(folder: Path, winner: str) -> Iterator[str]:
 
 def _opened(chromium: Browser, path: Path) -> dict[str, Any]:
     with chromium.page(path) as page:
-        return {**page.js(LOADED), "console": page.console, "asked": page.asked}
+        return {**page.js(LOADED), "console": page.console, "asked": page.requests}
 
 
 def _looked_at(chromium: Browser, folder: Path, name: str, axe: str) -> dict[str, Any]:

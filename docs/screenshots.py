@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.browser import PROGRAM, browser
 
 HERE = Path(__file__).parent
 #: Picture → page of the report, and the window's width and height in CSS pixels.
@@ -18,21 +19,14 @@ PICTURES = {
 
 def main(runs: list[str]) -> int:
     """Renders the run (the newest if none is named) and photographs its pages."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        print("screenshots: expected chromium or google-chrome on PATH, found neither", file=sys.stderr)
+    if PROGRAM is None:
+        print("screenshots: expected Chromium on PATH, found none", file=sys.stderr)
         return 4
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         subprocess.run([sys.executable, "-P", "-m", "flashcore", "report", *runs, "-o", folder], check=True)
         for name, (page, width, height) in PICTURES.items():
-            subprocess.run(
-                [
-                    browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                    f"--window-size={width},{height}", "--virtual-time-budget=4000",
-                    f"--screenshot={HERE / 'pictures' / name}.png", (Path(folder) / page).as_uri(),
-                ],
-                check=True, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            with chromium.page(Path(folder) / page, size=(width, height)) as shown:
+                shown.tab.screenshot(path=HERE / "pictures" / f"{name}.png")
     return 0
 
 

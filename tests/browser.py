@@ -1,33 +1,32 @@
-"""A real browser, driven through its debugging pipe: the pages as people meet them.
-
-No driver beside Chromium itself is needed. One browser serves many pages; each has its own size, and tells what its
-console said and what it asked the network for.
-"""
+"""A real browser: the report's pages as a reader sees them, in Debian's Chromium driven by Playwright."""
 
 from __future__ import annotations
 
-import base64
-import fcntl
-import json
-import os
-import re
-import select
 import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-PROGRAM = next((b for n in ("chromium", "chromium-browser", "google-chrome") if (b := shutil.which(n))), None)
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome") if find_spec("playwright") else ()
+#: The browser; ``None`` where it or Playwright is not installed.
+PROGRAM = next((path for name in _NAMES if (path := shutil.which(name))), None)
 _FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-    "--allow-file-access-from-files", "--remote-debugging-pipe",
-)  # fmt: skip
-#: Runs before a page's own scripts: long tasks and layout shifts are told to those who watch from the beginning.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--allow-file-access-from-files",
+)
+#: Runs before a page's own scripts: collects long tasks and layout shifts from the start.
 _WATCH = """
 window.seen = { tasks: [], shift: 0 };
 new PerformanceObserver((l) => l.getEntries().forEach((e) => window.seen.tasks.push(e.duration)))
@@ -35,59 +34,67 @@ new PerformanceObserver((l) => l.getEntries().forEach((e) => window.seen.tasks.p
 new PerformanceObserver((l) => l.getEntries().forEach((e) => { if (!e.hadRecentInput) window.seen.shift += e.value; }))
   .observe({ type: "layout-shift", buffered: true });
 """
-
-_NAVIGATED = re.compile("navigated or closed|context was destroyed|Cannot find context|context with specified id")
-
-
-class Navigated(AssertionError):
-    """The page went to another address while it was asked."""
+_TWO_FRAMES = "new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(r, 60))))"
 
 
+@dataclass
+class Page:
+    """One open page.
+
+    ``console`` holds its console's messages and errors, ``requests`` the addresses it requested that are no files.
+    """
+
+    tab: playwright.Page
+    scripts: bool
+    console: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tab.on("console", lambda message: self.console.append(message.text))
+        self.tab.on("pageerror", lambda error: self.console.append(str(error)))
+        self.tab.on("request", lambda request: self._add(request.url))
+
+    def _add(self, url: str) -> None:
+        if not url.startswith(("file:", "data:")):
+            self.requests.append(url)
+
+    def open(self, path: Path, query: str = "") -> None:
+        """Goes to a file and waits until it has loaded and settled."""
+        self.tab.goto(path.resolve().as_uri() + query)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until two frames were drawn and nothing was left to do; without scripts a moment."""
+        if self.scripts:
+            self.js(_TWO_FRAMES)
+        else:
+            self.tab.wait_for_timeout(300)
+
+    def until(self, expression: str) -> None:
+        """Waits until an expression is true, also on the page that a link leads to.
+
+        Playwright's own ``wait_for_function`` evaluates inside the page, which the report's policy forbids.
+        """
+        from playwright.sync_api import Error
+
+        end = time.monotonic() + 60
+        while True:
+            with suppress(Error):  # the page went elsewhere meanwhile
+                if self.js(expression):
+                    return
+            assert time.monotonic() < end, f"still false: {expression}"
+            self.tab.wait_for_timeout(50)
+
+    def js(self, expression: str) -> Any:
+        """The value of an expression, awaited."""
+        return self.tab.evaluate(expression)
+
+
+@dataclass(frozen=True)
 class Browser:
     """Chromium, without a window."""
 
-    def __init__(self, process: subprocess.Popen[bytes], to: int, back: int) -> None:
-        self._process, self._to, self._back = process, to, back
-        self._rest = b""
-        self._count = 0
-        self._pages: dict[str, Page] = {}
-
-    def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        """One call of the protocol; events that come before its answer go to their pages."""
-        self._count += 1
-        number = self._count
-        message = {"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._next(60)
-            if answer.get("id") == number:
-                if "error" in answer:
-                    kind = Navigated if _NAVIGATED.search(str(answer["error"])) else AssertionError
-                    raise kind(f"{method}: {answer['error']}")
-                result: dict[str, Any] = answer["result"]
-                return result
-
-    def pump(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-        """Takes what events there are, for so long or until it is enough."""
-        end = time.monotonic() + seconds
-        while not enough() and (left := end - time.monotonic()) > 0:
-            if b"\0" not in self._rest and not select.select([self._back], [], [], left)[0]:
-                return
-            self._next(left)
-
-    def _next(self, seconds: float) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            if not select.select([self._back], [], [], seconds)[0]:
-                raise AssertionError(f"the browser said nothing for {seconds:.0f} s")
-            data = os.read(self._back, 1 << 20)
-            assert data, "the browser ended"
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\0")
-        found: dict[str, Any] = json.loads(line)
-        page = self._pages.get(found.get("sessionId", ""))
-        if page is not None and "method" in found:
-            page.hear(found["method"], found["params"])
-        return found
+    chromium: playwright.Browser
 
     @contextmanager
     def page(
@@ -100,127 +107,30 @@ class Browser:
         scripts: bool = True,
     ) -> Iterator[Page]:
         """A file, opened and settled."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self._pages[session] = Page(self, session, scripts)
-        page.call("Page.enable")
-        page.call("Runtime.enable")
-        page.call("Log.enable")
-        page.call("Network.enable")
-        page.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
-        page.call("Emulation.setScriptExecutionDisabled", value=not scripts)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        page.call("Emulation.setEmulatedMedia", features=scheme)
-        width, height = size
-        page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        tab = self.chromium.new_page(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=scripts,
+        )
+        tab.set_default_timeout(60_000)  # ms: the machine may be busy
+        tab.add_init_script(_WATCH)
+        page = Page(tab, scripts)
         page.open(path, query)
         try:
             yield page
         finally:
-            del self._pages[session]
-            self.call("Target.closeTarget", targetId=target)
-
-
-class Page:
-    """One open page.
-
-    ``console`` is what its console said, ``asked`` the addresses it asked for that are no files.
-    """
-
-    def __init__(self, browser: Browser, session: str, scripts: bool) -> None:
-        self._browser, self._session, self._scripts = browser, session, scripts
-        self.console: list[str] = []
-        self.asked: list[str] = []
-        self._loaded = False
-
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
-        return self._browser.call(method, self._session, **params)
-
-    def open(self, path: Path, query: str = "") -> None:
-        """Goes to a file and waits until it has loaded and settled."""
-        self._loaded = False
-        self.call("Page.navigate", url=path.resolve().as_uri() + query)
-        self._browser.pump(60, lambda: self._loaded)
-        self.settle()
-
-    def settle(self) -> None:
-        """Waits until two frames were drawn and nothing was left to do; without scripts a moment."""
-        self._browser.pump(0.05 if self._scripts else 0.3)
-        if self._scripts:
-            self.js("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(r, 60))))")
-
-    def until(self, expression: str, seconds: float = 60) -> None:
-        """Waits until an expression holds, also of the page that a link leads to."""
-        end = time.monotonic() + seconds
-        while True:
-            with suppress(Navigated):
-                if self.js(expression):
-                    return
-            assert time.monotonic() < end, f"still not so: {expression}"
-            self._browser.pump(0.05)
-
-    def js(self, expression: str) -> Any:
-        """The value of an expression, awaited; of a click, which may lead to another page, none."""
-        try:
-            return self._evaluated(expression)
-        except Navigated:
-            if not expression.endswith(".click()"):
-                raise
-        return None
-
-    def _evaluated(self, expression: str) -> Any:
-        found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in found:
-            raise AssertionError(found["exceptionDetails"].get("exception", found["exceptionDetails"]))
-        return found["result"].get("value")
-
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """A screenshot, of the first screen or of the whole page."""
-        more: dict[str, Any] = {}
-        if whole:
-            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            more = {"captureBeyondViewport": True, "clip": {**size, "scale": 1}}
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **more)["data"]))
-
-    def hear(self, event: str, params: dict[str, Any]) -> None:
-        if event == "Page.loadEventFired":
-            self._loaded = True
-        elif event == "Runtime.consoleAPICalled":
-            self.console.append(" ".join(str(a.get("value", a.get("description"))) for a in params["args"]))
-        elif event == "Runtime.exceptionThrown":
-            details = params["exceptionDetails"]
-            self.console.append(str(details.get("exception", {}).get("description") or details["text"]))
-        elif event == "Log.entryAdded":
-            self.console.append(params["entry"]["text"])
-        elif event == "Network.requestWillBeSent" and not params["request"]["url"].startswith(("file:", "data:")):
-            self.asked.append(params["request"]["url"])
+            tab.close()
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser with a profile of its own, ended at the end."""
+    """Chromium with a new profile."""
+    from playwright.sync_api import sync_playwright
+
     assert PROGRAM is not None
-    # Chromium reads its descriptor 3 and writes its 4: ours are kept away from these.
-    ours, its = (tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in os.pipe()) for _ in range(2))
-
-    def connect() -> None:
-        os.dup2(ours[0], 3)
-        os.dup2(its[1], 4)
-
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(
-            [PROGRAM, *_FLAGS, f"--user-data-dir={profile}"],
-            preexec_fn=connect,
-            pass_fds=(3, 4),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(ours[0])
-        os.close(its[1])
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=PROGRAM, args=_FLAGS)
         try:
-            yield Browser(process, ours[1], its[0])
+            yield Browser(chromium)
         finally:
-            process.kill()
-            process.wait()
-            os.close(ours[1])
-            os.close(its[0])
+            chromium.close()

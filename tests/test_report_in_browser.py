@@ -29,7 +29,7 @@ from tests.report.test_chips_page import H200, L4
 from tests.report.test_compare_page import contradicting
 from tests.report.test_report import TODAY, full
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium on PATH: the pages cannot be looked at")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs Chromium and Playwright")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def probe(chromium: Browser, page: Path, function: str, query: str = "") -> Any:
     """What a JavaScript function gives when it is called in the loaded page, whose console must stay quiet."""
     with chromium.page(page, query, size=(1280, 2400)) as shown:
         found = shown.js(f"({function})()")
-        assert shown.console == [] and shown.asked == []
+        assert shown.console == [] and shown.requests == []
         return found
 
 
@@ -60,7 +60,7 @@ PAGES = ["index", "roofline", "guardrails", "compare", "variant/fast", "variant/
 @pytest.mark.parametrize("name", PAGES)
 def test_the_console_is_quiet_and_nothing_is_fetched(chromium: Browser, folder: Path, name: str, scripts: bool) -> None:
     with chromium.page(folder / f"{name}.html", scripts=scripts) as shown:
-        assert shown.console == [] and shown.asked == []
+        assert shown.console == [] and shown.requests == []
         hidden = shown.js(
             "Array.from(document.querySelectorAll('.scripted'), (e) => getComputedStyle(e).display === 'none')"
         )
@@ -295,8 +295,7 @@ def test_a_cell_of_the_matrix_leads_to_its_verdicts(chromium: Browser, folder: P
         rows = shown.js("verdicts.rows.length")
         assert rows == sum(v.subject.variant == query["variant"] and v.fact == query["fact"] for v in judged.limits) > 0
         shown.js("document.querySelector('.matrix button').focus()")
-        key = {"key": "ArrowRight", "code": "ArrowRight", "windowsVirtualKeyCode": 39}
-        shown.call("Input.dispatchKeyEvent", type="keyDown", **key)
+        shown.tab.keyboard.press("ArrowRight")
         assert shown.js("document.activeElement.closest('td').cellIndex") > 1
         assert shown.console == []
 

@@ -111,7 +111,7 @@ def test_no_result_at_all_is_a_page_too(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     if PROGRAM is None:
-        pytest.skip("no chromium on PATH: the page cannot be looked at")
+        pytest.skip("needs Chromium and Playwright")
     with browser() as found:
         yield found
 
@@ -122,11 +122,11 @@ def test_in_a_browser_it_is_quiet_fits_and_sorts(
 ) -> None:
     file = page.write(*study.read(SPACES[0]), tmp_path / "p.html")
     with chromium.page(file, size=size, dark=dark) as shown:
-        assert shown.console == [] and shown.asked == []
+        assert shown.console == [] and shown.requests == []
         assert shown.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         shown.js("document.querySelector('table[data-main] th[data-key=point] button').click()")
         points = shown.js("Array.from(document.querySelectorAll('table[data-main] tbody th'), (c) => +c.innerText)")
         assert points == sorted(points) and len(points) > 100
         assert shown.js("document.querySelectorAll('figure.chart .tools button').length") >= 4, "SVG and CSV to save"
     with chromium.page(file, size=size, dark=dark, scripts=False) as shown:
-        assert shown.console == [] and shown.asked == []
+        assert shown.console == [] and shown.requests == []
