@@ -101,7 +101,8 @@ def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
         shutil.copytree(path, folder / path.relative_to(toy.folder))
     for path in toy.folder.glob("toy/*.json"):  # what the builds are made of
         shutil.copy2(path, folder / "toy")
-    found = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER)}
+    more = [folder / "revisions/toy", folder / "against"]
+    found = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER, more)}
     assert found == {"toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
                      "against/0123456789abcdef"}  # fmt: skip
     assert not prune.old_builds(str(suite), folder, 1e9)  # all of it is younger

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.cli import options, output
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
+from flashcore.model import plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from flashcore.model.record import Record, Subject
     from flashcore.pipeline.state import Settings
 
+    Say = Callable[[str], None]
+
+WORKING_TREE = "."
 HELP = "what changed between two runs or git revisions (built here, without a GPU)"
 
 
@@ -28,9 +32,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return compare(arguments, record)
+
+
+def record(name: str, settings: Settings, say: Say) -> Record:
+    """The record that ``name`` means: a run, or the working tree (``.``).
+
+    Raises:
+        UsageError: it is neither.
+        CapabilityError: there is no nvcc to build with.
+    """
+    from flashcore.pipeline import run
+    from flashcore.records import lookup, store
+
+    if name == WORKING_TREE:
+        return replace(run.present(settings, say), id="working tree")
+    try:
+        return store.read(lookup.find(settings.places, name))
+    except UsageError as error:
+        raise UsageError(f"{error}{plugin.missing('options', 'git revisions')}") from None
+
+
+def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say], Record]) -> int:
+    """Prints the differences between two records; ``record`` finds or makes the one that a name means."""
     from flashcore.cli import progress, terminal, text_tables
     from flashcore.explain import diff
-    from flashcore.plugins.against import checkout
     from flashcore.records import lookup, store
     from flashcore.suites.load import select
 
@@ -43,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     own = {"suite": ""} if need_none else {}
     settings = options.settings(arguments, upto=None, **own)
     with progress.shown(arguments.quiet) as say:
-        a, b = _sides(names, settings, lambda name, own: checkout.record(name, own, say))
+        a, b = _sides(names, settings, lambda name, own: record(name, own, say))
     chosen = arguments.variant
     if chosen is not None:  # a run has them all
         known = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})

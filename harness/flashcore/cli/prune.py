@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from flashcore.cli import options
@@ -35,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return remove(arguments)
+
+
+def remove(arguments: argparse.Namespace, folders: Iterable[Path] = ()) -> int:
+    """Removes, or lists, what is old; of builds also those in ``folders``."""
     if arguments.keep < 0 or arguments.older_than < 0:
         raise UsageError("--keep and --older-than: expected 0 or more")
     before = time.time() - arguments.older_than * _DAY
@@ -43,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         found += old_runs(Path(arguments.profiles), arguments.keep, before)
     if not arguments.runs:
         try:
-            found += old_builds(arguments.suite, Path(arguments.build), before)
+            found += old_builds(arguments.suite, Path(arguments.build), before, folders)
         except CapabilityError as error:
             if arguments.builds:
                 raise
@@ -92,9 +98,9 @@ def _tracked(folder: Path) -> set[str]:
     whole = folder.resolve()
     if not any((p / ".git").exists() for p in (whole, *whole.parents)):
         return set()
-    from flashcore.plugins.against import checkout
+    from flashcore.measure.machine import git
 
-    done = checkout.git(folder, "ls-files", "-z")
+    done = git.run(folder, "ls-files", "-z")
     if done.returncode != 0:
         raise FlashcoreError(f"{folder}: expected git to say which runs it tracks, found: {done.stderr.strip()}")
     return {name.split("/")[0] for name in done.stdout.split("\0")}
@@ -114,21 +120,20 @@ def _joined(profiles: Path) -> set[str]:
     return {r.id for suite, gpu in measured if gpu for r in assemble.to_join(profiles, suite, gpu, before=None)}
 
 
-def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
-    """What was compiled for no present source of the suite, for git revisions, or for comparisons that did not end;
-    none of it since ``before`` (seconds since 1970).
+def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Path] = ()) -> list[Path]:
+    """What was compiled for no present source of the suite, and all builds in the folders ``more``; none of it since
+    ``before`` (seconds since 1970).
 
     Raises:
         CapabilityError: there are old builds, and no compiler, whose version is part of a build's name.
     """
     from flashcore.measure.build import build
-    from flashcore.plugins.against import against, checkout
     from flashcore.records import store
     from flashcore.suites.find import suite_folder
     from flashcore.suites.load import load
 
     found = load(suite_folder(suite))
-    places = [folder / found.name, *folder.glob(f"{checkout.BUILD}/*"), folder / against.FOLDER]
+    places = [folder / found.name, *more]
     old = [
         path
         for place in places

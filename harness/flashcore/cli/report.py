@@ -53,7 +53,12 @@ def pages(
     from flashcore import report
     from flashcore.cli import gate
     from flashcore.gate import baseline
+    from flashcore.pipeline import plugins
 
+    more = report.Additions(
+        [make for _, make in plugins.objects("pages")],
+        plugins.objects("sections"),
+    )
     name = "+".join([records[0].id, *(r.id.rpartition("-")[2] for r in records[1:])])
     folder = Path(arguments.output) if arguments.output else Path("reports") / name
     return report.render(
@@ -66,4 +71,5 @@ def pages(
         against=against,
         others=records[1:],
         runs=(folder.absolute().parent / "runs.html").is_file(),
+        more=more,
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from flashcore.errors import UsageError
 
-Kind = Literal["commands", "options", "api"]
+Kind = Literal["commands", "options", "pages", "sections", "api"]
 Entries = Mapping[str, str]
 
 
@@ -27,20 +27,24 @@ class Plugin:
         commands: ``flashcore NAME`` → a module with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``.
         options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
+        pages: a page of the report → ``page(book) -> Page | None``.
+        sections: a page of the report → ``section(book) -> Markup``, the HTML below the page's own.
         api: an attribute of ``flashcore`` → the function or class.
     """
 
     name: str
     commands: Entries = field(default_factory=dict)
     options: Entries = field(default_factory=dict)
+    pages: Entries = field(default_factory=dict)
+    sections: Entries = field(default_factory=dict)
     api: Entries = field(default_factory=dict)
 
 
-#: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Of options these
-#: are the words of the command line.
-SHIPPED: Mapping[Kind, Entries] = {
+#: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Options are as
+#: typed or, where they have no word of their own, as a message calls them.
+SHIPPED: Mapping[str, Entries] = {
     "commands": {"tune": "tune", "import": "imports", "capture": "capture", "publish": "history"},
-    "options": {},
+    "options": dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
     "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 
@@ -71,7 +75,7 @@ def find(kind: Kind, name: str) -> Any:
 
 def missing(kind: Kind, name: str) -> str:
     """A hint that names the plugin of ours that adds an entry; empty where it is loaded or none does."""
-    plugin = SHIPPED[kind].get(name)
+    plugin = SHIPPED.get(kind, {}).get(name)
     return f" (of the plugin {plugin}, which is not installed)" if plugin and plugin not in _loaded else ""
 
 

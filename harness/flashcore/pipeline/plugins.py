@@ -43,6 +43,11 @@ def entries(kind: Kind) -> list[tuple[str, str]]:
     return plugin.entries(kind)
 
 
+def objects(kind: Kind) -> list[tuple[str, Any]]:
+    """Every plugin's entries of a kind, as name and imported object."""
+    return [(name, plugin.resolve(reference)) for name, reference in entries(kind)]
+
+
 def find(kind: Kind, name: str) -> Any:
     """The object that a plugin adds under this name; see :func:`flashcore.model.plugin.find`."""
     load()

@@ -12,8 +12,8 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +64,7 @@ def render(
     against: Record | None = None,
     others: Sequence[Record] = (),
     runs: bool = False,
+    more: Additions | None = None,
 ) -> list[Path]:
     """Writes the report of ``record`` and returns its pages, the overview first.
 
@@ -77,10 +78,12 @@ def render(
         others: runs of the same suite on other chips. With them the first page has a column for each chip; the report
             of each run lies below it, in a folder with its chip's name.
         runs: whether the page of all runs lies beside ``folder``, to be linked.
+        more: pages and sections of plugins.
 
     Raises:
         UsageError: ``folder`` holds something that is not a report, or these are no runs of several chips.
     """
+    more = more or Additions()
     folder = folder.resolve()
     _replaceable(folder)
     records = [record, *others]
@@ -88,8 +91,8 @@ def render(
     judgement = together(records, [book.judgement for book in books])
     folders = [f"{name}/" for name in chips_page.folders(judgement.chips)] or [""]
     parts = [
-        _Part(book, _pages(book, against), environment(single_file, own), single_file, frame.frame(book),
-              f"{book.record.suite.name} · {book.record.id}", own, chip)
+        _Part(book, _pages(book, against, more), environment(single_file, own), single_file, frame.frame(book),
+              f"{book.record.suite.name} · {book.record.id}", own, chip, sections=more.sections)
         for book, own, chip in zip(books, folders, judgement.chips or [""], strict=True)
     ]  # fmt: skip
     if others:
@@ -97,10 +100,23 @@ def render(
         links = tuple(zip((own + INDEX for own in folders), judgement.chips, strict=True))
         around = frame.of_chips(judgement, records)
         parts.insert(0, _Part(books[0], [page], environment(single_file), single_file, around, record.suite.name,
-                              navigation=((INDEX, "Chips"), *links)))  # fmt: skip
+                              menu=((INDEX, "Chips"), *links)))  # fmt: skip
     files = _files(parts, runs and not single_file)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What plugins add to a record's report.
+
+    Args:
+        pages: each makes a page, or ``None`` where the record has nothing to show on it.
+        sections: a page's name, such as ``index``, and what makes the HTML below its own.
+    """
+
+    pages: Sequence[Callable[[Book], Page | None]] = ()
+    sections: Sequence[tuple[str, Callable[[Book], Markup]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +132,13 @@ class _Part:
     title: str
     folder: str = ""
     chip: str = ""
-    navigation: Sequence[tuple[str, str]] = _NAVIGATION
+    menu: Sequence[tuple[str, str]] = ()
+    sections: Sequence[tuple[str, Callable[[Book], Markup]]] = ()
+
+    @property
+    def navigation(self) -> Sequence[tuple[str, str]]:
+        """Name and label of each page in the header."""
+        return self.menu or [*_NAVIGATION, *((p.name, p.title) for p in self.pages if p.in_menu)]
 
     @property
     def suite(self) -> Suite:
@@ -125,16 +147,17 @@ class _Part:
     @property
     def variants(self) -> Mapping[str, Variant]:
         """Those of its menu."""
-        return self.suite.variants if self.navigation is _NAVIGATION else {}
+        return {} if self.menu else self.suite.variants
 
     def root(self, page: Page) -> str:
         """The relative path from a page to the report's folder."""
         return "../" * (self.folder + page.name).count("/")
 
 
-def _pages(book: Book, against: Record | None) -> list[Page]:
+def _pages(book: Book, against: Record | None, more: Additions) -> list[Page]:
     pages = [overview_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
     pages.append(compare_page.page(book, against))
+    pages += [replace(page, in_menu=True) for make in more.pages if (page := make(book)) is not None]
     return pages + [variant_page.page(book, v) for v in book.record.suite.variants.values()]
 
 
@@ -173,6 +196,7 @@ def _body(part: _Part, page: Page) -> dict[str, Any]:
     given = {"record": part.book.record, "here": page.name, "anchor": anchor, "single": part.single,
              "up": part.root(page) + part.folder}  # fmt: skip
     html = Markup(part.templates.get_template(page.body).render(**page.context, **given))
+    html += Markup().join(section(part.book) for name, section in part.sections if name == page.name)
     if part.chip and part.single:  # the menu above all pages leads only to the chips
         html = Markup(part.templates.get_template("chip.html.j2").render(shell=part, **given)) + html
     return {"anchor": anchor, "title": page.title, "html": html, "packed": ""}
@@ -181,10 +205,10 @@ def _body(part: _Part, page: Page) -> dict[str, Any]:
 @functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
 def environment(single_file: bool, prefix: str = "") -> Environment:
     """The templates, with the functions that they call. In a single file the pages' anchors begin with ``prefix``."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined
 
     templates = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+        loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), FunctionLoader(_template_of_plugin)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -208,6 +232,11 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     templates.globals.update(href=href, cells=cells, badge=badge, mark=markup.mark)
     templates.filters |= {"table_json": _json, "bars_json": _bars_json, "breaks": _breaks}
     return templates
+
+
+def _template_of_plugin(path: str) -> str | None:
+    """The template in a plugin's own folder, which its page names by the absolute path."""
+    return Path(path).read_text(encoding="utf-8") if Path(path).is_absolute() else None
 
 
 def _breaks(name: str) -> Markup:

@@ -37,12 +37,16 @@ def variant_page(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: ``name`` decides its file and anchor, ``body`` is its template."""
+    """One page: ``name`` decides its file and anchor, ``body`` is its template: a file of ``templates/``, or a path.
+
+    ``in_menu`` says whether the header links it besides the core's own pages.
+    """
 
     name: str
     title: str
     body: str
     context: dict[str, Any]
+    in_menu: bool = False
 
 
 class Book:

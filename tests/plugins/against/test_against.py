@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from flashcore.cli import text_tables
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.machine import gpu_choice, gpu_lease, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.pipeline.state import Job, Settings
-from flashcore.plugins.against import against, checkout, time_pairs
+from flashcore.plugins.against import against, checkout, tables, time_pairs
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row, as_json
 from flashcore.plugins.against.time_pairs import Found
@@ -51,7 +50,7 @@ def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **
     settings = Settings("suite", variant=variant, samples=30, repeats=2, time_limit=60)
     chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
     found = against.run(settings, Options("HEAD", **chosen), say)
-    print(text_tables.comparison(found))
+    print(tables.comparison(found))
     return found.exit_code, json.loads(as_json(found))
 
 

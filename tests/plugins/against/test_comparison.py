@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from flashcore.cli import text_tables
 from flashcore.errors import Exit
-from flashcore.plugins.against import against
+from flashcore.plugins.against import against, tables
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Comparison, Row
 from flashcore.plugins.against.decide import Process
@@ -36,14 +35,14 @@ def test_the_exit_code(fate_codes: list[Any], obstacle: str, code: Exit) -> None
     rows = [Row(f"v{i}/s", fate) for i, fate in enumerate(fate_codes)]
     found = comparison(*rows, obstacle=obstacle)
     assert found.exit_code == code
-    assert f"(exit {int(code)})" in text_tables.comparison(found)
+    assert f"(exit {int(code)})" in tables.comparison(found)
 
 
 def test_the_table_tells_the_spread_of_no_change() -> None:
     processes = (Process(0.02, 0.001), Process(0.021, -0.004))
     slow = Row("slow/s", "slower", "", 10.0, 10.2, 0.02, 0.004, processes)
     calm = replace(slow, case="calm/s", fate="no difference", processes=(Process(0.0, 0.002),))
-    text = text_tables.comparison(comparison(slow, calm, Row("old/s", "same code")))
+    text = tables.comparison(comparison(slow, calm, Row("old/s", "same code")))
     row = next(line for line in text.splitlines() if line.startswith("slow/s"))
     assert row.split() == ["slow/s", "10.000", "10.200", "+2.00", "0.40", "SLOWER"]
     assert "compared with itself 3 times, the largest difference 0.40 % (slow/s)" in text

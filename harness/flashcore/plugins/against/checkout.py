@@ -6,23 +6,21 @@ once.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.cli import diff
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.machine import git
 from flashcore.model.record import Record
 from flashcore.pipeline import run
 from flashcore.pipeline.state import Settings
-from flashcore.records import lookup, store
 from flashcore.suites.load import MANIFEST
 
-WORKING_TREE = "."
 BUILD = "revisions"  # below the build folder
 
 
@@ -35,10 +33,8 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
         UsageError: it is none of them, or the suite is not in that revision.
         CapabilityError: there is no git, or no nvcc to build with.
     """
-    if name == WORKING_TREE:
-        return replace(run.present(settings, say), id="working tree")
     try:
-        return store.read(lookup.find(settings.places, name))
+        return diff.record(name, settings, say)
     except UsageError as error:
         commit = resolve(name, Path(settings.suite))
         if commit is None:
@@ -58,7 +54,7 @@ def resolve(name: str, near: Path) -> str | None:
     """The commit that ``name`` means in the repository of ``near``; ``None`` if there is none."""
     if name.startswith("-"):
         return None
-    done = git(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    done = git.run(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -83,7 +79,7 @@ def checked_out(commit: str, suite: Path) -> Iterator[Path]:
     Raises:
         FlashcoreError: git cannot check it out.
     """
-    top = git(suite, "rev-parse", "--show-toplevel")
+    top = git.run(suite, "rev-parse", "--show-toplevel")
     if top.returncode != 0:
         raise UsageError(f"{suite}: expected a folder in a git repository, found none")
     repository = Path(top.stdout.strip())
@@ -91,26 +87,11 @@ def checked_out(commit: str, suite: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="flashcore-revision-"))
     tree = folder / "tree"
     try:
-        done = git(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
+        done = git.run(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
         if done.returncode != 0:
             raise FlashcoreError(f"git worktree add {commit[:12]}: {done.stderr.strip()}")
         yield tree / inside
     finally:
-        git(repository, "worktree", "remove", "--force", str(tree))
+        git.run(repository, "worktree", "remove", "--force", str(tree))
         shutil.rmtree(folder, ignore_errors=True)
-        git(repository, "worktree", "prune")
-
-
-def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs git there, independent of a hook that this process may run in.
-
-    Raises:
-        CapabilityError: there is no git.
-    """
-    program = shutil.which("git")
-    if program is None:
-        raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
-    # A hook runs with variables that name its own index and folder: they must not redirect git.
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    where = folder if folder.is_dir() else Path.cwd()
-    return subprocess.run([program, "-C", str(where), *words], capture_output=True, text=True, check=False, env=clean)
+        git.run(repository, "worktree", "prune")

@@ -43,7 +43,7 @@ def write(runs: Sequence[Run], rows: Sequence[Line], folder: Path) -> Path:
     """
     script = static("report.js")
     found = history.series(rows)
-    text = environment(single_file=False).get_template("runs.html.j2").render(
+    text = environment(single_file=False).get_template(str(Path(__file__).with_name("runs.html.j2"))).render(
         runs=[_run(r) for r in runs],
         cases=[_case(key, own) for key, own in found.items()],
         slower=[_slower(history.regime(own), *step) for own in found.values() for step in history.slower(own)],

@@ -38,7 +38,7 @@ def write(header: Header, results: Mapping[int, Result], file: Path, finals: Seq
         WriteError: it cannot be written.
     """
     scripts = [static(name) for name in _SCRIPTS]
-    text = environment(single_file=False).get_template("study.html.j2").render(
+    text = environment(single_file=False).get_template(str(Path(__file__).with_name("study.html.j2"))).render(
         **_context(header, results, finals),
         style=static("style.css"),
         scripts=[Markup(script) for script in scripts],

@@ -1,0 +1,64 @@
+"""``flashcore bench --against REV``: times what differs from a git revision against it."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options, output
+from flashcore.errors import UsageError
+from flashcore.plugins.against import decide
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--against", metavar="REV", help="time what differs from a git revision against it, both built here, and judge")
+    add(
+        "--processes",
+        type=int,
+        metavar="N",
+        help=f"with --against: processes that time each case (default: {decide.PROCESSES})",
+    )
+    add(
+        "--alpha",
+        type=float,
+        metavar="P",
+        help=f"with --against: rate of runs with a false alarm, over all cases (default: {decide.ALPHA:g})",
+    )
+    add(
+        "--effect",
+        type=float,
+        metavar="PCT",
+        help=f"with --against: percent by which a case may get slower (default: {100 * decide.EFFECT:g})",
+    )
+    add(
+        "--format",
+        action="append",
+        default=[],
+        metavar="FORMAT[=FILE]",
+        help="with --against: table or json, on standard output or into FILE; repeatable",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int | None:
+    given = {
+        name: value for name in ("processes", "alpha", "effect") if (value := getattr(arguments, name)) is not None
+    }
+    if arguments.against is None:
+        for name in [*given, *(["format"] if arguments.format else [])]:
+            raise UsageError(f"--{name}: expected together with --against REV, found it alone")
+        return None
+    for name in ("gpus", "cluster"):
+        if getattr(arguments, name) != options.default(name):
+            raise UsageError(f"--{name}: expected without --against, which times on one GPU of this host; found both")
+    from flashcore.cli import progress
+    from flashcore.plugins.against import against, comparison, tables
+
+    if "effect" in given:
+        given["effect"] /= 100
+    formats = output.parse(arguments.format, ("table", "json"))
+    chosen = against.Options(arguments.against, resume=arguments.resume, **given)
+    with progress.shown(arguments.quiet) as say:
+        result = against.run(options.settings(arguments, upto=None), chosen, say)
+    for form, file in formats:
+        output.write(comparison.as_json(result) if form == "json" else tables.comparison(result) + "\n", file)
+    return result.exit_code
