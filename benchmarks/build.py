@@ -64,7 +64,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     suite = load(options.suite)
     gpu = Gpu.find()
     arch = options.arch or (gpu.arch_of(suite.archs) if gpu else None) or suite.usual_arch
-    variants = [v for v in select(suite, options.variant)[0] if not v.is_peer and arch in v.where.archs]
+    variants = [v for v in select(suite, options.variant)[0] if not v.is_reference and arch in v.where.archs]
     total = len(variants)
     variants = variants[: options.limit]
     nvcc = toolchain.find_nvcc()
@@ -193,8 +193,7 @@ def _flags(suite: Suite, variant: Variant, arch: str) -> Iterator[str]:
 def _source(suite: Suite, variant: Variant, folder: Path) -> Path:
     """What one would write by hand: ``torch/extension.h``, the variant, and its binding in one file."""
     problem = suite.problems[variant.problem]
-    assert variant.source is not None
-    source = (Path(suite.root) / variant.source).resolve()
+    source = (Path(suite.root) / variant.kind.file).resolve()
     (folder / "flashcore").mkdir()
     (folder / "flashcore" / "problem.h").write_text(binding.problem_header(problem), encoding="utf-8")
     (folder / "flashcore" / "arguments.h").write_text(binding.arguments_header(problem), encoding="utf-8")

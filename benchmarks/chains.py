@@ -81,7 +81,7 @@ def runnable(side: Side, device: str) -> list[Case]:
         [
             (v, s)
             for v, s in job.cases("bench")
-            if (v.is_peer if device == "cpu" else v.name in have) and (v.name, s.name) not in refused
+            if (v.is_reference if device == "cpu" else v.name in have) and (v.name, s.name) not in refused
         ],
     )
 

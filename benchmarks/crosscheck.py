@@ -92,7 +92,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     build = compile_ahead.compile_all(job, say)
     built = {a.variant: a for a in build.artifacts if a.arch == job.gpu_arch}
     for variant, _ in pairs:
-        if not variant.is_peer and (variant.name not in built or built[variant.name].library is None):
+        if not variant.is_reference and (variant.name not in built or built[variant.name].library is None):
             raise FlashcoreError(f"{variant.name}: expected a library for {job.gpu_arch}, found none (see the build)")
     assert job.gpu is not None
     cases = child_cases(job, build, pairs)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
+from flashcore.model.suite import Cuda
 from flashcore.records import store
 from flashcore.suites import load as suite_module
 
@@ -118,14 +119,14 @@ def static_gate(folder: Path, source: Path, archs: Sequence[str]) -> tuple[str, 
     command = ["gate", "--suite", "suite", "--profiles", "none", *(w for f in FORMATS for w in ("--format", f))]
     first = timed(command, folder)
     loaded = suite_module.load(suite)
-    own = [v for v in loaded.variants.values() if v.source]
+    own = [v for v in loaded.variants.values() if isinstance(v.kind, Cuda)]
     builds = sum(len(v.where.archs) for v in own)
     said = (
         f"{len(own)} variants for {', '.join(loaded.archs)}, {builds} builds; "
         f"first {first.seconds:.0f} s, exit {first.code}"
     )
     rows = [row("nothing changed", [timed(command, folder) for _ in range(REPEATS)], 2)]
-    shared = {str(v.source): sum(w.source == v.source for w in own) for v in own}
+    shared = {v.kind.file: sum(w.kind == v.kind for w in own) for v in own}
     least, most = min(shared, key=lambda f: (shared[f], f)), max(shared, key=lambda f: (shared[f], f))
     rows.append(row(f"one kernel changed ({least})", changed(suite / least, command, folder, 3), 10))
     rows.append(row(f"… that {shared[most]} variants share ({most})", changed(suite / most, command, folder, 1), None))

@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks import raw
 from benchmarks.gate import Timed, timed
 from flashcore.errors import UsageError
+from flashcore.model.suite import Cuda
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
@@ -53,7 +54,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """
     suite = load.load(Path(options.suite))
     variant = suite.variants.get(options.variant)
-    if variant is None or variant.source is None or options.shape not in suite.shapes:
+    if variant is None or not isinstance(variant.kind, Cuda) or options.shape not in suite.shapes:
         raise UsageError(
             f"--variant {options.variant} --shape {options.shape}: expected those of a source in {suite.name}"
         )
@@ -61,7 +62,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="flashcore-bench-") as name:
         folder = Path(name)
         shutil.copytree(options.suite, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
-        source = folder / "suite" / variant.source
+        source = folder / "suite" / variant.kind.file
         command = ("profile", "--suite", "suite", "--no-roofs", "-o", "report")
         one = (*command, "--variant", variant.name)
         _edited(folder, source, 0, one)  # its companions are built once

@@ -67,10 +67,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     pairs = [
         (v, s)
         for v, s in job.cases("profile")
-        if (v.is_peer or v.name in built) and f"{v.name}/{s.name}" not in refused
+        if (v.is_reference or v.name in built) and f"{v.name}/{s.name}" not in refused
     ]
     total = len(pairs)
-    cases = sorted(child_cases(job, build, pairs[: options.limit]), key=lambda case: case.is_peer)  # the stage's order
+    cases = sorted(
+        child_cases(job, build, pairs[: options.limit]), key=lambda case: case.is_reference
+    )  # the stage's order
     chip = profile.chip_of(job.gpu.capability)
     codes = phases_of(job, build, say)
     version = toolchain.version_said(program)

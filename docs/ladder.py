@@ -47,7 +47,7 @@ def page(record: Record) -> Iterator[str]:
     for problem in suite.problems:
         shapes = [s for s in suite.shapes.values() if s.problem == problem]
         ladders = {s.name: ladder.ladder(now, s, readings, bounds) for s in shapes}
-        own = [v for v in suite.variants.values() if v.problem == problem and not v.is_peer]
+        own = [v for v in suite.variants.values() if v.problem == problem and not v.is_reference]
         if not own:
             continue
         yield from (f"## Problem `{problem}`", "", _row(_HEAD), "| --- " * len(_HEAD) + "|")
@@ -63,7 +63,7 @@ def _rung(number: int, variant: Variant, shapes: list[Shape], ladders: dict[str,
     found = [(s, step) for s in shapes for step in ladders[s.name].steps if step.variant.name == variant.name]
     timed = [(s, step) for s, step in found if step.after.value is not None]
     shape, step = next((x for x in timed if x[0].name == named), (timed or found)[0])
-    name = f"[`{variant.name}`]({variant.file})"
+    name = f"[`{variant.name}`]({variant.kind.file})"
     sizes = ", ".join(f"{key} {value}" for key, value in shape.params.items() if isinstance(value, (int, str)))
     return _row((
         str(number),

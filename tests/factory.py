@@ -36,7 +36,19 @@ from flashcore.model.record import (
     Subject,
     Value,
 )
-from flashcore.model.suite import Argument, Budget, Problem, Shape, Stage, Suite, Variant, Waiver, Where
+from flashcore.model.suite import (
+    Argument,
+    Budget,
+    CudaSource,
+    Problem,
+    PythonCallable,
+    Shape,
+    Stage,
+    Suite,
+    Variant,
+    Waiver,
+    Where,
+)
 
 ARCHS = ("sm_80", "sm_89", "sm_90a")
 STAGES: tuple[Stage, ...] = ("check", "bench", "profile")
@@ -75,17 +87,15 @@ def variant(name: str, **changes: Any) -> Variant:
         "roof": "fp16_tensor",
         "tolerance": "fused",
         "tolerance_reason": "P is rounded to fp16",
-        "source": f"{name}.cu",
+        "kind": CudaSource(f"{name}.cu"),
         "document": "000",
     }
-    if "callable" in changes:
-        fields["source"] = None
     return Variant(**{**fields, **changes})
 
 
 def peer(name: str = "cudnn", **changes: Any) -> Variant:
     """A Python callable as a variant."""
-    return variant(name, **{"callable": f"peers.py:{name}", "document": None, **changes})
+    return variant(name, **{"kind": PythonCallable(f"peers.py:{name}"), "document": None, **changes})
 
 
 def budget(fact: str, name: str | None = None, **changes: Any) -> Budget:
@@ -360,7 +370,7 @@ def environment(**changes: Any) -> Environment:
 def on_l4(record: Record, **changes: Any) -> Record:
     """A run like ``record`` as if an L4 had recorded it: what needs sm_90a is unsupported there, without facts, and
     times are 10 times as long. Its counters are the other chip's, so no test may take it for a measurement."""
-    here = {v.name for v in record.suite.variants.values() if v.is_peer or "sm_89" in v.where.archs}
+    here = {v.name for v in record.suite.variants.values() if v.is_reference or "sm_89" in v.where.archs}
     outcomes = [
         o if o.variant in here else replace(o, status="unsupported", reason="not built for sm_89")
         for o in record.outcomes
@@ -388,7 +398,7 @@ def artifacts(suite: Suite) -> tuple[Artifact, ...]:
     return tuple(
         artifact(v.name, a, "unsupported", v.where.unsupported[a]) if a in v.where.unsupported
         else artifact(v.name, a)
-        for v in suite.variants.values() if not v.is_peer
+        for v in suite.variants.values() if not v.is_reference
         for a in suite.archs if a in v.where.archs or a in v.where.unsupported
     )  # fmt: skip
 
@@ -418,7 +428,7 @@ def outcome(
 
 def case_key(variant: Variant, shape: Shape, *, code: str = "code", nvcc: str = "13.0.88") -> CaseKey:
     """The freshness key of a case; another ``code`` makes it another kernel."""
-    if variant.is_peer:
+    if variant.is_reference:
         return CaseKey("", "", "", peer=True)
     name = f"{variant.name}-{shape.name}"
     return CaseKey(f"{code}-{name}", f"closure-{name}", nvcc, host=f"host-{name}", cxx="g++")
@@ -434,7 +444,7 @@ def bare_record(suite: Suite | None = None, facts: Iterable[Fact] = (), **change
         "suite": chosen,
         "environment": environment(),
         "artifacts": artifacts(chosen),
-        "plans": tuple(plan(v.name, s.name) for v, s in cases(chosen) if not v.is_peer),
+        "plans": tuple(plan(v.name, s.name) for v, s in cases(chosen) if not v.is_reference),
         "outcomes": (),
         "stages": (StageNote("build", "ok", 1.0),),
         "facts": Facts(facts),
@@ -457,7 +467,7 @@ def record(
     timed: dict[str, tuple[float, ...]] = {}
     us = {"slow": 400.0, "fast": 40.0, "split": 20.0, "cudnn": 9.0, **(times or {})}
     for v in chosen.variants.values():
-        if not v.is_peer:
+        if not v.is_reference:
             names = [s.name for w, s in cases(chosen) if w is v]
             found += static_facts(v.name, v.where.archs, names)
     for v, s in cases(chosen):

@@ -134,7 +134,7 @@ def test_the_readmes_results_are_those_of_the_published_run() -> None:
     assert len(rows) >= 10
     for sizes, variant, isolated, back_to_back, peer, theirs_isolated, theirs_back_to_back, ratio in rows:
         shape = shapes[sizes]
-        peers = [v.name for v in record.suite.variants.values() if v.is_peer]
+        peers = [v.name for v in record.suite.variants.values() if v.is_reference]
         times = {(n, r): _time(record, n, shape, r) for n in (variant, *peers) for r in REGIMES}
         number, regime = ratio.split(", ")
         assert regime == shape.rank_by.replace("_", " "), sizes

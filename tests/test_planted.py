@@ -235,7 +235,7 @@ class World:
         everything = write_suite(folder / "suite", CODE)
         self.suite = suite_module.load(PLANTED)
         self.build = folder / "build"
-        sources = {v.name: (folder / "suite" / str(v.source)).read_text() for v in everything.variants.values()}
+        sources = {v.name: (folder / "suite" / v.kind.file).read_text() for v in everything.variants.values()}
         sound = host_code(sources["sound"])
         #: Those with the launch plan of the sound one: all else of them is device code.
         self.same_host = {n for n, text in sources.items() if n != "sound" and host_code(text) == sound}

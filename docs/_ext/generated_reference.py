@@ -209,8 +209,8 @@ def _times(record: Record) -> Iterator[str]:
     head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio, as ranked")
     yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
     for shape in shapes:
-        own = next((n for n in ranked[shape.name] if not record.suite.variants[n].is_peer), None)
-        peer = next((n for n in ranked[shape.name] if record.suite.variants[n].is_peer), None)
+        own = next((n for n in ranked[shape.name] if not record.suite.variants[n].is_reference), None)
+        peer = next((n for n in ranked[shape.name] if record.suite.variants[n].is_reference), None)
         if own is None:
             continue
         times = [_time(record, own, shape, regime) for regime in REGIMES]

@@ -116,9 +116,8 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
     bounds = {b.subject: b for b in case_bounds(record)}
     gaps = {s: next((g for g in b.gaps if g.time == time), None) for s, b in bounds.items()}
     floors = [gap.floor if (gap := gaps.get(s)) else b.floor if (b := bounds.get(s)) else None for s in subjects]
-    baseline = record.suite.baseline
     columns = {
-        "role": _category(["peer" if v.is_peer else "baseline" if v.name == baseline else "variant" for v in variants]),
+        "role": _category([record.suite.role(v) for v in variants]),
         "technique": _array([v.technique for v in variants], "string"),
         "parent": _array([v.parent for v in variants], "string"),
         "check": _category([checks.get(s.case) for s in subjects]),

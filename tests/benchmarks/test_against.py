@@ -115,7 +115,7 @@ def test_callables_stand_in_where_there_is_no_gpu(tmp_path: Path) -> None:
 
     suite = load(chains.write_suite([((1, 32), 10), ((1, 32), 20), ((1, 32), 10)], tmp_path / "suite", "cpu"))
     assert list(suite.variants) == ["chain_1x32_10", "chain_1x32_20"]
-    assert all(v.is_peer for v in suite.variants.values())
+    assert all(v.is_reference for v in suite.variants.values())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_the_copied_suite_is_the_same_for_four_archs(source: Path, tmp_path: Pat
     assert len(named) == 4 and set(after.archs) == {*named, *before.archs}  # a variant may name more for itself
     assert list(after.variants) == list(before.variants) and after.budgets == before.budgets
     for name, variant in after.variants.items():
-        if not variant.is_peer and {*variant.where.archs} <= {*named}:
+        if not variant.is_reference and {*variant.where.archs} <= {*named}:
             assert ("sm_86" in variant.where.archs) == ("sm_89" in before.variants[name].where.archs)
 
 

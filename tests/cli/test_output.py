@@ -38,7 +38,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["suite"]["name"] == suite.name and found["suite"]["archs"] == list(suite.archs)
     assert [v["name"] for v in found["variants"]] == list(suite.variants)
     assert {v["name"] for v in found["variants"] if v["is_peer"]} == {
-        v.name for v in suite.variants.values() if v.is_peer
+        v.name for v in suite.variants.values() if v.is_reference
     }
     assert {s["name"]: s["params"] for s in found["shapes"]} == {s.name: s.params for s in suite.shapes.values()}
     assert [(b["name"], b["fact"], b["minimum"], b["maximum"], b["unit"]) for b in found["budgets"]] == [

@@ -9,11 +9,14 @@ import pytest
 from flashcore.errors import UsageError
 from flashcore.explain import chips
 from flashcore.model.record import Origin, Record
+from flashcore.model.suite import ImportedKernel
 from tests import factory
 
 H200 = factory.record()
 L4 = factory.on_l4(H200)
-IMPORTED = factory.record(factory.suite([factory.variant("fast", kernel="fast_kernel")]), id="20260103T000000Z-0003")
+IMPORTED = factory.record(
+    factory.suite([factory.variant("fast", kind=ImportedKernel("fast_kernel"))]), id="20260103T000000Z-0003"
+)
 
 
 def test_a_chip_is_called_by_its_name_and_by_its_memory_where_two_have_one() -> None:

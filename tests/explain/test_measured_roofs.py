@@ -311,7 +311,7 @@ def test_roofs_of_every_gpu_are_measured_and_told_apart(
 
 
 def test_every_ceiling_has_a_kernel(suite: Suite) -> None:
-    resources = {v.roof for v in suite.variants.values() if not v.is_peer}
+    resources = {v.roof for v in suite.variants.values() if not v.is_reference}
     tensor = {"fp16_tensor", "bf16_tensor", "fp8_tensor"}
     rest = {"dram", "l2", "l1", "shared", "fp32", "exp", "issue", "barrier", "cluster_barrier", "launch"}
     assert resources == tensor | rest
@@ -324,7 +324,7 @@ def test_every_kernel_is_proved_by_its_instructions(suite: Suite) -> None:
     unproved = [
         v.name
         for v in suite.variants.values()
-        if not v.is_peer and not any(fnmatchcase(v.name, glob) for b in proofs for glob in b.variants)
+        if not v.is_reference and not any(fnmatchcase(v.name, glob) for b in proofs for glob in b.variants)
     ]
     assert unproved == []
 

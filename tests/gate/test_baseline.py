@@ -20,7 +20,7 @@ from flashcore.gate.baseline import Baseline, parse, save
 from flashcore.gate.judge import Judgement
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.record import Facts, Record, Value
-from flashcore.model.suite import GatePolicy, GateRule, Waiver
+from flashcore.model.suite import GatePolicy, GateRule, RecordedCubins, Waiver
 from tests import factory
 
 TODAY = date(2026, 6, 1)
@@ -68,7 +68,8 @@ def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
     with pytest.raises(UsageError, match="made by a known nvcc, found a record that names none"):
         save(nameless, None)
     variants = {
-        n: v if v.is_peer else replace(v, cubins="recorded", callable="made.py:f") for n, v in suite.variants.items()
+        n: v if v.is_reference else replace(v, kind=RecordedCubins("recorded", "made.py:f"))
+        for n, v in suite.variants.items()
     }
     recorded = replace(nameless, suite=replace(nameless.suite, variants=variants))
     text = save(recorded, None).baseline.text()
@@ -83,7 +84,7 @@ def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
             parse(text.replace("cubins recorded", claim))
     claimed = held(of(), old)  # of compiled kernels: what another compiler made is not compared
     assert claimed.exit_code is Exit.INCAPABLE and any("recorded cubins" in v.reason for v in claimed.verdicts)
-    peers = {n: v for n, v in suite.variants.items() if v.is_peer}
+    peers = {n: v for n, v in suite.variants.items() if v.is_reference}
     with pytest.raises(UsageError, match="names none"):
         save(replace(nameless, suite=replace(suite, variants=peers)), None)
 

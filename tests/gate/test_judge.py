@@ -14,7 +14,7 @@ from flashcore.cli import text_tables
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict, judge
 from flashcore.model.record import Facts, Origin, Record, Value
-from flashcore.model.suite import Budget, Tier, Waiver
+from flashcore.model.suite import Budget, ImportedKernel, Tier, Waiver
 from tests import factory
 
 TODAY = date(2026, 6, 1)
@@ -638,7 +638,7 @@ def test_a_case_that_no_stage_came_to_says_which() -> None:
 
 def test_each_launch_of_an_imported_kernel_keeps_a_counters_limit() -> None:
     suite = factory.suite(
-        [factory.variant("taken", kernel="gemm", archs=("sm_90a",)), factory.variant("fast")],
+        [factory.variant("taken", kind=ImportedKernel("gemm"), archs=("sm_90a",)), factory.variant("fast")],
         budgets=[factory.budget("bank_conflicts", variants=("taken",), maximum=100)],
     )  # fmt: skip
     facts = [

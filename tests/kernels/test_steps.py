@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.model.suite import Cuda
 from flashcore.suites.load import load
 from tests.conftest import ROOT
 
@@ -17,11 +18,11 @@ BOUNDS = re.compile(r"__launch_bounds__\([^,()]+(?:,\s*(\w+))?\)")
 def blocks(variant: str) -> set[str]:
     """How many blocks on an SM its kernels' launch bounds ask for, "0" where none."""
     own = SUITE.variants[variant]
-    found = BOUNDS.findall((Path(SUITE.root) / (own.source or "")).read_text(encoding="utf-8"))
+    found = BOUNDS.findall((Path(SUITE.root) / own.kind.file).read_text(encoding="utf-8"))
     return {str(own.config.get(asked, 0)) if asked.isidentifier() else asked or "0" for asked in found}
 
 
-@pytest.mark.parametrize("name", [v.name for v in SUITE.variants.values() if v.source and v.parent])
+@pytest.mark.parametrize("name", [v.name for v in SUITE.variants.values() if isinstance(v.kind, Cuda) and v.parent])
 def test_a_step_that_changes_launch_bounds_beside_its_technique_says_so(name: str) -> None:
     variant = SUITE.variants[name]
     assert variant.parent is not None

@@ -10,6 +10,7 @@ import pytest
 
 from flashcore.errors import ManifestError
 from flashcore.model import cache
+from flashcore.model.suite import Cuda
 from flashcore.suites import load, resolve
 from tests.conftest import ROOT, TOY
 
@@ -46,7 +47,7 @@ def test_a_changed_manifest_is_read_again(toy: Path, tmp_path: Path) -> None:
 
 def test_a_source_that_went_away_is_a_mistake_again(toy: Path, tmp_path: Path) -> None:
     loaded = load.load(toy, tmp_path)
-    source = next(v.source for v in loaded.variants.values() if v.source)
+    source = next(v.kind.file for v in loaded.variants.values() if isinstance(v.kind, Cuda))
     (toy / source).unlink()
     with pytest.raises(ManifestError, match="a file of the suite"):
         load.load(toy, tmp_path)

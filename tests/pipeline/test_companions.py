@@ -11,7 +11,7 @@ import pytest
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Built, CaseOutcome, Environment, Measured, Record, StageResult
-from flashcore.model.suite import Where
+from flashcore.model.suite import Cuda, Where
 from flashcore.pipeline import companions, gpu_stages, run
 from flashcore.pipeline.compile_ahead import Compiling
 from flashcore.pipeline.state import Job, Settings
@@ -36,7 +36,7 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Job:
 
 def recorded(job: Job, **changes: object) -> Record:
     """A run in which the peer was right on all its shapes."""
-    cases = [(v, s) for v, s in job.cases("check") if v.is_peer]
+    cases = [(v, s) for v, s in job.cases("check") if v.is_reference]
     assert cases and cases[0][0].name in job.companions
     keys = freshness.case_keys(job.suite, cases, (), (), "sm_90a", "13.0.88")
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)
@@ -50,7 +50,7 @@ def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = companions.known_right(job, NOTHING, [recorded(job)])
-    assert known == {f"{v.name}/{s.name}" for v, s in job.cases("check") if v.is_peer}
+    assert known == {f"{v.name}/{s.name}" for v, s in job.cases("check") if v.is_reference}
     seen: dict[str, list[str]] = {}
 
     def ran(_: Job, __: Built, so_far: Measured, stage: str, pairs: list, *___: object) -> tuple[StageResult, Measured]:  # type: ignore[type-arg]
@@ -96,7 +96,7 @@ def test_a_source_is_known_before_its_static_facts_are_read(
     job = replace(job, settings=replace(job.settings, build=str(folder)))
     compiling = Compiling(job, lambda _: None, ahead=True)
     whole = compiling.finish()
-    cases = [(v, s) for v, s in job.cases("check") if v.source and v.name in job.companions]
+    cases = [(v, s) for v, s in job.cases("check") if isinstance(v.kind, Cuda) and v.name in job.companions]
     keys = freshness.case_keys(job.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
     assert keys and not any(a.code for a in compiling.first.artifacts)
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)

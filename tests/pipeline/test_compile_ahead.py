@@ -20,6 +20,7 @@ from flashcore.measure.settings import Profile
 from flashcore.measure.workers.ahead import Ahead
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Measured, Source, StageResult, Subject
+from flashcore.model.suite import Cuda
 from flashcore.pipeline import gpu_stages as stages
 from flashcore.pipeline import run
 from flashcore.pipeline.compile_ahead import Compiling, compile_all
@@ -206,7 +207,7 @@ def test_a_marker_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch:
     with Ahead() as ahead:
         monkeypatch.setattr(ahead, "start", lambda *_, **__: None)
         stages.start_ahead(job, tmp_path, ahead)
-    assert named == [{"two_steps", *(v.name for v in job.variants if v.source)}]
+    assert named == [{"two_steps", *(v.name for v in job.variants if isinstance(v.kind, Cuda))}]
 
 
 def test_of_a_run_that_cannot_be_built_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     for launched in ({"dynamic_smem": 1024}, {"programmatic": True}, {"cooperative": True}, {"cluster": (2, 1, 1)}):
         other_launch = keys(loaded, **launched)[case]
         assert other_launch.code != first[case].code and other_launch.closure != first[case].closure
-    file = Path(root) / str(loaded.variants["torch_mul"].callable).partition(":")[0]
+    file = Path(root) / loaded.variants["torch_mul"].kind.file
     text = file.read_text()
     file.write_text(f"{text}\n# edited\n")
     assert keys(loaded)["torch_mul/tail"] != peer

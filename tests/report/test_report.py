@@ -36,7 +36,7 @@ from flashcore.model.record import (
     Source,
     Subject,
 )
-from flashcore.model.suite import Prediction
+from flashcore.model.suite import CudaSource, Prediction
 from flashcore.plugins.imports import assemble
 from flashcore.report import guardrail_page
 from flashcore.report.overview_page import COLUMNS
@@ -304,7 +304,7 @@ def test_ids_are_unique(tmp_path: Path, single_file: bool) -> None:
 @pytest.mark.parametrize("single_file", [False, True])
 def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
     variants = [
-        factory.variant("slow", technique=EVIL, tolerance_reason=EVIL, config={"A": EVIL}, source=EVIL),
+        factory.variant("slow", technique=EVIL, tolerance_reason=EVIL, config={"A": EVIL}, kind=CudaSource(EVIL)),
         factory.variant("fast", parent="slow"),
         factory.peer("cudnn", technique=EVIL),
     ]

@@ -362,7 +362,7 @@ def test_the_toy_suite() -> None:
     loaded = load.load(TOY)
     assert list(loaded.variants) == ["plain", "wide", "two_steps", "torch_mul"]
     assert loaded.variants["two_steps"].where.archs == ("sm_90a",)
-    assert loaded.variants["torch_mul"].is_peer
+    assert loaded.variants["torch_mul"].is_reference
     assert loaded.problems["scale"].dims == ("N",)
     assert [(a.name, a.kind, a.mutable) for a in loaded.problems["scale"].arguments] == [
         ("x", "tensor", False),

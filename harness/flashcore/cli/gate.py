@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     records = [dataclasses.replace(r, suite=dataclasses.replace(r.suite, budgets=(*r.suite.budgets, *own)))
                for r in records]  # fmt: skip
     for name, record in zip(arguments.recorded, records, strict=False):
-        if not record.suite.budgets and all(v.kernel for v in record.suite.variants.values()):
+        if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
                 f"  hint: flashcore gate {name} --budgets FILE; only to look at them: flashcore report {name}"
@@ -107,7 +107,7 @@ def chosen(glob: str | None, *records: Record) -> list[str] | None:
     """
     from flashcore.suites.load import select
 
-    every = (v.name for r in records for v in select(r.suite, glob)[0] if not v.is_peer)
+    every = (v.name for r in records for v in select(r.suite, glob)[0] if not v.is_reference)
     return None if glob is None else list(dict.fromkeys(every))
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from flashcore.cli import options, output
 from flashcore.cli.output import picked
 from flashcore.errors import Exit
-
-if TYPE_CHECKING:
-    from flashcore.model.suite import Suite
+from flashcore.model.suite import Suite, Variant, manifest_keys
 
 HELP = "list a suite's variants, shapes and budgets"
 
@@ -47,10 +44,15 @@ def as_json(suite: Suite) -> str:
     """``suite``, ``variants``, ``shapes`` and ``budgets``, each with its entries in the manifest; limits are in
     ``unit``, and ``null`` where there is none. With ``--facts`` it is only ``facts``."""
     limits = ("name", "fact", "minimum", "maximum", "unit", "tier", "severity", "source", "device")
-    ways = ("name", "problem", "parent", "source", "callable", "technique", "roof", "tolerance", "is_peer")
+    ways = ("name", "problem", "parent", "technique", "roof", "tolerance")
     return output.document(
         suite=picked(suite, "name", "title", "root", "nvcc", "archs", "baseline"),
-        variants=[picked(v, *ways) | picked(v.where, "archs", "shapes") for v in suite.variants.values()],
+        variants=[picked(v, *ways) | _kind(v) | picked(v.where, "archs", "shapes") for v in suite.variants.values()],
         shapes=[picked(s, "name", "problem", "params", "stages") for s in suite.shapes.values()],
         budgets=[picked(b, *limits) | picked(b, "variants", "archs", "shapes", "kernels") for b in suite.budgets],
     )
+
+
+def _kind(variant: Variant) -> dict[str, object]:
+    keys = manifest_keys(variant.kind)
+    return {"source": keys.get("source"), "callable": keys.get("callable"), "is_peer": variant.is_reference}

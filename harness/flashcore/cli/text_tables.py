@@ -91,7 +91,7 @@ def ladder(record: Record) -> str:
             subject = Subject(variant.name, shape=shape.name)
             time = facts.get(shape.time, subject)
             if time is not None:
-                name = variant.name + (" (peer)" if variant.is_peer else "")
+                name = variant.name + (" (peer)" if variant.is_reference else "")
                 cells = [name, *(_show(facts.get(n, subject), 2) for n in _TIMES), _show(facts.get("tflops", subject))]
                 rows.append((float("inf") if time.number is None else time.number, cells))
         if rows:
@@ -171,8 +171,7 @@ def _outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
 def suite(given: Suite) -> str:
     """Variants, shapes and budgets of a suite."""
     variants = [
-        (v.name, v.parent or "-", v.source or v.callable or "", ", ".join(v.where.archs), v.technique)
-        for v in given.variants.values()
+        (v.name, v.parent or "-", v.origin, ", ".join(v.where.archs), v.technique) for v in given.variants.values()
     ]
     shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in given.shapes.values()]
     budgets = [

@@ -40,7 +40,7 @@ def names(records: Sequence[Record]) -> list[str]:
 
 
 def _kind(record: Record) -> str:
-    return "import" if any(v.kernel for v in record.suite.variants.values()) else "run"
+    return "import" if any(v.imported for v in record.suite.variants.values()) else "run"
 
 
 def why_not(record: Record) -> Callable[[Variant, Shape], str]:
@@ -53,7 +53,7 @@ def why_not(record: Record) -> Callable[[Variant, Shape], str]:
         own, at = record.suite.variants.get(variant.name), record.suite.shapes.get(shape.name)
         if own is None or at is None or not own.runs_on(at):
             return "not in this run's suite"
-        if arch and not own.is_peer and not any(same_hardware(arch, a) for a in own.where.archs):
+        if arch and not own.is_reference and not any(same_hardware(arch, a) for a in own.where.archs):
             return own.where.unsupported.get(arch) or f"for {', '.join(own.where.archs)}, not {arch}"
         return refused.get(f"{variant.name}/{shape.name}", "")
 

@@ -239,7 +239,7 @@ def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
         subject, now = fact.subject, fact.value
         variants = [r.suite.variants.get(subject.variant) for r in (a, b)]
         old = a.facts.get("ncu_duration", subject)
-        if subject.kernel is None and old is not None and all(v and v.kernel for v in variants):
+        if subject.kernel is None and old is not None and all(v and v.imported for v in variants):
             time = Change(subject, fact.name, fact.unit, old.value, now, _direction(fact.name, old.value, now))
             rest = [c for c in moved(a, b, subject) if c.fact != fact.name]
             found.append((subject, [time, *rest] if now != old.value else rest))

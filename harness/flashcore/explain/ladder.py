@@ -126,14 +126,14 @@ def ladder(record: Record, shape: Shape, readings: Readings | None = None, bound
     if bounds is None:
         bounds = {b.subject: b for b in roofline.case_bounds(record)}
     own = [v for v in record.suite.variants.values() if v.runs_on(shape)]
-    variants = list(_in_order([v for v in own if not v.is_peer]))
+    variants = list(_in_order([v for v in own if not v.is_reference]))
     times = {v.name: t for v in own if (t := known.of(shape.time, v.name, shape.name).value) is not None and t > 0}
     timed = [v for v in variants if v.name in times]
     best = min(timed, key=lambda v: times[v.name], default=None)
     names = _way(record, best, {v.name for v in timed}) if best else []
     steps = tuple(_step(known, v, shape, v.name in names) for v in variants)
     by_name = {s.variant.name: s for s in steps}
-    peers = [(times[v.name], v.name) for v in own if v.is_peer and v.name in times]
+    peers = [(times[v.name], v.name) for v in own if v.is_reference and v.name in times]
     return Ladder(
         shape,
         steps,

@@ -84,7 +84,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
                 temperature=record.facts.number("bench_temperature", subject),
                 per_clock=_per_clock(record, variant.roof, amount, time, clock, unit),
                 datasheet=_datasheet(device, variant.roof, clock, unit),
-                peer=variant.is_peer,
+                peer=variant.is_reference,
             )
         )
         if key == "launches" and (eager := record.facts.number("eager_p50", subject)):

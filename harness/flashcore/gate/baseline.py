@@ -139,9 +139,9 @@ def shaped(key: Key, shape: str) -> Key:
 
 def compilers(record: Record) -> dict[str, str]:
     """Compiler → the version that made the record's static facts."""
-    e, uses = record.environment, any(v.cubins == "triton" for v in record.suite.variants.values())
-    found = {"nvcc": e.nvcc, "triton": e.libraries.get("triton") if uses else None}
-    return {name: version for name, version in found.items() if version}
+    machine, used = record.environment, {v.kind.compiler for v in record.suite.variants.values()}
+    versions = {"nvcc": machine.nvcc, **{name: machine.libraries.get(name) for name in record.suite.languages}}
+    return {name: version for name, version in versions.items() if version and (name == "nvcc" or name in used)}
 
 
 def present(record: Record) -> dict[Key, Fact]:
@@ -204,8 +204,8 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
     """
     made_by = compilers(record)
-    kinds = {v.cubins for v in record.suite.variants.values() if not v.is_peer}
-    if not made_by and (not kinds or kinds & {None, "triton"}):
+    used = {v.kind.compiler for v in record.suite.variants.values() if not v.is_reference}
+    if not made_by and used != {""}:
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
     nvcc, triton = made_by.get("nvcc", ""), made_by.get("triton", "")
     facts = {k: f.number for k, f in present(record).items()}

@@ -54,7 +54,7 @@ class Promises:
     def __init__(self, record: Record, only: Collection[str] | None = None) -> None:
         self.record = record
         self.variants: list[Variant] = [
-            v for v in record.suite.variants.values() if not v.is_peer and (only is None or v.name in only)
+            v for v in record.suite.variants.values() if not v.is_reference and (only is None or v.name in only)
         ]
         #: (variant, arch or shape) pairs met so far that the manifest or a stage calls unsupported.
         self.left_out: set[tuple[str, str]] = set()
@@ -65,7 +65,7 @@ class Promises:
         }
         self.kernels = self._find_kernels()
         #: Other names of an imported kernel: without its parameters, and its slug.
-        self._aliases = {v.kernel: (v.technique, v.name) for v in self.variants if v.kernel}
+        self._aliases = {v.imported: (v.technique, v.name) for v in self.variants if v.imported}
         self._shapes: dict[str, Sequence[Shape]] = {}
 
     def _find_kernels(self) -> Mapping[tuple[str, str], Sequence[str]]:
@@ -122,7 +122,7 @@ class Promises:
             if not matches_any(variant.name, budget.variants):
                 continue
             own = facts.get(variant.name, {})
-            if variant.kernel and budget.tier != "static":
+            if variant.imported and budget.tier != "static":
                 yield from self._imported(budget, variant, own)
                 continue
             if spec.group == "formula":
@@ -180,7 +180,7 @@ class Promises:
                 self.left_out.add((variant.name, arch))
                 continue
             reason = "not built" if artifact is None else "not recorded"
-            reason = "the report has no cubin that says it" if variant.kernel else reason
+            reason = "the report has no cubin that says it" if variant.imported else reason
             if artifact is not None and artifact.status == "failed":
                 reason = NOT_BUILT
             if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
@@ -250,7 +250,7 @@ class Promises:
     def _imported(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
         """Each launch of an imported kernel is judged by itself. There is no plan to compare it with."""
         elsewhere = self._elsewhere(budget)
-        named = budget.fact != "plan_matches" and self._named(budget, variant.kernel)
+        named = budget.fact != "plan_matches" and self._named(budget, variant.imported)
         for shape in self.shapes(variant, budget.shapes, "profile") if named else ():
             found = own.get((None, shape), {})
             launches = [s for s in found if s.launch is not None] or [s for s in found if s.kernel is not None]

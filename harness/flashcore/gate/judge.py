@@ -232,7 +232,7 @@ class _Judge:
         suite = self.record.suite
         found = {} if self.baseline is None else another_compiler(self.record, self.baseline)
         for compiler, version in compilers(self.record).items():
-            wanted = suite.triton if compiler == "triton" else suite.nvcc
+            wanted = suite.languages.get(compiler, suite.nvcc)
             if ".".join(version.split(".")[:2]) != wanted:
                 found[compiler] = (
                     f"built with {compiler} {version}, but the static budgets were set with {wanted}: "
@@ -244,7 +244,7 @@ class _Judge:
         """Why a static fact made here cannot be judged; empty if it can. Formulas depend on no compiler."""
         compiled = fact == "builds" or FACTS[fact].group == "static"
         own = self.record.suite.variants.get(variant)
-        compiler = "nvcc" if own is None or not own.cubins else own.cubins
+        compiler = "nvcc" if own is None else own.kind.compiler
         return self.trouble.get(compiler, "") if compiled else ""
 
     def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
@@ -262,7 +262,7 @@ class _Judge:
         for variant in self.promises.variants:
             # Imported kernels are not built here; nor, where CUDA_ARCH names one, are other archs.
             asked = [a for a in variant.where.archs if a in self.record.suite.archs]
-            for arch in () if variant.kernel else asked:
+            for arch in () if variant.imported else asked:
                 artifact = self.promises.artifacts.get((variant.name, arch))
                 status: Status = "pass"
                 reason = ""
@@ -305,7 +305,7 @@ class _Judge:
                 if case in went and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
                     floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
                     went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} is below {floor}")
-        imported = {v.name: bool(v.kernel) for v in self.promises.variants}
+        imported = {v.name: bool(v.imported) for v in self.promises.variants}
         for (variant, shape), failed in went.items():
             # Reading a report runs nothing, so it keeps no promise.
             if variant in imported and (failed or not imported[variant]):
@@ -449,7 +449,7 @@ class _Judge:
             yield f"judged only for {', '.join(suite.archs)}: CUDA_ARCH names no other arch"
         for outcome in self.record.outcomes:
             variant = suite.variants.get(outcome.variant)
-            if variant is not None and variant.is_peer and outcome.status == "failed":
+            if variant is not None and variant.is_reference and outcome.status == "failed":
                 yield f"peer {outcome.case} failed in {outcome.stage}: {outcome.reason}"
 
 

@@ -88,13 +88,13 @@ class Places:
 
     def _definition(self, subject: Subject) -> Place | None:
         variant = self.suite.variants.get(subject.variant)
-        if variant is None or not variant.file:
+        if variant is None or not variant.kind.file:
             return None
         kernel = subject.kernel or self._kernels.get((subject.variant, subject.shape))
         kernel = kernel or self._kernels.get((subject.variant, None))
-        key = (variant.file, kernel)
+        key = (variant.kind.file, kernel)
         if key not in self._defined:
-            self._defined[key] = self._find(variant.file, kernel)
+            self._defined[key] = self._find(variant.kind.file, kernel)
         return self._defined[key]
 
     def _find(self, source: str, kernel: str | None) -> Place | None:

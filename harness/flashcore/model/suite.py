@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 Stage = Literal["check", "bench", "profile", "sanitize"]
 #: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize is not one of them: it is
@@ -143,37 +143,157 @@ class Where:
     unsupported: Mapping[str, str] = field(default_factory=dict)
 
 
+# --- kinds of variant -----------------------------------------------------------------------------
+#
+# ``type`` names a kind in JSON. ``file`` is relative to the suite. ``compiler`` is the one whose release decides the
+# static facts; empty where nothing is compiled here.
+
+
+@dataclass(frozen=True, slots=True)
+class CudaSource:
+    """A CUDA file that declares its own launch plan (``flashcore/launch.h``)."""
+
+    file: str
+    type: Literal["cuda_source"] = "cuda_source"
+    compiler: ClassVar[str] = "nvcc"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignLauncher:
+    """A CUDA file with a launcher that is used unchanged; its launch plan is recorded (``flashcore/launcher.h``)."""
+
+    file: str
+    type: Literal["foreign_launcher"] = "foreign_launcher"
+    compiler: ClassVar[str] = "nvcc"
+
+
+@dataclass(frozen=True, slots=True)
+class AheadOfTime:
+    """A Python function (``matmul.py:matmul``) that launches kernels of a language, compiled without a GPU."""
+
+    language: str
+    callable: str
+    type: Literal["ahead_of_time"] = "ahead_of_time"
+
+    @property
+    def file(self) -> str:
+        return _file_of(self.callable)
+
+    @property
+    def compiler(self) -> str:
+        return self.language
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCubins:
+    """A Python function whose kernels were recorded on a GPU: ``<folder>/<arch>/*.cubin``."""
+
+    folder: str
+    callable: str
+    type: Literal["recorded_cubins"] = "recorded_cubins"
+    compiler: ClassVar[str] = ""
+
+    @property
+    def file(self) -> str:
+        return _file_of(self.callable)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCallable:
+    """A Python function that others are compared with: what torch or a library does."""
+
+    callable: str
+    type: Literal["python_callable"] = "python_callable"
+    compiler: ClassVar[str] = ""
+
+    @property
+    def file(self) -> str:
+        return _file_of(self.callable)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedKernel:
+    """A kernel of an imported report, by its full name: it is not built here, and taken to be compiled by nvcc."""
+
+    name: str
+    type: Literal["imported_kernel"] = "imported_kernel"
+    file: ClassVar[str] = ""
+    compiler: ClassVar[str] = "nvcc"
+
+
+Cuda = CudaSource | ForeignLauncher
+#: Functions whose kernels are known before they run.
+CompiledCallable = AheadOfTime | RecordedCubins
+Kind = Cuda | CompiledCallable | PythonCallable | ImportedKernel
+
+
+def _file_of(callable_: str) -> str:
+    return callable_.partition(":")[0]
+
+
+def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:
+    """The kind that a variant's keys in a manifest declare: ``source``, ``callable``, ``cubins``, ``plan``.
+
+    Args:
+        languages: the values of ``cubins`` that name a language; any other is a folder.
+    """
+    match entry:
+        case {"callable": str(function), "cubins": str(cubins)}:
+            return AheadOfTime(cubins, function) if cubins in languages else RecordedCubins(cubins, function)
+        case {"callable": str(function)}:
+            return PythonCallable(function)
+        case {"source": str(file), "plan": "recorded"}:
+            return ForeignLauncher(file)
+    return CudaSource(entry["source"])
+
+
+def manifest_keys(kind: Kind) -> dict[str, str]:
+    """The keys of a variant in a manifest that declare its kind; the inverse of :func:`kind_of`."""
+    match kind:
+        case CudaSource(file):
+            return {"source": file}
+        case ForeignLauncher(file):
+            return {"source": file, "plan": "recorded"}
+        case AheadOfTime(cubins, function) | RecordedCubins(cubins, function):
+            return {"callable": function, "cubins": cubins}
+        case PythonCallable(function):
+            return {"callable": function}
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to solve a problem: a CUDA source with a config, or a Python callable. A callable is a peer, unless
-    ``cubins`` says where its kernels come from: ``triton``, compiled ahead of time, or a folder of recorded ones."""
+    """One way to solve a problem. ``config`` holds the macros of a CUDA file, or the keyword arguments of a function
+    whose kernels are known."""
 
     name: str
     problem: str
+    kind: Kind
     technique: str
     where: Where
     roof: str  # the dtype of its compute roof: fp16_tensor, fp32, ...
     tolerance: str
     tolerance_reason: str
-    source: str | None = None  # relative to the suite
     config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
-    callable: str | None = None  # "peers.py:cudnn"
     parent: str | None = None
     document: str | None = None  # where it comes from
     predictions: tuple[Prediction, ...] = ()
-    plan: Literal["declared", "recorded"] = "declared"  # how its launches are known: see launch.h and launcher.h
     also: str = ""  # other differences from its parent: the step is not only of the technique
-    kernel: str = ""  # of an imported report: the full name of the kernel, which is not built here
-    cubins: str | None = None
 
     @property
-    def is_peer(self) -> bool:
-        return self.callable is not None and self.cubins is None
+    def is_reference(self) -> bool:
+        """Whether others are only compared with it: it has no budgets, and no kernels that are known."""
+        return isinstance(self.kind, PythonCallable)
 
     @property
-    def file(self) -> str:
-        """Where it is written, relative to the suite."""
-        return self.source or (self.callable or "").partition(":")[0]
+    def imported(self) -> str:
+        """The full name of the kernel in an imported report; empty for what is built here."""
+        return self.kind.name if isinstance(self.kind, ImportedKernel) else ""
+
+    @property
+    def origin(self) -> str:
+        """The CUDA file, the function, or the full name of the imported kernel."""
+        return self.imported or next(iter(manifest_keys(self.kind).values()))
 
     def runs_on(self, shape: Shape) -> bool:
         """Whether the manifest has this case at all: same problem, and the shape is one it supports."""
@@ -283,7 +403,7 @@ class Suite:
     include: tuple[str, ...] = ()
     gate: GatePolicy = field(default_factory=GatePolicy)
     manifests: tuple[str, ...] = ()  # the files that suite.toml includes
-    triton: str = ""  # as nvcc, for what Triton compiles
+    languages: Mapping[str, str] = field(default_factory=dict)  # language → release, as for nvcc
     spaces: Mapping[str, Space] = field(default_factory=dict)
 
     @property
@@ -295,9 +415,13 @@ class Suite:
 
     @property
     def uses_nvcc(self) -> bool:
-        """Whether anything of it is CUDA."""
-        return any(v.source for v in self.variants.values())
+        """Whether any variant is a CUDA file."""
+        return any(isinstance(v.kind, Cuda) for v in self.variants.values())
+
+    def role(self, variant: Variant) -> Literal["peer", "baseline", "variant"]:
+        """What tables and frames call a variant's role."""
+        return "peer" if variant.is_reference else "baseline" if variant.name == self.baseline else "variant"
 
     def matching(self, glob: str) -> list[str]:
-        """The variants whose names match, without peers."""
-        return [n for n, v in self.variants.items() if fnmatchcase(n, glob) and not v.is_peer]
+        """The variants whose names match, without references."""
+        return [n for n, v in self.variants.items() if fnmatchcase(n, glob) and not v.is_reference]

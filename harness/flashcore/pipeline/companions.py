@@ -19,7 +19,7 @@ _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
 def of(suite: Suite, variants: Sequence[Variant]) -> list[Variant]:
     """The baseline, the parents of the chosen variants, and the peers, without those that are chosen themselves."""
     names = {suite.baseline, *(v.parent for v in variants)}
-    return [v for v in suite.variants.values() if (v.is_peer or v.name in names) and v not in variants]
+    return [v for v in suite.variants.values() if (v.is_reference or v.name in names) and v not in variants]
 
 
 def known_right(job: Job, built: Built, recorded: Sequence[Record]) -> frozenset[str]:

@@ -43,7 +43,7 @@ class Compiling:
         self._stopped = False
         self._rest: Future[list[Artifact]] | None = None
         self._whole: Built | None = None
-        count = sum(not v.is_peer for v in job.variants)
+        count = sum(not v.is_reference for v in job.variants)
         say(f"build: {count} variants for {', '.join(job.archs)}")
         own = job.gpu_arch if ahead and not job.cannot_measure else None
         nvcc = toolchain.find_nvcc(Path(job.settings.build)).version if job.suite.uses_nvcc else ""

@@ -17,7 +17,7 @@ from flashcore.measure.workers.journal import HANG
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.progress import Failure, Step
 from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
-from flashcore.model.suite import GPU_STAGES, Shape, Stage, Variant
+from flashcore.model.suite import GPU_STAGES, CompiledCallable, Cuda, Shape, Stage, Variant, manifest_keys
 from flashcore.pipeline.state import Job
 from flashcore.readers import phases
 
@@ -128,7 +128,7 @@ def _sorted_out(
 
 def _not_ready(job: Job, built: Built, variant: Variant, shape: Shape) -> tuple[str, str] | None:
     """The status of a case that was not built, or that its own launch plan refuses, and why."""
-    if variant.is_peer:
+    if variant.is_reference:
         return None
     artifact = built.artifact(variant.name, job.gpu_arch)
     if artifact is None or artifact.status == "unsupported":
@@ -157,16 +157,16 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
             problem_file=job.suite.problems[v.problem].file,
             params=dict(shape.params),
             arguments=job.suite.problems[v.problem].arguments,
-            library=str(Path(built_as[v.name].library or "").resolve()) if v.source else None,
-            operator=built_as[v.name].host if v.source else "",
-            callable=v.callable,
-            config=dict(v.config) if v.cubins else {},
-            calls=tuple(traced.calls(built_as[v.name], shape.name)) if v.cubins else (),
+            library=str(Path(built_as[v.name].library or "").resolve()) if isinstance(v.kind, Cuda) else None,
+            operator=built_as[v.name].host if isinstance(v.kind, Cuda) else "",
+            callable=manifest_keys(v.kind).get("callable"),
+            config=dict(v.config) if isinstance(v.kind, CompiledCallable) else {},
+            calls=tuple(traced.calls(built_as[v.name], shape.name)) if isinstance(v.kind, CompiledCallable) else (),
             tolerance=v.tolerance,
             seeds=job.suite.problems[v.problem].seeds,
             roof=v.roof,
             rank_by=shape.rank_by,
-            repeats=0 if v.is_peer else shape.repeats,
+            repeats=0 if v.is_reference else shape.repeats,
             launches=planned.get((v.name, shape.name), 0),
         )
         for v, shape in pairs
@@ -260,16 +260,16 @@ def start_ahead(job: Job, folder: Path, ahead: Ahead) -> None:
             sharing.start_ahead(folder / stage, chosen, ahead)
         elif isinstance(chosen, settings.Profile):
             marked = dict.fromkeys(_marked(job), phases.Code(()))
-            named = [profile.Named(f"{v.name}/{s.name}", v.name, v.is_peer) for v, s in cases]
+            named = [profile.Named(f"{v.name}/{s.name}", v.name, v.is_reference) for v, s in cases]
             profile.start_ahead(named, folder / stage, dataclasses.replace(chosen, codes=marked), ahead)
 
 
 def _marked(job: Job) -> Iterator[str]:
     """The variants whose sources mark phases, rightly or not: :func:`phases_of` says what is wrong."""
     sources = phases.Sources(Path(job.suite.root))
-    for variant in (v for v in job.variants if v.source):
+    for variant in (v for v in job.variants if isinstance(v.kind, Cuda)):
         try:
-            if not any(sources(variant.source or "")):
+            if not any(sources(variant.kind.file)):
                 continue
         except UsageError:
             pass
@@ -298,11 +298,11 @@ def phases_of(job: Job, built: Built, say: Say) -> dict[str, phases.Code]:
     disassembler = toolchain.optional_tool("nvdisasm")
     found: dict[str, phases.Code] = {}
     for a in built.artifacts:
-        source = job.suite.variants[a.variant].source
-        if a.arch != job.gpu_arch or a.status != "ok" or a.cubin is None or source is None:
+        kind = job.suite.variants[a.variant].kind
+        if a.arch != job.gpu_arch or a.status != "ok" or a.cubin is None or not isinstance(kind, Cuda):
             continue
         try:
-            code = phases.of_variant(source, facts.listing(Path(a.cubin), disassembler), sources)
+            code = phases.of_variant(kind.file, facts.listing(Path(a.cubin), disassembler), sources)
         except UsageError as error:  # earlier measurements are worth more than the names of phases
             say(f"profile: {a.variant} without its phases: {error}")
             code = phases.Code((OTHER_PHASE,), why=str(error))

@@ -32,7 +32,7 @@ def check_peers(settings: Settings, say: Callable[[str], None]) -> Record:
     if torch_root() is None:
         raise lacking("torch")
     job = dataclasses.replace(start(settings), gpu=None, gpu_arch=None)
-    pairs = [(variant, shape) for variant, shape in job.cases("check") if variant.is_peer]
+    pairs = [(variant, shape) for variant, shape in job.cases("check") if variant.is_reference]
     if not pairs:
         raise UsageError(
             f"{job.suite.root}: expected a peer to check on a CPU, found none: kernels run only on GPUs\n"

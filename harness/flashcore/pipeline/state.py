@@ -89,7 +89,7 @@ class Job:
             for v in self.variants
             if v.runs_on(s)
             and not (stage in ("profile", "sanitize") and v.name in self.companions)
-            and not (v.is_peer and (stage == "sanitize" or (stage == "profile" and s is not first[v.name])))
+            and not (v.is_reference and (stage == "sanitize" or (stage == "profile" and s is not first[v.name])))
         ]
 
     @property

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import asdict
 from typing import Any
 
 from flashcore.model.record import SCHEMA_VERSION
+from flashcore.model.suite import ImportedKernel, kind_of
 
 #: The schemas that can be read.
 READABLE = (1, SCHEMA_VERSION)
@@ -23,6 +25,9 @@ _SAMPLES = re.compile(r"(.+)/warm")
 
 def header(data: Any) -> Any:
     """A run's header of schema 1 as one of today's; any other is left as it is, to be read or refused."""
+    if isinstance(data, dict):
+        with contextlib.suppress(LookupError, TypeError, AttributeError):  # then the form says what is wrong with it
+            _declare_kinds(data["suite"])
     if not isinstance(data, dict) or data.get("schema_version") != 1:
         return data
     run = {**_renamed(data), "schema_version": SCHEMA_VERSION}
@@ -30,6 +35,17 @@ def header(data: Any) -> Any:
         for shape in run["suite"]["shapes"].values():
             shape["rank_by"] = "back_to_back"
     return run
+
+
+def _declare_kinds(suite: dict[str, Any]) -> None:
+    """Replaces the keys that a manifest has by the kind of each variant; schema 2 knew one language."""
+    if release := suite.pop("triton", ""):
+        suite["languages"] = {"triton": release}
+    for variant in suite["variants"].values():
+        if "kind" not in variant:
+            entry = {key: variant.pop(key, None) for key in ("source", "callable", "cubins", "plan", "kernel")}
+            kind = ImportedKernel(entry["kernel"]) if entry["kernel"] else kind_of(entry, ("triton",))
+            variant["kind"] = asdict(kind)
 
 
 def fact(name: str) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Listings, Origin, Plan, Record, Source
-from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
+from flashcore.model.suite import GPU_STAGES, CompiledCallable, Shape, Suite, Variant
 
 #: The sources of facts that only a GPU can give.
 MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
@@ -39,8 +39,8 @@ def case_keys(
     for variant, shape in cases:
         name = f"{variant.name}/{shape.name}"
         params = sorted(shape.params.items())
-        if variant.is_peer:
-            own = module_hash(Path(suite.root) / (variant.callable or "").partition(":")[0])
+        if variant.is_reference:
+            own = module_hash(Path(suite.root) / variant.kind.file)
             code = _hash([own, problems[variant.problem], params, variant.tolerance])
             keys[name] = CaseKey(code, "", "", peer=True)
             continue
@@ -48,7 +48,9 @@ def case_keys(
         if artifact is None:
             continue
         plan = planned.get((variant.name, shape.name))
-        if variant.cubins:  # a launch's code, grid and arguments: all that the Python code determines
+        if isinstance(
+            variant.kind, CompiledCallable
+        ):  # a launch's code, grid and arguments: all that the Python code determines
             rest = [artifact.calls.get(shape.name, ""), problems[variant.problem], params, variant.tolerance]
             code = _hash(rest)
             keys[name] = CaseKey(code, _hash([artifact.closure, *rest[1:]]), artifact.cxx, host=code, cxx=artifact.cxx)

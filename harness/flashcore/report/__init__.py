@@ -185,7 +185,7 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     }  # fmt: skip
     files |= {f"assets/{name}": static(name) for name in ("style.css", *_scripts(bodies))}
     for part in parts:
-        menu = [[v.name, v.is_peer] for v in part.variants.values()]
+        menu = [[v.name, v.is_reference] for v in part.variants.values()]
         files[f"{part.folder}assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
     return files
 

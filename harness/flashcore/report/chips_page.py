@@ -91,7 +91,7 @@ def _rows(books: Sequence[Book], sections: Sequence[dict[str, Any]], own: Sequen
     lines = []
     for name in dict.fromkeys(name for of in rows for name in of):
         variant = next(v for book in books if (v := book.record.suite.variants.get(name)))
-        line = [Cell(name, title=variant.technique, sort=name, detail="peer" if variant.is_peer else "")]
+        line = [Cell(name, title=variant.technique, sort=name, detail="peer" if variant.is_reference else "")]
         for of, why, folder in zip(rows, reasons, own, strict=True):
             gone = why(variant, shape) or ("" if name in of else "not among the shapes that its report shows")
             for key in KEYS:

@@ -151,7 +151,9 @@ def _rival(sides: Sequence[Side], shape: Shape, cases: Mapping[str, Any]) -> int
     """The variant of the other record to compare with, where it lacks the variant itself: its fastest in the regime
     that ranks, else the first that has a time."""
     timed = [i for i in map(int, cases) if not sides[i].own and cases[str(i)]["t"]]
-    ranked = [(t, i) for i in timed if not sides[i].variant.is_peer and (t := cases[str(i)]["t"].get(shape.rank_by))]
+    ranked = [
+        (t, i) for i in timed if not sides[i].variant.is_reference and (t := cases[str(i)]["t"].get(shape.rank_by))
+    ]
     return min(ranked)[1] if ranked else next(iter(timed), None)
 
 
@@ -227,8 +229,11 @@ def _pairs(
     wanted = {j: [i for i in own if not sides[j].own or i < j] for j in series}
     if sum(map(len, wanted.values())) > left:
         best = book.ladder(shape).best
-        special = {j for j in series if sides[j].variant.is_peer or sides[j].variant.name == book.record.suite.baseline
-                   or (best is not None and sides[j].variant.name == best.variant.name)}  # fmt: skip
+        special = {
+            j
+            for j in series
+            if book.role(v := sides[j].variant) != "variant" or (best is not None and v.name == best.variant.name)
+        }
         wanted = {j: [i for i in ids if j in special or i in special or j in partners[i] or i in partners[j]]
                   for j, ids in wanted.items()}  # fmt: skip
     rows = []
@@ -250,7 +255,7 @@ def _source(side: Side, known: dict[tuple[str, int, str], int]) -> list[int]:
         return []
     kernels = [x for x in own if x.subject.shape == own[0].subject.shape]
     lines = {(i.file, i.line): i.source for x in kernels for i in x.instructions if i.line and i.source}
-    ordered = sorted(lines, key=lambda place: (place[0] != side.variant.source, place))[:MOST_LINES]
+    ordered = sorted(lines, key=lambda place: (place[0] != side.variant.kind.file, place))[:MOST_LINES]
     return [known.setdefault((f.rpartition("/")[2], n, lines[f, n]), len(known)) for f, n in ordered]
 
 

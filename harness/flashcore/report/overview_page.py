@@ -193,7 +193,7 @@ def _stairs(
     stairs = []
     order = {s.variant.name: i for i, s in enumerate(found.steps)}
     for t, v in sorted(timed, key=lambda x: (order.get(x[1].name, len(order)), -x[0])):
-        usual = v.name in way or v.is_peer
+        usual = v.name in way or v.is_reference
         # A bar cannot start at a parent whose line is not shown.
         parent = v.parent if v.parent in (way if usual else times) else None
         own, before = needs[v.name], needs.get(parent or "", {})
@@ -202,7 +202,7 @@ def _stairs(
             if r in own else None
             for r in bounds_in_use.RESOURCES
         )  # fmt: skip
-        name = Cell(v.name, title=v.technique, href=variant_page(v.name), detail="peer" if v.is_peer else "")
+        name = Cell(v.name, title=v.technique, href=variant_page(v.name), detail="peer" if v.is_reference else "")
         start = at(times[parent]) if parent else None
         slower = parent is not None and t > times[parent]
         stairs.append(Stair(name, book.role(v), significant(t, 3), at(t), start, slower, bullets, usual))
@@ -264,13 +264,13 @@ def _row(book: Book, variant: Variant, shape: Shape, step: Step | None) -> Row:
     floor, gap = _floor(book, subject, shape.time)
     cells = (
         Cell(variant.name, title=variant.technique, sort=variant.name, href=variant_page(variant.name), detail=mark),
-        book.cell("ncu_duration" if variant.kernel else shape.time, subject, with_unit=False),
+        book.cell("ncu_duration" if variant.imported else shape.time, subject, with_unit=False),
         _over_parent(step),
         _ratio(book, "speedup_vs_peer", subject),
         gap,
         right,
         not_applicable("peers carry no budgets")
-        if variant.is_peer
+        if variant.is_reference
         else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
         Cell(held.short, title=held.text if held.text != held.short else "", sort=held.short)
         if held.text else missing(book.why_stage(variant.name, shape.name, "profile")),

@@ -43,7 +43,7 @@ def page(book: Book, variant: Variant) -> Page:
         "variant": variant,
         "role": book.role(variant),
         "limits": not_applicable("peers carry no budgets")
-        if variant.is_peer
+        if variant.is_reference
         else book.badge(book.verdicts.get(variant.name, ())),
         "before": names[at - 1] if at else "",
         "after": names[at + 1] if at + 1 < len(names) else "",
@@ -117,7 +117,7 @@ def _builds(book: Book, variant: Variant) -> list[dict[str, Any]]:
     for arch in book.record.suite.archs:
         artifact = book.artifacts.get((variant.name, arch))
         reason = variant.where.unsupported.get(arch, "")
-        if variant.is_peer or (artifact is None and arch not in variant.where.archs and not reason):
+        if variant.is_reference or (artifact is None and arch not in variant.where.archs and not reason):
             continue
         status = artifact.status if artifact else "unsupported" if reason else "not built"
         marks = {"ok": "pass", "failed": "fail", "unsupported": "open"}

@@ -74,7 +74,7 @@ class Book:
 
     def role(self, variant: Variant) -> str:
         """``peer``, ``baseline`` or ``variant``."""
-        return "peer" if variant.is_peer else "baseline" if variant.name == self.record.suite.baseline else "variant"
+        return self.record.suite.role(variant)
 
     @cached_property
     def readings(self) -> Readings:
@@ -163,7 +163,7 @@ class Book:
 
     def static_cell(self, name: str, variant: Variant, shape: str | None = None, *, with_unit: bool = True) -> Cell:
         """The largest value among a variant's kernels (of occupancies the smallest), each named on hover."""
-        if variant.is_peer:
+        if variant.is_reference:
             return not_applicable(PEER_STATIC)
         found = self.static(variant.name, name, self.arch, shape)
         return self.extreme(found, name, self.why_static(variant, self.arch), with_unit=with_unit)
@@ -223,7 +223,7 @@ class Book:
         if outcome is not None and outcome.status != "ok":
             return f"{outcome.status} in {stage}: {outcome.reason}"
         found = self.record.suite.variants.get(variant)
-        if stage == "bench" and found is not None and found.kernel:
+        if stage == "bench" and found is not None and found.imported:
             return "its kernels were imported, and the time is what ncu counted of the launch of median duration"
         declared = self.record.suite.shapes.get(shape)
         if declared is not None and stage not in declared.stages:

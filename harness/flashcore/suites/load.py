@@ -63,7 +63,7 @@ def _files(suite: Suite) -> Iterator[Path]:
     root = Path(suite.root)
     yield from (root / i for i in suite.include)
     yield from (root / p.file for p in suite.problems.values())
-    yield from (root / v.file for v in suite.variants.values())
+    yield from (root / v.kind.file for v in suite.variants.values())
 
 
 def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:

@@ -35,6 +35,7 @@ from flashcore.model.suite import (
     Variant,
     Waiver,
     Where,
+    kind_of,
 )
 from flashcore.model.text import matches_any
 from flashcore.suites.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
@@ -52,6 +53,8 @@ from flashcore.suites.schema import (
     WaiverForm,
 )
 
+#: The languages whose kernels are compiled ahead of time; a manifest names the release of each that it uses.
+LANGUAGES = ("triton",)
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 MOST_POINTS, MOST_ANCESTORS, MOST_OF_SPACE = 10_000, 100, 100_000
 #: What a roof may be of: the roofs suite measures these, and datasheets state rates for others.
@@ -95,8 +98,8 @@ class Builder:
                     self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", _meant(pattern, shapes))
         if m.baseline not in variants:
             self._wrong("baseline", "a variant", _meant(m.baseline, variants))
-        kinds = {"nvcc" if v.source else "triton" for v in variants.values() if v.source or v.cubins == "triton"}
-        for compiler in sorted(k for k in kinds if getattr(m, k) is None):
+        compilers = {v.kind.compiler for v in variants.values() if v.kind.compiler}
+        for compiler in sorted(c for c in compilers if getattr(m, c) is None):
             self._wrong(compiler, 'the release that the static budgets are set with, as "13.0"', "nothing")
         for file in m.include:
             if not (self.root / file).is_dir():
@@ -112,7 +115,7 @@ class Builder:
             title=m.title,
             root=str(self.root),
             nvcc=m.nvcc or "",
-            triton=m.triton or "",
+            languages={name: release for name in LANGUAGES if (release := getattr(m, name))},
             archs=self.archs,
             baseline=m.baseline,
             problems=problems,
@@ -254,7 +257,7 @@ class Builder:
             self._wrong(f"{key}.config", "no config for a callable without `cubins`, a peer", repr(form.config))
         if form.cubins and not form.callable:
             self._wrong(f"{key}.cubins", "a callable that launches them", "none")
-        if form.cubins and form.cubins != "triton":
+        if form.cubins and form.cubins not in LANGUAGES:
             for arch in form.where.archs or self.m.archs:
                 folder = self.root / form.cubins / arch
                 if not list(folder.glob("*.cubin")) and arch not in form.where.unsupported:
@@ -282,6 +285,7 @@ class Builder:
         return name, Variant(
             name=name,
             problem=problem,
+            kind=kind_of(form.model_dump(), LANGUAGES),
             technique=fill(form.technique),
             where=Where(
                 tuple(a for a in archs if a not in form.where.unsupported),
@@ -291,15 +295,11 @@ class Builder:
             roof=form.roof,
             tolerance=form.tolerance,
             tolerance_reason=form.tolerance_reason,
-            source=form.source,
             config=config,
-            callable=form.callable,
-            plan=form.plan,
             parent=fill(form.parent) if form.parent else None,
             document=form.document,
             predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
             also=form.also or "",
-            cubins=form.cubins,
         )
 
     def _space(
@@ -307,8 +307,8 @@ class Builder:
     ) -> Space:
         key = f"space.{name}"
         base = variants.get(form.variant)
-        if base is None or not (base.source or base.cubins == "triton"):  # recorded cubins have no config
-            own = [n for n, v in variants.items() if v.source or v.cubins == "triton"]
+        if base is None or not base.kind.compiler:
+            own = [n for n, v in variants.items() if v.kind.compiler]
             self._wrong(
                 f"{key}.variant", 'a variant with a source, or with cubins = "triton"', _meant(form.variant, own)
             )
@@ -330,7 +330,7 @@ class Builder:
                 static = [n for n, b in budgets.items() if b.tier == "static"]
                 self._wrong(f"{key}.hard", "the name of a static budget", _meant(budget, static))
         rival = variants.get(form.against or form.variant)
-        if rival is None or rival.is_peer or (base is not None and rival.problem != base.problem):
+        if rival is None or rival.is_reference or (base is not None and rival.problem != base.problem):
             self._wrong(f"{key}.against", "a variant of the same problem", _meant(str(form.against), variants))
         return Space(
             name=name,
@@ -421,7 +421,7 @@ class Builder:
             **self._scope(key, form, globs, variants),
             device=form.device,
         )
-        own = [v for v in variants.values() if not v.is_peer and matches_any(v.name, budget.variants)]
+        own = [v for v in variants.values() if not v.is_reference and matches_any(v.name, budget.variants)]
         if not any(self._is_about(budget, v) for v in own):
             expected = "a case that it is about: a variant that is no peer, on archs and shapes that it supports"
             self._wrong(key, expected, "none")

@@ -56,7 +56,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
     cases = [case("right"), *(case(name) for name in FAULTS), case("also_right"), case("refuses")]
     cases += [case(name, peer=True) for name in ("library", "overflows", *PEER_FAULTS)]
     cases += [case(name, "wide", columns=300) for name in ("right", "hangs")]
-    cases = [c if c.is_peer or c.variant == "right" else replace(c, repeats=300) for c in cases]
+    cases = [c if c.is_reference or c.variant == "right" else replace(c, repeats=300) for c in cases]
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
     chosen = Check(time_limit=15.0, device="cpu", repeats=200, lanes=1, progress=lines.append)

@@ -60,7 +60,7 @@ def test_the_first_call_is_held_to_what_was_compiled(
     monkeypatch.setattr(triton_calls, "recorded", recorded)
     monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
     one = traced(([LAUNCH],), tmp_path)
-    assert not one.is_peer and Case.from_json(one.to_json()) == one
+    assert not one.is_reference and Case.from_json(one.to_json()) == one
     caller = Caller(one, ModuleType("problem"), "cpu")
     x, outputs = torch.ones(6, 37), caller.outputs()
     for _ in range(2):

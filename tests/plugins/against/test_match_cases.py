@@ -10,6 +10,7 @@ import pytest
 
 from flashcore.measure.build import build
 from flashcore.model.record import Built, Launch, Plan
+from flashcore.model.suite import PythonCallable
 from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.against import match_cases
 from flashcore.plugins.against.comparison import Row
@@ -87,7 +88,7 @@ def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pyte
     sides = {name: built() for name in ("a", "b")}
     python = {"peers.py": "old"}
     monkeypatch.setattr(match_cases, "python_of", lambda job: python if job is sides["a"].job else {"peers.py": "new"})
-    one, other = factory.peer("cudnn"), factory.peer("cudnn", callable="peers.py:other")
+    one, other = factory.peer("cudnn"), factory.peer("cudnn", kind=PythonCallable("peers.py:other"))
     assert match_cases._same_code(sides["a"], sides["a"], one, one, SHAPE)
     assert not match_cases._same_code(sides["a"], sides["b"], one, one, SHAPE)
     assert not match_cases._same_code(sides["a"], sides["a"], one, other, SHAPE)

@@ -27,7 +27,7 @@ def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
     (folder,) = lookup.runs(tmp_path)
     made = store.read(folder)
     # The stand-in gives kernels' names as they were launched; ncu demangles them here.
-    assert {v.kernel for v in made.suite.variants.values()} == {"_Z3bigIfEvPf", "_Z5smalli"}
+    assert {v.imported for v in made.suite.variants.values()} == {"_Z3bigIfEvPf", "_Z5smalli"}
     assert made.command.startswith(sys.executable) and [s.stage for s in made.stages] == ["survey", "measure-1"]
 
 

@@ -37,7 +37,7 @@ def captured(tmp_path: Path) -> Captured:
 
 def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captured: Captured, tmp_path: Path) -> None:
     made, _ = record("20260101T000000Z-0001", "app", "./app --fast", captured, "2025.3.1")
-    assert {v.kernel for v in made.suite.variants.values()} == {case.key.kernel for case in captured.cases[:3]}
+    assert {v.imported for v in made.suite.variants.values()} == {case.key.kernel for case in captured.cases[:3]}
     assert made.suite.name == "app" and made.command == "./app --fast"
     assert [(s.stage, s.status, s.reason) for s in made.stages] == [
         ("survey", "ok", ""), ("measure-1", "failed", "the command ended with exit code 7"),

@@ -121,7 +121,7 @@ def test_every_value_of_a_launch_equals_the_readers_own(name: str, sample_report
 
 def test_a_function_is_a_variant_and_a_launch_configuration_a_shape(sample_report: Any) -> None:
     record = recorded(sample_report("app_basic"))
-    assert {v.name: v.kernel for v in record.suite.variants.values()} == {
+    assert {v.name: v.imported for v in record.suite.variants.values()} == {
         "saxpy": "saxpy(int, float, const float *, float *)",
         "ns_strided_float": "void ns::strided<float>(T1 *, int, int)",
         "ns_strided_double": "void ns::strided<double>(T1 *, int, int)",

@@ -9,7 +9,7 @@ import pytest
 
 from flashcore.measure.build import build
 from flashcore.model.record import Artifact, Built, Fact, Launch, Plan, Source, Subject
-from flashcore.model.suite import Space
+from flashcore.model.suite import CudaSource, Space
 from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.tune import candidates, grid
 from flashcore.readers import host_code
@@ -25,7 +25,7 @@ def job() -> Job:
     budgets = [factory.budget("registers", variants=("base",), maximum=100),
                factory.budget("smem", maximum=1000, variants=("base",)),
                factory.budget("stack_bytes", maximum=0, variants=("other",))]  # fmt: skip
-    variants = [factory.variant("base", source="a.cu", config={"ROWS": 16}), factory.variant("other")]
+    variants = [factory.variant("base", kind=CudaSource("a.cu"), config={"ROWS": 16}), factory.variant("other")]
     suite = replace(factory.suite(variants=variants, budgets=budgets, baseline="base"), spaces={"toy": SPACE})
     return Job(
         Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), tuple(variants), tuple(suite.shapes.values())

@@ -98,7 +98,7 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
     new = after.variants["mma_tuned_1"]
     assert dict(new.config) == GRID.point(index) and new.parent == "mma_keys_by_hand"
     base = suite.variants["mma_keys"]
-    assert (new.source, new.tolerance, new.where, new.roof) == (base.source, base.tolerance, base.where, base.roof)
+    assert (new.kind, new.tolerance, new.where, new.roof) == (base.kind, base.tolerance, base.where, base.roof)
     assert {n: v for n, v in after.variants.items() if n != "mma_tuned_1"} == dict(suite.variants)
     assert "study mma-1" in made.file.read_text() and tomllib.loads(made.file.read_text())
     assert "mma_tuned_2" in offer(after, grid.of(after, "mma"), index + 1, "mma_keys", "s", "g").diff

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.model.suite import Space
+from flashcore.model.suite import CudaSource, Space
 from flashcore.plugins.tune import grid
 from tests import factory
 from tests.plugins.tune.spaces import GRID, SPACE
@@ -41,15 +41,15 @@ def test_a_space_without_points_and_one_that_cannot_be_reckoned_are_refused() ->
 
 def test_variants_of_the_same_source_are_where_a_search_begins() -> None:
     config = {"ROWS": 32, "STAGES": 2, "COPY": "async", "OTHER": 1}
-    base = factory.variant("base", source="a.cu", config=config)
+    base = factory.variant("base", kind=CudaSource("a.cu"), config=config)
     variants = [
         base,
-        factory.variant("rung", source="a.cu", config={**config, "ROWS": 64}),
-        factory.variant("off_axis", source="a.cu", config={**config, "ROWS": 65}),
-        factory.variant("other_macro", source="a.cu", config={**config, "OTHER": 2}),
-        factory.variant("forbidden", source="a.cu", config={**config, "COPY": "plain"}),
-        factory.variant("other_source", source="b.cu", config=config),
-        factory.variant("unsaid", source="a.cu", config={"ROWS": 16, "OTHER": 1}),
+        factory.variant("rung", kind=CudaSource("a.cu"), config={**config, "ROWS": 64}),
+        factory.variant("off_axis", kind=CudaSource("a.cu"), config={**config, "ROWS": 65}),
+        factory.variant("other_macro", kind=CudaSource("a.cu"), config={**config, "OTHER": 2}),
+        factory.variant("forbidden", kind=CudaSource("a.cu"), config={**config, "COPY": "plain"}),
+        factory.variant("other_source", kind=CudaSource("b.cu"), config=config),
+        factory.variant("unsaid", kind=CudaSource("a.cu"), config={"ROWS": 16, "OTHER": 1}),
     ]
     suite = factory.suite(variants=variants, baseline="base")
     suite = replace(suite, spaces={"toy": SPACE})
@@ -57,6 +57,6 @@ def test_variants_of_the_same_source_are_where_a_search_begins() -> None:
     assert set(grid.ancestors(suite, points).values()) == {"base", "rung"}
     made = grid.variant(suite, points, 4)
     assert made.name == "toy_04" and made.config == {"ROWS": 16, "STAGES": 3, "COPY": "plain", "OTHER": 1}
-    assert made.parent is None and made.source == "a.cu"
+    assert made.parent is None and made.kind == CudaSource("a.cu")
     with pytest.raises(UsageError, match=r"expected a space of suite .* \(did you mean toy\?\)"):
         grid.of(suite, "tox")

@@ -12,6 +12,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, ManifestError
+from flashcore.model.suite import AheadOfTime
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
 from flashcore.plugins.tune import candidates, grid, offer, session, study, trial, tune
@@ -100,7 +101,7 @@ def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_p
     copy = shutil.copytree(suite, tmp_path / "copy")
     dataclasses.replace(made, file=copy / "suite.toml").write()
     found = load(copy).variants["matmul_tuned_1"]
-    assert (found.callable, found.cubins, found.source) == ("matmul.py:matmul", "triton", None)
+    assert found.kind == AheadOfTime("triton", "matmul.py:matmul")
     assert dict(found.config) == own.point(best.index) and found.parent == "matmul_64x64"
 
 

@@ -181,7 +181,7 @@ def settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[Measure
             yield Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
             kernels = own["kernels"]
-            if case.is_peer and kernels is not None:
+            if case.is_reference and kernels is not None:
                 kernels += own["copies"]  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
             mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], kernels)
             empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
@@ -233,7 +233,7 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
         for c in timed
         if (s := measured[c.name].samples.get(regime)) and not measured[c.name].doubt(regime)
     }
-    peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_peer and c.variant in ranked}
+    peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked}
     peer = min(peers, key=lambda v: peers[v]) if peers else None
     for case in timed:
         own = measured[case.name]

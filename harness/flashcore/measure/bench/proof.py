@@ -138,7 +138,7 @@ class Proof:
         """A sample of that mode (us), and its answer looked at: of any call of the last ones that wrote different
         outputs; of a peer, which makes its own, of the last call."""
         calls, sets, case = self._timed.calls_in(mode), len(self._sets.inputs), self._caller.case
-        peer = case.is_peer
+        peer = case.is_reference
         different = sets if any(a.mutable and not a.inout for a in case.arguments) else len(self._outputs)
         back = 0 if peer else self._dice.randrange(min(calls, different))
         i = (calls - 1 - back) % len(self._outputs)

@@ -41,7 +41,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
-from flashcore.model.suite import Problem, Suite, Variant
+from flashcore.model.suite import Cuda, Problem, Suite, Variant
 from flashcore.plugins.languages.triton import traced
 from flashcore.readers import host_code
 
@@ -113,7 +113,7 @@ def build(
         CapabilityError: no nvcc, g++ or ninja.
         FlashcoreError: the build folder cannot be written.
     """
-    variants = [v for v in variants if v.source]
+    variants = [v for v in variants if isinstance(v.kind, Cuda)]
     if not variants:
         return []
     nvcc = toolchain.find_nvcc(folder)
@@ -180,11 +180,11 @@ def _units(
                 artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
                 continue
             flags = compile_flags(suite, variant, arch, options.debug)
-            dependencies.refuse_unsafe((*flags, str(variant.source)))
+            dependencies.refuse_unsafe((*flags, variant.kind.file))
             wanted: tuple[str, ...] = (CUBIN,)
             if arch == host:
                 wanted = (CUBIN, PLAN, OPERATOR) if with_operator else (CUBIN, PLAN)
-            question = inputs.question(str(variant.source), flags, generated[variant.problem])
+            question = inputs.question(variant.kind.file, flags, generated[variant.problem])
             units.append(Unit(variant, arch, root, question, flags, wanted))
     return units, artifacts
 

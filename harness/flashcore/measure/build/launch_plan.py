@@ -19,7 +19,7 @@ from typing import Any
 from flashcore.measure.machine import python_process
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Launch, Plan
-from flashcore.model.suite import Shape, Suite
+from flashcore.model.suite import ForeignLauncher, Shape, Suite
 from flashcore.plugins.recorded import recording
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
@@ -57,7 +57,7 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
         if artifact.plan_library is not None:
             variant = suite.variants[artifact.variant]
             problem = suite.problems[variant.problem]
-            recorded = variant.plan == "recorded"
+            recorded = isinstance(variant.kind, ForeignLauncher)
             device = recording.device(artifact.arch) if recorded else ()
             by_name[variant.name] = artifact
             sizes: dict[str, Question] = {}
@@ -87,7 +87,7 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
 
 def _with_clusters(plan: Plan, artifact: Artifact, suite: Suite) -> Plan:
     """With the clusters that kernels' sources fix, which a launch call does not name: of a plan that was recorded."""
-    if suite.variants[plan.variant].plan != "recorded" or artifact.cubin is None:
+    if not isinstance(suite.variants[plan.variant].kind, ForeignLauncher) or artifact.cubin is None:
         return plan
     fixed = {canonical(k.name): k.cluster for k in cubin.read(Path(artifact.cubin), artifact.arch).kernels if k.cluster}
     return replace(plan, launches=tuple(replace(x, cluster=fixed.get(x.kernel, x.cluster)) for x in plan.launches))

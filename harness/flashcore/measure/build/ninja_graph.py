@@ -20,7 +20,7 @@ from pathlib import Path
 
 from flashcore.measure.build import binding
 from flashcore.measure.machine import toolchain
-from flashcore.model.suite import Suite, Variant
+from flashcore.model.suite import ForeignLauncher, Suite, Variant
 
 HARNESS_INCLUDE = Path(__file__).parent / "include"
 LOG = "variant.log"
@@ -98,7 +98,7 @@ def graph(
     if disassembler is not None:
         lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
     recorder = units[0].folder.parent / RECORDER
-    if any(u.is_host and u.variant.plan == "recorded" for u in units):
+    if any(u.is_host and isinstance(u.variant.kind, ForeignLauncher) for u in units):
         lines += [
             "rule recorder",
             f"  command = $nvcc -std=c++17 -O1 -Xcompiler -fPIC -I{q(str(HARNESS_INCLUDE))} -c $in -o $out",
@@ -130,7 +130,7 @@ def graph(
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
     for unit in units:
         folder = unit.folder.resolve()
-        source = (Path(suite.root) / str(unit.variant.source)).resolve()
+        source = (Path(suite.root) / unit.variant.kind.file).resolve()
         problem = bindings[unit.variant.problem].resolve()
         places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
         # To nvcc a comma begins another definition: one in a macro's value (template arguments) is escaped.
@@ -153,7 +153,9 @@ def graph(
             defaults.append(_path(folder / CUBIN))
             continue
         stand_in, first = "", ""
-        if unit.variant.plan == "recorded":  # its symbols take precedence over the runtime's, which has the others
+        if isinstance(
+            unit.variant.kind, ForeignLauncher
+        ):  # its symbols take precedence over the runtime's, which has the others
             stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs -Wl,-Bsymbolic "
         lines += [
             f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",

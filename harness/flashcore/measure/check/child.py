@@ -47,7 +47,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     problem = load_problem(case.root, case.problem_file)
     # Edge inputs are checked for the suite's own variants, once; libraries need not handle them.
     edges = tuple(getattr(problem, "EDGE_KINDS", ()))
-    kinds = payload["kinds"] or [*problem.KINDS, *(edges if not case.is_peer else ())]
+    kinds = payload["kinds"] or [*problem.KINDS, *(edges if not case.is_reference else ())]
     unknown = sorted(set(kinds) - {*problem.KINDS, *edges})
     if unknown:
         raise UsageError(f"kinds: expected some of {', '.join((*problem.KINDS, *edges))}, found {', '.join(unknown)}")
@@ -78,10 +78,10 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         inputs, *_ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
         log.step(task.name, "repeats")
         complaints += _repeat(caller, inputs, payload["repeats"])
-        if not case.is_peer:
+        if not case.is_reference:
             announce = functools.partial(log.step, task.name)
             complaints += _layouts(caller, *_answers.get(case, problem, device, case.seeds[0], kinds[0])[:3], announce)
-        if hasattr(problem, "invariants") and not case.is_peer:
+        if hasattr(problem, "invariants") and not case.is_reference:
             log.step(task.name, "invariants")
             complaints += problem.invariants(lambda given: _fresh(caller, given), inputs, dict(case.params))
         if payload["opcheck"]:
@@ -107,10 +107,10 @@ def _compare(
     if missing:
         raise UsageError(f"{case.problem_file}: expected a reference for every output, found none for {missing}")
     outputs.poison()
-    given, bands = (dict(inputs), {}) if case.is_peer else guard_inputs(inputs)
+    given, bands = (dict(inputs), {}) if case.is_reference else guard_inputs(inputs)
     caller.call(given, outputs)
     synchronize(caller.device)
-    complaints = [] if case.is_peer else _changed(inputs, given)
+    complaints = [] if case.is_reference else _changed(inputs, given)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"]

@@ -67,7 +67,7 @@ class Depth(Protocol):
     @property
     def variant(self) -> str: ...
     @property
-    def is_peer(self) -> bool: ...
+    def is_reference(self) -> bool: ...
 
 
 class Profiled(Depth, Protocol):
@@ -85,7 +85,7 @@ class Named:
 
     name: str
     variant: str
-    is_peer: bool
+    is_reference: bool
 
 
 C = TypeVar("C", bound=Depth)
@@ -114,7 +114,7 @@ def run(
         raise lacking("nvtx")
     stage = _under_ncu(cases, chosen, target)
     # Peers last: libraries keep workspaces, which ncu would save and restore around every later pass.
-    ordered = sorted(cases, key=lambda case: case.is_peer)
+    ordered = sorted(cases, key=lambda case: case.is_reference)
     tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
     with writing(folder):
         _claim(folder, chosen)
@@ -194,7 +194,7 @@ def by_depth(cases: Sequence[C]) -> tuple[list[C], list[C]]:
     first: dict[str, C] = {}
     for case in cases:
         first.setdefault(case.variant, case)
-    deep = [case for case in first.values() if not case.is_peer]
+    deep = [case for case in first.values() if not case.is_reference]
     return deep, [case for case in cases if case not in deep]
 
 

@@ -74,7 +74,7 @@ class Case:
         return f"{self.variant}/{self.shape}" + (f"@{self.build}" if self.build else "")
 
     @property
-    def is_peer(self) -> bool:
+    def is_reference(self) -> bool:
         return self.callable is not None and not self.calls
 
     @property
@@ -133,7 +133,7 @@ class Caller:
         wanted = {
             a.name: (a.sizes(self.case.params), a.dtype)
             for a in self.case.arguments
-            if (inout if a.inout else a.mutable and not self.case.is_peer)
+            if (inout if a.inout else a.mutable and not self.case.is_reference)
         }
         return Outputs(wanted, self.device, fill)
 
@@ -154,18 +154,18 @@ class Caller:
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[[], Any]:
         """The call with its arguments bound; a peer's answer is its return value. Outputs that are inputs too must be
         loaded before each call."""
-        if self.case.is_peer:
+        if self.case.is_reference:
             own = {a.name: outputs[a.name] for a in self.case.arguments if a.inout}
             return functools.partial(self.target, **{**inputs, **own})
         return functools.partial(self.target, *self.arguments(inputs, outputs))
 
     def call(self, inputs: Mapping[str, Any], outputs: Outputs) -> None:
         """One call; afterwards ``outputs`` holds the answer (not synchronised)."""
-        if self.case.is_peer:  # not what the last call returned
+        if self.case.is_reference:  # not what the last call returned
             outputs.update({name: guard.tensor for name, guard in outputs.guards.items()})
         self.load(inputs, outputs)
         answer = self.bind(inputs, outputs)()
-        if self.case.is_peer:
+        if self.case.is_reference:
             outputs.update(self.named(answer))
 
     def named(self, answer: Any) -> dict[str, Tensor]:

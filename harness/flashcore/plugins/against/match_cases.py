@@ -52,7 +52,7 @@ def counterpart(root: Path, after: Job, build: str) -> Job:
     }
     suite = replace(suite, shapes=shapes)
     archs = tuple(a for a in after.archs if a in suite.archs)
-    variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_peer or archs)]
+    variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_reference or archs)]
     settings = replace(after.settings, suite=str(root), build=build)
     options = replace(after.options, archs=archs)
     return Job(settings, suite, after.gpu, after.gpu_arch, options, tuple(variants), tuple(shapes.values()))
@@ -98,7 +98,7 @@ def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: s
 
 def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | None:
     """Why there is nothing to run, and whether that is a failure; ``None`` if there is something."""
-    if variant.is_peer:
+    if variant.is_reference:
         return None
     own = [a for a in side.built.artifacts if a.variant == variant.name and side.job.gpu_arch in (None, a.arch)]
     for artifact in own:
@@ -113,8 +113,8 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
 def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:
     """Whether a GPU would be given exactly the same work. The problem's file does not matter, unlike for the freshness
     of a recorded time: both are timed on the present inputs."""
-    if old.is_peer or new.is_peer:
-        return old.callable == new.callable and python_of(before.job) == python_of(after.job)
+    if old.is_reference or new.is_reference:
+        return old.kind == new.kind and python_of(before.job) == python_of(after.job)
     codes = [
         {
             a.arch: (a.code, a.host, a.cxx, a.calls.get(shape.name))

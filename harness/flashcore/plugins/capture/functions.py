@@ -34,7 +34,7 @@ class Call:
     variant: str
     shape: str
     payload: Mapping[str, Any]
-    is_peer: bool = False
+    is_reference: bool = False
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.profile import ncu_facts
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
 from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
-from flashcore.model.suite import Problem, Shape, Suite, Variant, Where
+from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
 from flashcore.plugins.imports import names
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
@@ -213,12 +213,12 @@ def _variant(slug: str, kernel: str, arch: str, shapes: Sequence[str], launches:
     return Variant(
         name=slug,
         problem=PROBLEM,
+        kind=ImportedKernel(kernel),
         technique=canonical(kernel),
         where=Where((arch,), tuple(shapes)),
         roof=_roof(launches),
         tolerance="",
         tolerance_reason=_NOTHING,
-        kernel=kernel,
     )
 
 

@@ -13,7 +13,7 @@ from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Space, Suite, Variant
 
 Point = dict[str, int | str]
-_KERNEL = ("source", "callable", "cubins", "problem", "tolerance")  # what variants of one space have in common
+_KERNEL = ("kind", "problem", "tolerance")  # what variants of one space have in common
 
 
 class Grid:

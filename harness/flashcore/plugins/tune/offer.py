@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.model.files import write_atomically
-from flashcore.model.suite import Suite, Variant
+from flashcore.model.suite import Suite, Variant, manifest_keys
 from flashcore.plugins.tune.grid import Grid
 from flashcore.suites.parts import MANIFEST
 
@@ -61,7 +61,7 @@ def _table(name: str, base: Variant, grid: Grid, index: int, parent: str, study:
         f"[variant.{name}]",
         f"problem = {_toml(base.problem)}",
         f"technique = {_toml(f'{grid.text(index)}: found by search in the space {grid.space.name}')}",
-        *(f"{key} = {_toml(own)}" for key in ("source", "callable", "cubins") if (own := getattr(base, key))),
+        *(f"{key} = {_toml(value)}" for key, value in manifest_keys(base.kind).items()),
         f"config = {_toml(config)}",
         f"parent = {_toml(parent)}",
         *([f"document = {_toml(base.document)}"] if base.document else []),

@@ -14,7 +14,7 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import roofline
 from flashcore.measure.machine import gpu_lease
 from flashcore.measure.workers.problem_file import load_problem, work_of
-from flashcore.model.suite import Suite
+from flashcore.model.suite import CompiledCallable, Suite
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.compile_ahead import compile_all
 from flashcore.pipeline.state import Job, Settings
@@ -157,12 +157,21 @@ def _prepared(
     artifact = built.artifact(base.name, archs[-1])
     if artifact is None or artifact.status != "ok":
         raise UsageError(f"{base.name}: expected a variant that compiles, found: {artifact and artifact.message}")
-    return job, study.Header(
-        suite=suite.name, space=space, sampler=_kind(points, chosen), seed=chosen.seed, closure=artifact.closure,
-        constants={k: v for k, v in base.config.items() if k not in space.axes}, gpu=job.gpu.name if job.gpu else None,
-        arch=archs[-1], nvcc=built.nvcc, compiler=artifact.cxx if base.cubins else "", floor=_floor(job, points),
+    header = study.Header(
+        suite=suite.name,
+        space=space,
+        sampler=_kind(points, chosen),
+        seed=chosen.seed,
+        closure=artifact.closure,
+        constants={k: v for k, v in base.config.items() if k not in space.axes},
+        gpu=job.gpu.name if job.gpu else None,
+        arch=archs[-1],
+        nvcc=built.nvcc,
+        compiler=artifact.cxx if isinstance(base.kind, CompiledCallable) else "",
+        floor=_floor(job, points),
         command=settings.command,
-    ), None  # fmt: skip
+    )
+    return job, header, None
 
 
 def _kind(points: grid.Grid, chosen: Options) -> str:

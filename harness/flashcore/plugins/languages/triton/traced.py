@@ -27,7 +27,7 @@ from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.model.files import writing
 from flashcore.model.record import Artifact, Launch, Plan
-from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.model.suite import AheadOfTime, CompiledCallable, Shape, Suite, Variant, manifest_keys
 from flashcore.readers import cubin
 
 TRACED, LOG = "traced.json", "variant.log"
@@ -52,7 +52,7 @@ def build(suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[V
     """
     artifacts: list[Artifact] = []
     units: list[_Unit] = []
-    for variant in (v for v in variants if v.cubins):
+    for variant in (v for v in variants if isinstance(v.kind, CompiledCallable)):
         for arch in archs:
             if arch in variant.where.archs:
                 units.append(_unit(suite, folder / suite.name, variant, arch))
@@ -69,17 +69,16 @@ def build(suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[V
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
     """Where the suite's variants of this kind are built as they are now."""
-    own = [v for v in suite.variants.values() if v.cubins]
+    own = [v for v in suite.variants.values() if isinstance(v.kind, CompiledCallable)]
     return {_unit(suite, folder / suite.name, v, arch).folder for v in own for arch in v.where.archs}
 
 
 def _unit(suite: Suite, root: Path, variant: Variant, arch: str) -> _Unit:
     version = toolchain.version_of("triton")
-    if version is None and variant.cubins == "triton":
+    if version is None and isinstance(variant.kind, AheadOfTime):
         raise lacking("triton")
     task = {
-        "callable": variant.callable,
-        "cubins": variant.cubins,
+        **manifest_keys(variant.kind),
         "config": dict(variant.config),
         "arch": arch,
         "arguments": [asdict(a) for a in suite.problems[variant.problem].arguments],
@@ -123,7 +122,7 @@ def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
         tasks = []
         for unit, made in zip(units, folders, strict=True):
             made.mkdir()
-            if unit.variant.cubins == "triton":
+            if isinstance(unit.variant.kind, AheadOfTime):
                 tasks.append({**unit.task, "folder": str(made)})
             else:
                 (made / TRACED).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
@@ -160,7 +159,7 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
     words were kept, ``<name>.log``; in a folder for each arch. Grids and arguments are not known."""
     root = Path(unit.task["root"])
     kernels, calls, read = {}, [], {}
-    for i, path in enumerate(sorted((root / str(unit.variant.cubins) / unit.arch).glob("*.cubin"))):
+    for i, path in enumerate(sorted((root / unit.task["cubins"] / unit.arch).glob("*.cubin"))):
         for file in (path, path.with_suffix(".json"), path.with_suffix(".log")):
             if file.is_file():
                 read[file.relative_to(root).as_posix()] = _content(file)
@@ -170,7 +169,7 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
         calls.append([{"kernel": path.stem, "code": cubin.code_of(path.read_bytes()), "grid": [0, 0, 0],
                        "threads": 32 * meta["num_warps"], "cluster": meta.get("num_ctas", 1),
                        "shared": meta["shared"], "flags": [False, False]}])  # fmt: skip
-    read[unit.variant.file] = _content(root / unit.variant.file)
+    read[unit.variant.kind.file] = _content(root / unit.variant.kind.file)
     shapes = {shape: {"error": "", "workspace": 0, "calls": calls} for shape in unit.task["shapes"]}
     return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
 
