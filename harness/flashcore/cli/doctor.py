@@ -90,6 +90,7 @@ def examine() -> list[Part]:
     packages = {
         "nvtx": "profile",
         "numpy": "bench, report",
+        "nvidia-ml-py": "clocks and throttling in bench",
         "jinja2": "report",
         "ncu-report": "import of .ncu-rep files",
     }

@@ -1,13 +1,15 @@
-"""Files and folders that are there whole or not at all, and a failed write as an error that says what to do."""
+"""Atomic writes of files and folders, failed writes as errors with a hint, and locks between processes."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from flashcore.errors import WriteError
 
@@ -92,3 +94,41 @@ def _swap(fresh: Path, folder: Path, attempts: Sequence[int] = range(5)) -> None
             pass  # the other writer took it away first
         finally:
             shutil.rmtree(old, ignore_errors=True)
+
+
+class Lock:
+    """An advisory lock (``flock``) on an existing file or folder, which is neither written nor changed.
+
+    The operating system releases it when the process ends, in any way; child processes do not inherit it.
+
+    Args:
+        flags: how the file is opened; NFS gives an exclusive lock only to ``O_RDWR``.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
+        self._handle = os.open(path, flags)
+
+    def taken(self, *, shared: bool = False) -> bool:
+        """Takes the lock unless another process has it; returns whether it did.
+
+        Args:
+            shared: only asks, without locking out others that ask.
+        """
+        try:
+            fcntl.flock(self._handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait(self) -> None:
+        """Takes the lock, after every process that has it."""
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.model.files import PARTIAL, write_atomically, writing
+from flashcore.model.files import PARTIAL, Lock, write_atomically, writing
 from flashcore.model.record import (
     SCHEMA_VERSION,
     Artifact,
@@ -86,40 +86,29 @@ def claimed(folder: Path) -> Iterator[None]:
         UsageError: another process holds it.
         FlashcoreError: the folder cannot be written.
     """
-    import fcntl
-
     path = folder / _LOCK
     with writing(path):
-        stream = path.open("a+", encoding="utf-8")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.seek(0)
-            process = stream.read().strip()
+        lock = Lock(path, os.O_RDWR | os.O_CREAT)
+    with lock:
+        if not lock.taken():
+            process = path.read_text(encoding="utf-8").strip()
             raise UsageError(
                 f"{folder}: expected a run that no process works on, found it locked by process {process}\n"
                 "  hint: wait for it to end, or end it and then continue with --resume"
-            ) from None
+            )
         with writing(path):
-            stream.truncate(0)
-            stream.write(f"{os.getpid()}\n")
-            stream.flush()
+            path.write_text(f"{os.getpid()}\n", encoding="utf-8")
         yield
 
 
 def is_going(folder: Path) -> bool:
     """Whether a process holds it; changes nothing."""
-    import fcntl
-
     try:
-        with (folder / _LOCK).open(encoding="utf-8") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock = Lock(folder / _LOCK)
     except FileNotFoundError:
         return False
-    except BlockingIOError:
-        return True
-    return False
+    with lock:
+        return not lock.taken(shared=True)
 
 
 def write(record: Record, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
 
 import pytest
 
@@ -16,43 +16,53 @@ def test_throttle_names() -> None:
     assert gpu.throttle_names(0x1000) == ("unknown_0x1000",)
 
 
-class _Library:
-    """Answers as NVML does: 0 is success, what was asked for is written behind the last pointer."""
+class _Error(Exception):
+    pass
 
-    def __init__(self, missing: Sequence[str] = (), failing: Sequence[str] = ()) -> None:
-        self.missing, self.failing = missing, failing
+
+class _Pynvml:
+    """Answers as ``pynvml`` does; a driver that lacks a function raises."""
+
+    NVMLError = _Error
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
 
     def __getattr__(self, name: str) -> object:
-        if name in self.missing:
-            raise AttributeError(name)
-        values = {"ClockInfo": 1980, "Temperature": 41, "EventReasons": 0x4, "ThrottleReasons": 0x8}
-        value = next((v for ending, v in values.items() if name.endswith(ending)), None)
+        values: dict[str, object] = {"ClockInfo": 1980, "Temperature": 41, "EventReasons": 0x4, "ThrottleReasons": 0x8}
+        values["ComputeRunningProcesses"] = [1, 2]
 
-        def answer(*arguments: object) -> int:
+        def answer(*_: object) -> object:
             if name in self.failing:
-                return 3  # not supported
-            if name == "nvmlDeviceGetComputeRunningProcesses_v3":
-                arguments[-1]._obj.value = 2  # type: ignore[attr-defined]
-            elif value is not None:
-                arguments[-1]._obj.value = value  # type: ignore[attr-defined]
-            return 0
+                raise _Error("Function Not Found")
+            return next((v for ending, v in values.items() if name.endswith(ending)), None)
 
         return answer
 
 
-def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(library: _Library) -> gpu.State:
-        monkeypatch.setattr("ctypes.CDLL", lambda _: library)
-        return gpu.Nvml("0-1-2").state()
+def nvml(monkeypatch: pytest.MonkeyPatch, *failing: str) -> gpu.Nvml:
+    monkeypatch.setitem(sys.modules, "pynvml", _Pynvml(*failing))
+    return gpu.Nvml("0-1-2")
 
-    assert look(_Library()) == gpu.State(1980, 41, ("power_cap",))
-    assert gpu.Nvml("0-1-2").processes() == 2
-    assert gpu.Nvml("0-1-2").state().throttle == ("power_cap",)
-    old = _Library(missing=["nvmlDeviceGetCurrentClocksEventReasons"])
-    assert look(old).throttle == ("hardware_slowdown",)
-    assert look(_Library(failing=["nvmlDeviceGetClockInfo"])).sm_clock is None
-    none = _Library(missing=["nvmlDeviceGetComputeRunningProcesses_v3"])
-    monkeypatch.setattr("ctypes.CDLL", lambda _: none)
-    assert gpu.Nvml("0-1-2").processes() is None
-    with pytest.raises(OSError, match="nvmlInit_v2: NVML error 3"):
-        look(_Library(failing=["nvmlInit_v2"]))
+
+def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nvml(monkeypatch).state() == gpu.State(1980, 41, ("power_cap",))
+    assert nvml(monkeypatch).processes() == 2
+    reasons = "nvmlDeviceGetCurrentClocksEventReasons"
+    assert nvml(monkeypatch, reasons).state().throttle == ("hardware_slowdown",)
+    older = reasons.replace("Event", "Throttle")
+    assert nvml(monkeypatch, reasons, older, "nvmlDeviceGetClockInfo").state() == gpu.State(None, 41, None)
+    assert nvml(monkeypatch, "nvmlDeviceGetComputeRunningProcesses").processes() is None
+
+
+@pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetHandleByUUID"])
+def test_without_a_driver_or_its_gpu(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match=r"NVML: .*Function Not Found"):
+        nvml(monkeypatch, function)
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(OSError, match="pip install nvidia-ml-py"):
+        gpu.Nvml("0-1-2")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.measure.machine import gpu_lease
+from flashcore.measure.machine import gpu, gpu_lease
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.gpu_choice import by_kind, chosen, visible
 
@@ -84,7 +84,7 @@ def test_what_is_not_there_is_refused(asked: str, message: str) -> None:
 
 
 def test_a_driver_that_is_hidden_shows_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_lease, "visible", lambda: ["GPU-a1", "GPU-b2"])
+    monkeypatch.setattr(gpu, "uuids", lambda: ["GPU-a1", "GPU-b2"])
     monkeypatch.setattr(Gpu, "numbered", staticmethod(lambda number: (H200, L4)[number]))
     assert visible() == {"GPU-a1": H200, "GPU-b2": L4}
     monkeypatch.setattr(Gpu, "find", staticmethod(lambda: None))

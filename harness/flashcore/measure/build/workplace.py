@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from flashcore.model.files import writing
+from flashcore.model.files import Lock, writing
 
 
 @contextlib.contextmanager
 def made_in(root: Path) -> Iterator[Path]:
-    """A folder for this build only. It is removed when the build ends; the folder of a killed build, when the next
-    begins."""
+    """A new folder in ``root`` for one build, removed when the build ends; a killed build's folder is removed when the
+    next build begins."""
     with writing(root):
         root.mkdir(parents=True, exist_ok=True)
-        own = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
-        hold = os.open(own, os.O_RDONLY)
-        fcntl.flock(hold, fcntl.LOCK_EX)
+        folder = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
+        lock = Lock(folder)
     try:
-        for other in root.glob(".building-*"):
-            with contextlib.suppress(OSError):
-                handle = os.open(other, os.O_RDONLY)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while its build lives
-                    if time.time() - other.stat().st_mtime > 1:  # else it may be about to take hold
-                        shutil.rmtree(other, ignore_errors=True)
-                finally:
-                    os.close(handle)
-        yield own
+        with lock:
+            lock.wait()
+            for other in root.glob(".building-*"):
+                with contextlib.suppress(OSError):
+                    _remove_abandoned(other)
+            yield folder
     finally:
-        os.close(hold)
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    with Lock(folder) as lock:
+        # A folder as young as a second may not be locked yet.
+        if lock.taken() and time.time() - folder.stat().st_mtime > 1:
+            shutil.rmtree(folder, ignore_errors=True)

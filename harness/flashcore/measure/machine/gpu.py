@@ -1,7 +1,6 @@
-"""The GPU of this machine: what it is, and the state that its driver reports (SM clock, temperature, why the clock is
-lowered).
+"""The machine's GPUs: their properties, and their state (SM clock, temperature, why the clock is lowered).
 
-Through ctypes on ``libcuda.so.1`` and ``libnvidia-ml.so.1``, which come with the driver: no package is needed.
+Properties come from the driver's own library through ctypes, without any package; the state from NVIDIA's ``pynvml``.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from flashcore.measure.machine import toolchain
+from typing import Any
+from uuid import UUID
 
 # Numbers of CUdevice_attribute (cuda.h).
 _SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
@@ -33,12 +31,12 @@ class Gpu:
     driver: str
 
     def arch_of(self, archs: Sequence[str]) -> str | None:
-        """The suite's arch whose machine code runs here: its own first, else an older one of the same
+        """The suite's arch whose machine code runs here: the GPU's exact arch first, else an older one of the same
         generation (an sm_80 cubin runs on sm_86; arch-specific ones like sm_90a run nowhere else)."""
         major, minor = self.capability
-        for own in (f"sm_{major}{minor}a", f"sm_{major}{minor}f", f"sm_{major}{minor}"):
-            if own in archs:
-                return own
+        for exact in (f"sm_{major}{minor}a", f"sm_{major}{minor}f", f"sm_{major}{minor}"):
+            if exact in archs:
+                return exact
         older = [
             (int(a[3:]), a) for a in archs if a[3:].isdigit() and int(a[3:]) // 10 == major and int(a[3:]) % 10 < minor
         ]
@@ -46,19 +44,15 @@ class Gpu:
 
     @staticmethod
     def find() -> Gpu | None:
-        """The first visible CUDA device, asked of the driver itself; ``None`` where there is none."""
+        """The first visible CUDA device; ``None`` where there is none."""
         return Gpu.numbered(0)
 
     @staticmethod
     @functools.cache
     def numbered(number: int) -> Gpu | None:
         """The CUDA device of that number in the driver's order; ``None`` where there is none."""
-        try:
-            driver = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            return None
-        device = ctypes.c_int()
-        if driver.cuInit(0) != 0 or driver.cuDeviceGet(ctypes.byref(device), number) != 0:
+        driver, device = _driver(), ctypes.c_int()
+        if driver is None or driver.cuDeviceGet(ctypes.byref(device), number) != 0:
             return None
 
         def attribute(number: int) -> int:
@@ -81,29 +75,44 @@ class Gpu:
         )
 
 
+def uuids() -> list[str]:
+    """The UUIDs of the GPUs that this process may use, in the driver's order; none without a driver."""
+    driver, count, device = _driver(), ctypes.c_int(), ctypes.c_int()
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return []
+    uuids = []
+    for number in range(count.value):
+        raw = (ctypes.c_ubyte * 16)()
+        if driver.cuDeviceGet(ctypes.byref(device), number) == 0 and driver.cuDeviceGetUuid(raw, device) == 0:
+            uuids.append(f"GPU-{UUID(bytes=bytes(raw))}")
+    return uuids
+
+
+def _driver() -> ctypes.CDLL | None:
+    """The driver's library, initialized; ``None`` where there is no driver or no GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
 def _driver_version() -> str:
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
         text = ""
-    match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
-    if match:
+    if match := re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text):
         return match[1]
-    smi = shutil.which("nvidia-smi")
-    if smi:
-        query = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        result = toolchain.ask(query, timeout=20)
-        if result.returncode == 0 and result.stdout.strip():
-            return result.stdout.splitlines()[0].strip()
-    return "unknown"
+    try:
+        return str(_nvml().nvmlSystemGetDriverVersion())
+    except OSError:
+        return "unknown"
 
 
 # --- its state ----------------------------------------------------------------------------------
 
-_CLOCK_SM = 1
-_TEMPERATURE_GPU = 0
-
-#: Bits of the driver's clock event reasons. An idle GPU (bit 0) lowers its clock, but nothing timed does.
+#: Bits of the driver's clock event reasons (nvml.h). An idle GPU (bit 0) lowers its clock, but nothing timed does.
 THROTTLE_REASONS = {
     0x002: "applications_clocks",
     0x004: "power_cap",
@@ -132,53 +141,57 @@ class Nvml:
         uuid: the GPU, as torch names it (with or without ``GPU-`` in front).
 
     Raises:
-        OSError: there is no such library, or it does not know that GPU.
+        OSError: there is no ``pynvml`` or no driver, or it does not know that GPU.
     """
 
     def __init__(self, uuid: str) -> None:
-        self._library = ctypes.CDLL("libnvidia-ml.so.1")
-        self._device = ctypes.c_void_p()
-        self._check("nvmlInit_v2")
+        self._nvml = _nvml()
         name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-        self._check("nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(self._device))
+        try:
+            self._device = self._nvml.nvmlDeviceGetHandleByUUID(name)
+        except self._nvml.NVMLError as error:
+            raise OSError(f"NVML: {name}: {error}") from error
 
     def state(self) -> State:
         """What the driver reports now; takes some microseconds."""
-        mask = self._read("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_ulonglong)
-        if mask is None:  # the name it had before
-            mask = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong)
+        nvml = self._nvml
+        mask = self._read("nvmlDeviceGetCurrentClocksEventReasons")
+        if mask is None:  # drivers before 535
+            mask = self._read("nvmlDeviceGetCurrentClocksThrottleReasons")
         return State(
-            sm_clock=self._read("nvmlDeviceGetClockInfo", ctypes.c_uint, ctypes.c_int(_CLOCK_SM)),
-            temperature=self._read("nvmlDeviceGetTemperature", ctypes.c_uint, ctypes.c_int(_TEMPERATURE_GPU)),
+            sm_clock=self._read("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            temperature=self._read("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
             throttle=None if mask is None else throttle_names(mask),
         )
 
     def processes(self) -> int | None:
-        """How many processes compute on this GPU, this one among them; process ids mean nothing in a container.
-        ``None`` where the driver does not report it, or does not list this process."""
-        count = ctypes.c_uint(64)
-        rows = (ctypes.c_ulonglong * (3 * count.value))()  # nvmlProcessInfo_t: 24 bytes
-        try:
-            self._check("nvmlDeviceGetComputeRunningProcesses_v3", self._device, rows, ctypes.byref(count))
-        except OSError:
-            return None
-        return count.value or None
+        """The number of processes that compute on this GPU, this one among them; process ids mean nothing in a
+        container. ``None`` where the driver does not report it, or does not list this process."""
+        processes = self._read("nvmlDeviceGetComputeRunningProcesses")
+        return len(processes) if processes else None
 
-    def _read(self, function: str, kind: type[ctypes.c_uint | ctypes.c_ulonglong], *given: ctypes.c_int) -> int | None:
-        value = kind()
+    def _read(self, function: str, *arguments: int) -> Any:
         try:
-            self._check(function, self._device, *given, ctypes.byref(value))
-        except OSError:
+            return getattr(self._nvml, function)(self._device, *arguments)
+        except (AttributeError, self._nvml.NVMLError):
             return None
-        return int(value.value)
 
-    def _check(self, function: str, *arguments: object) -> None:
-        try:
-            code = int(getattr(self._library, function)(*arguments))
-        except AttributeError as error:
-            raise OSError(f"libnvidia-ml.so.1 has no {function}") from error
-        if code:
-            raise OSError(f"{function}: NVML error {code}")
+
+def _nvml() -> Any:
+    """``pynvml``, initialized.
+
+    Raises:
+        OSError: it is not installed, or there is no driver.
+    """
+    try:
+        import pynvml
+    except ImportError as error:
+        raise OSError("no pynvml\n  hint: pip install nvidia-ml-py") from error
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise OSError(f"NVML: {error}") from error
+    return pynvml
 
 
 def throttle_names(mask: int) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from typing import Any
 from flashcore import __version__
 from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import gpu_lease
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Result, Task, answer_of, parse, unwritable
@@ -323,7 +323,7 @@ class _Actor:
     def __init__(self) -> None:
         import ray
 
-        seen = gpu_lease.visible()
+        seen = uuids()
         node = ray.get_runtime_context().get_node_id()
         number = next(iter(ray.get_gpu_ids()), 0)
         uuid = seen[0] if seen else f"GPU-{node[:8]}-{number}"
