@@ -26,6 +26,7 @@ from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Suite, Variant
+from flashcore.pipeline import plugins
 from flashcore.readers.ncu.read_report import read_report
 from flashcore.readers.ncu.results import Report
 from flashcore.suites import load
@@ -268,13 +269,14 @@ def forked() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """What every process of the tests inherits.
+    """What every process of the tests inherits, and the plugins that are there.
 
     One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
     A compiler that leaves out the special functions of <cmath> (by the include guard of libstdc++'s header): no kernel
     here calls one, and to read them takes a quarter of the time of a small compilation.
     And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
     """
+    plugins.load()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["NVCC_PREPEND_FLAGS"] = "-D_GLIBCXX_BITS_SPECFUN_H"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flashcore.cli import options, output, terminal
 from flashcore.cli.baseline import baseline_path, save
 from flashcore.errors import Exit, UsageError
+from flashcore.pipeline import plugins
 
 if TYPE_CHECKING:
     import datetime
@@ -171,7 +172,7 @@ def judged(
 def _parsed(wanted: Sequence[str]) -> list[tuple[str, str | None]]:
     from flashcore.gate.formats import FORMATS
 
-    return output.parse(wanted, ("table", *FORMATS))
+    return output.parse(wanted, ("table", *FORMATS, *dict(plugins.entries("formats"))))
 
 
 def _write(form: str, file: str | None, judgement: Judgement, record: Record, places: Places) -> None:
@@ -179,7 +180,10 @@ def _write(form: str, file: str | None, judgement: Judgement, record: Record, pl
     from flashcore.cli import text_tables
     from flashcore.gate.formats import FORMATS
 
-    text = "" if form == "table" else FORMATS[form](judgement, record, places)
+    text = ""
+    if form != "table":
+        render = FORMATS.get(form) or plugins.find("formats", form)
+        text = render(judgement, record, places)
     table = text_tables.judgement(judgement) + "\n" if form in ("table", "github") else ""
     if form == "github" and file is None:
         terminal.command(text)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from flashcore.model import plugin
 from flashcore.model.suite import Stage, Tier
 
 
@@ -65,8 +66,8 @@ class FactSpec:
 
 
 class _Catalogue(Mapping[str, FactSpec]):
-    """Facts by name. A look-up also finds the share of any phase (sources choose the names); iteration gives only the
-    facts written here."""
+    """Facts by name, those of plugins last. A look-up also finds the share of any phase (sources choose the names);
+    iteration does not give these."""
 
     def __init__(self) -> None:
         self.written: dict[str, FactSpec] = {}
@@ -74,16 +75,19 @@ class _Catalogue(Mapping[str, FactSpec]):
     def __getitem__(self, name: str) -> FactSpec:
         if name in self.written:
             return self.written[name]
+        if reference := dict(plugin.entries("facts")).get(name):
+            spec: FactSpec = plugin.resolve(reference)
+            return spec
         if _PHASE_SHARE.fullmatch(name):
             why = f"share of the time that warps spend in the phase {name.removeprefix(PHASE_SHARE)}"
             return FactSpec(name, "pct", "counters", Kind.PERCENTAGE, why, group="phases")
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.written)
+        return iter([*self.written, *dict(plugin.entries("facts"))])
 
     def __len__(self) -> int:
-        return len(self.written)
+        return sum(1 for _ in self)
 
 
 #: What the share of a phase begins with; the phase's name follows: ``phase_share_softmax``.

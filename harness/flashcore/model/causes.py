@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, dataclass_transform
 
+from flashcore.model import plugin
+
 #: Every cause and basis by its code.
 DETAILS: dict[str, type[Detail]] = {}
 
@@ -63,7 +65,10 @@ def from_json(data: Any) -> Detail:
     if not isinstance(data, dict) or not isinstance(data.get("cause"), str):
         raise ValueError(f"expected a cause with its code, found {type(data).__name__}")
     if data["cause"] not in DETAILS:
-        return Unknown(json.dumps(data))
+        reference = dict(plugin.entries("causes")).get(data["cause"])
+        if reference is None:
+            return Unknown(json.dumps(data))
+        plugin.resolve(reference)  # registers the class
     detail: Detail = _reader(data["cause"])({name: value for name, value in data.items() if name != "cause"})
     return detail
 

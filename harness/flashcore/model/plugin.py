@@ -7,14 +7,18 @@ A plugin is a package whose ``__init__`` exposes a :class:`Plugin` as ``PLUGIN``
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.errors import UsageError
 
-Kind = Literal["commands", "options", "pages", "sections", "api"]
+Kind = Literal[
+    "commands", "options", "pages", "sections", "facts", "causes", "tables", "api", "languages", "readers", "executors",
+    "formats",
+]  # fmt: skip
 Entries = Mapping[str, str]
 
 
@@ -29,7 +33,13 @@ class Plugin:
             called before the command; it replaces the command if it returns an exit code.
         pages: a page of the report → ``page(book) -> Page | None``.
         sections: a page of the report → ``section(book) -> Markup``, the HTML below the page's own.
+        facts: a fact's name → its :class:`~flashcore.model.catalogue.FactSpec`. One with a metric of ncu is profiled.
+        causes: a code → the class of :mod:`flashcore.model.causes`, whose module adds its text to
+            :data:`flashcore.model.cause_text.FORMS`.
+        tables: a table ``[NAME.…]`` of manifests → its form, a :class:`flashcore.suites.schema.TableForm`.
         api: an attribute of ``flashcore`` → the function or class.
+        readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
+        formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
     """
 
     name: str
@@ -37,7 +47,12 @@ class Plugin:
     options: Entries = field(default_factory=dict)
     pages: Entries = field(default_factory=dict)
     sections: Entries = field(default_factory=dict)
+    facts: Entries = field(default_factory=dict)
+    causes: Entries = field(default_factory=dict)
+    tables: Entries = field(default_factory=dict)
     api: Entries = field(default_factory=dict)
+    readers: Entries = field(default_factory=dict)
+    formats: Entries = field(default_factory=dict)
 
 
 #: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Options are as
@@ -45,6 +60,7 @@ class Plugin:
 SHIPPED: Mapping[str, Entries] = {
     "commands": {"tune": "tune", "import": "imports", "capture": "capture", "publish": "history"},
     "options": dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
+    "tables": {"space": "tune"},
     "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 
@@ -91,6 +107,12 @@ def resolve(reference: str) -> Any:
     except ModuleNotFoundError as error:
         raise (absent(error) or error) from error
     return getattr(imported, attribute) if attribute else imported
+
+
+def file_of(reference: str) -> Path:
+    """The file of a reference's module, which is not imported."""
+    spec = importlib.util.find_spec(reference.partition(":")[0])
+    return Path(spec.origin if spec and spec.origin else "")
 
 
 def absent(error: ModuleNotFoundError) -> UsageError | None:

@@ -12,3 +12,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names, given = {n.lower(): n for n in known}, name.strip("*?").lower()
     near = difflib.get_close_matches(given, names, n=1) or [n for n in names if given[2:] and n.startswith(given)]
     return f" (did you mean {names[near[0]]}?)" if near else ""
+
+
+def misspelt(name: str, known: Iterable[str]) -> str:
+    """An unknown name in quotes, with the known one that it may mean."""
+    return repr(name) + did_you_mean(name, known)

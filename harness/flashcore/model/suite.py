@@ -301,31 +301,6 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """Configs of one variant's source that may be searched.
-
-    Args:
-        variant: gives all but the axes: source, other macros, tolerance, where it runs.
-        axes: macro of its config → the values it may take, in their order.
-        conditions: what must hold between the axes and the variant's other macros; see
-            :mod:`flashcore.model.conditions`.
-        shapes: what candidates are timed on; the first comes first where one must be named.
-        objectives: what is to be small: ``time`` at each shape, ``error``, ``smem``.
-        hard: static budgets that reject a candidate that breaks them. The others do not: it may win all the same.
-        against: the variant that finalists are to beat; empty: the fastest that lies in the space.
-    """
-
-    name: str
-    variant: str
-    axes: Mapping[str, tuple[int | str, ...]]
-    conditions: tuple[str, ...]
-    shapes: tuple[str, ...]
-    objectives: tuple[str, ...] = ("time",)
-    hard: tuple[str, ...] = ()
-    against: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Argument:
     """One argument of a problem's operator.
 
@@ -404,7 +379,7 @@ class Suite:
     gate: GatePolicy = field(default_factory=GatePolicy)
     manifests: tuple[str, ...] = ()  # the files that suite.toml includes
     languages: Mapping[str, str] = field(default_factory=dict)  # language → release, as for nvcc
-    spaces: Mapping[str, Space] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of plugins: table → name → its keys
 
     @property
     def usual_arch(self) -> str:

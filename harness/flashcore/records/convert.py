@@ -39,6 +39,7 @@ def header(data: Any) -> Any:
 
 def _declare_kinds(suite: dict[str, Any]) -> None:
     """Replaces the keys that a manifest has by the kind of each variant; schema 2 knew one language."""
+    suite.pop("spaces", None)  # now a table of a plugin; what is recorded of it is in studies
     if release := suite.pop("triton", ""):
         suite["languages"] = {"triton": release}
     for variant in suite["variants"].values():

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
-from flashcore.model import cache
+from flashcore.model import cache, plugin
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.suites import parts
@@ -46,7 +46,9 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
     text = path.read_bytes()
     if known is None:
         return _validated(path, text)[0]
-    key = f"{hashlib.sha256(text).hexdigest()} {root} {cache.stamp(_READERS)}"
+    tables = plugin.entries("tables")
+    readers = [*_READERS, *map(plugin.file_of, dict(tables).values())]
+    key = f"{hashlib.sha256(text).hexdigest()} {root} {tables} {cache.stamp(readers)}"
     name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
     remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(known, name, key)
     if remembered is not None:

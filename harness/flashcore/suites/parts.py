@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flashcore.model import plugin
+
 MANIFEST = "suite.toml"
-TABLES = ("problem", "shape", "variant", "space")
 LISTS = ("budget", "waiver", "gate.rule")
-_HOLDS = ", ".join([*(f"[{key}.…]" for key in TABLES), *(f"[[{key}]]" for key in LISTS)])
+
+
+def tables() -> tuple[str, ...]:
+    """The tables whose entries have names, those of plugins last."""
+    return ("problem", "shape", "variant", *dict(plugin.entries("tables")))
 
 
 def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
@@ -68,18 +73,20 @@ class Whole:
         import tomllib  # a cached manifest is not parsed
 
         try:
-            tables = tomllib.loads(text.decode("utf-8"))
+            content = tomllib.loads(text.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             self.mistakes.append(f"{file}: not valid TOML: {error}")
             return
-        if isinstance(gate := tables.get("gate"), dict):
-            del tables["gate"]
-            tables |= {f"gate.{key}": value for key, value in gate.items()}
-        for key, value in tables.items():
-            if (key in TABLES and isinstance(value, dict)) or (key in LISTS and isinstance(value, list)):
+        if isinstance(gate := content.get("gate"), dict):
+            del content["gate"]
+            content |= {f"gate.{key}": value for key, value in gate.items()}
+        for key, value in content.items():
+            if (key in tables() and isinstance(value, dict)) or (key in LISTS and isinstance(value, list)):
                 self._merge(file, key, value)
             else:
-                self.mistakes.append(f"{file}: {key}: expected {_HOLDS}, found {repr(value)[:100]}")
+                holds = ", ".join([*(f"[{name}.…]" for name in tables()), *(f"[[{name}]]" for name in LISTS)])
+                missing = plugin.missing("tables", key)
+                self.mistakes.append(f"{file}: {key}: expected {holds}, found {repr(value)[:100]}{missing}")
 
     def _merge(self, file: str, key: str, given: dict[str, Any] | list[Any]) -> None:
         outer = self.data.setdefault("gate", {}) if key == "gate.rule" else self.data

@@ -10,7 +10,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,9 +18,9 @@ from typing import Any
 
 from flashcore.chips import devices
 from flashcore.chips.occupancy import LIMITS, limits
-from flashcore.model import conditions, gate_policy
+from flashcore.model import gate_policy, plugin
 from flashcore.model.catalogue import FACTS, OWN_STAGE
-from flashcore.model.suggest import did_you_mean
+from flashcore.model.suggest import misspelt
 from flashcore.model.suite import (
     DIMENSION,
     Argument,
@@ -30,7 +30,6 @@ from flashcore.model.suite import (
     Prediction,
     Problem,
     Shape,
-    Space,
     Suite,
     Variant,
     Waiver,
@@ -48,7 +47,6 @@ from flashcore.suites.schema import (
     ProblemForm,
     ScopeForm,
     ShapeForm,
-    SpaceForm,
     VariantForm,
     WaiverForm,
 )
@@ -56,7 +54,7 @@ from flashcore.suites.schema import (
 #: The languages whose kernels are compiled ahead of time; a manifest names the release of each that it uses.
 LANGUAGES = ("triton",)
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-MOST_POINTS, MOST_ANCESTORS, MOST_OF_SPACE = 10_000, 100, 100_000
+MOST_POINTS, MOST_ANCESTORS = 10_000, 100
 #: What a roof may be of: the roofs suite measures these, and datasheets state rates for others.
 ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
@@ -91,26 +89,26 @@ class Builder:
                 variants[name], keys[name] = variant, f"variant.{template}"
         for name, variant in variants.items():
             if variant.parent is not None and variant.parent not in variants:
-                self._wrong(f"{keys[name]}.parent", "a variant", _meant(variant.parent, variants))
+                self._wrong(f"{keys[name]}.parent", "a variant", misspelt(variant.parent, variants))
             self._ancestry(keys[name], name, variants)
             for pattern in variant.where.shapes:
                 if not any(fnmatchcase(s, pattern) for s in shapes):
-                    self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", _meant(pattern, shapes))
+                    self._wrong(f"{keys[name]}.where.shapes", "globs that match a shape", misspelt(pattern, shapes))
         if m.baseline not in variants:
-            self._wrong("baseline", "a variant", _meant(m.baseline, variants))
+            self._wrong("baseline", "a variant", misspelt(m.baseline, variants))
         compilers = {v.kind.compiler for v in variants.values() if v.kind.compiler}
         for compiler in sorted(c for c in compilers if getattr(m, c) is None):
             self._wrong(compiler, 'the release that the static budgets are set with, as "13.0"', "nothing")
         for file in m.include:
             if not (self.root / file).is_dir():
                 self._wrong("include", "a folder of the suite", repr(file))
+        tables = {key: forms for key, _ in plugin.entries("tables") if (forms := getattr(m, key))}
         budgets = tuple(b for i, f in enumerate(m.budget) if (b := self._budget(i, f, variants)))
         names = [b.name for b in budgets]
         for name in sorted({n for n in names if names.count(n) > 1}):
             self._wrong("budget", "each name once", f"{name!r} {names.count(name)} times")
         waivers = tuple(self._waiver(i, w, names, variants) for i, w in enumerate(m.waiver))
-        spaces = {n: self._space(n, f, variants, {b.name: b for b in budgets}) for n, f in m.space.items()}
-        return Suite(
+        suite = Suite(
             name=m.name,
             title=m.title,
             root=str(self.root),
@@ -126,8 +124,13 @@ class Builder:
             notes=tuple(m.notes),
             include=tuple(m.include),
             gate=GatePolicy(m.gate.baseline, tuple(self._rule(i, r, variants) for i, r in enumerate(m.gate.rule))),
-            spaces=spaces,
+            tables={key: {n: form.model_dump() for n, form in forms.items()} for key, forms in tables.items()},
         )
+        for table, forms in tables.items():
+            for n, form in forms.items():
+                for key, expected, found in form.mistakes(suite):
+                    self._wrong(f"{table}.{n}.{key}", expected, found)
+        return suite
 
     def _wrong(self, key: str, expected: str, found: str) -> None:
         self.mistakes.append(self.placed(f"{key}: expected {expected}, found {found}"))
@@ -270,10 +273,10 @@ class Builder:
             if isinstance(text, str) and set(text) & set("\n\t"):
                 self._wrong(key, "a file and a config on one line", repr(text))
         if form.roof not in self._roofs:
-            self._wrong(f"{key}.roof", f"one of {', '.join(self._roofs)}", _meant(form.roof, self._roofs))
+            self._wrong(f"{key}.roof", f"one of {', '.join(self._roofs)}", misspelt(form.roof, self._roofs))
         problem = self._problem_name(key, form.problem, problems)
         if (classes := self._tolerances[problem]) and form.tolerance not in classes:
-            self._wrong(f"{key}.tolerance", f"one of {', '.join(classes)}", _meant(form.tolerance, classes))
+            self._wrong(f"{key}.tolerance", f"one of {', '.join(classes)}", misspelt(form.tolerance, classes))
         archs = tuple(form.where.archs or self.m.archs)
         for arch in archs:
             if arch not in self.m.archs and not limits(arch):
@@ -302,56 +305,15 @@ class Builder:
             also=form.also or "",
         )
 
-    def _space(
-        self, name: str, form: SpaceForm, variants: Mapping[str, Variant], budgets: Mapping[str, Budget]
-    ) -> Space:
-        key = f"space.{name}"
-        base = variants.get(form.variant)
-        if base is None or not base.kind.compiler:
-            own = [n for n, v in variants.items() if v.kind.compiler]
-            self._wrong(
-                f"{key}.variant", 'a variant with a source, or with cubins = "triton"', _meant(form.variant, own)
-            )
-        for axis, values in form.axes.items():
-            if len(set(values)) < len(values):
-                self._wrong(f"{key}.axes.{axis}", "each value once", repr(values))
-        if (size := math.prod(map(len, form.axes.values()))) > MOST_OF_SPACE:
-            self._wrong(f"{key}.axes", f"at most {MOST_OF_SPACE:,} points", f"{size:,}")
-        for i, condition in enumerate(form.conditions):
-            try:
-                conditions.parse(condition, [*form.axes, *(base.config if base else ())])
-            except ValueError as error:
-                self._wrong(f"{key}.conditions[{i}]", str(error), repr(condition))
-        for shape in form.shapes:
-            if (own_shape := self._shapes.get(shape)) is None or (base is not None and not base.runs_on(own_shape)):
-                self._wrong(f"{key}.shapes", f"shapes that {form.variant} runs on", _meant(shape, self._shapes))
-        for budget in form.hard:
-            if budget not in budgets or budgets[budget].tier != "static":
-                static = [n for n, b in budgets.items() if b.tier == "static"]
-                self._wrong(f"{key}.hard", "the name of a static budget", _meant(budget, static))
-        rival = variants.get(form.against or form.variant)
-        if rival is None or rival.is_reference or (base is not None and rival.problem != base.problem):
-            self._wrong(f"{key}.against", "a variant of the same problem", _meant(str(form.against), variants))
-        return Space(
-            name=name,
-            variant=form.variant,
-            axes={axis: tuple(values) for axis, values in form.axes.items()},
-            conditions=tuple(form.conditions),
-            shapes=tuple(form.shapes),
-            objectives=tuple(form.objectives),
-            hard=tuple(form.hard),
-            against=form.against or "",
-        )
-
     def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:
         where = f"{key}.predictions[{index}]"
         if form.before is None and form.after is None:
             self._wrong(where, "a `from`, a `to` or both", "neither")
         if form.shape is not None and form.shape not in self.m.shape:
-            self._wrong(f"{where}.shape", "a shape", _meant(form.shape, self.m.shape))
+            self._wrong(f"{where}.shape", "a shape", misspelt(form.shape, self.m.shape))
         spec = FACTS.get(form.fact)
         if spec is None:
-            self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", _meant(form.fact, FACTS))
+            self._wrong(f"{where}.fact", "a fact (see: flashcore list --facts)", misspelt(form.fact, FACTS))
             return None
         return Prediction(form.fact, form.before, form.after, spec.unit, form.source, form.device, form.shape)
 
@@ -372,7 +334,7 @@ class Builder:
     def _globs(self, key: str, globs: list[str], names: Any, what: str) -> tuple[str, ...]:
         for glob in globs:
             if not any(fnmatchcase(name, glob) for name in names):
-                self._wrong(key, f"globs that match a {what}", _meant(glob, names))
+                self._wrong(key, f"globs that match a {what}", misspelt(glob, names))
         return tuple(globs)
 
     def _scope(self, key: str, form: ScopeForm, globs: list[str], variants: Mapping[str, Variant]) -> dict[str, Any]:
@@ -391,7 +353,7 @@ class Builder:
             self._wrong(key, "min <= max", f"{form.min} > {form.max}")
         spec = FACTS.get(form.fact)
         if spec is None:
-            self._wrong(f"{key}.fact", "a fact (see: flashcore list --facts)", _meant(form.fact, FACTS))
+            self._wrong(f"{key}.fact", "a fact (see: flashcore list --facts)", misspelt(form.fact, FACTS))
             return None
         if spec.tier is None:
             self._wrong(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
@@ -456,7 +418,7 @@ class Builder:
         implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
         baseline = form.budget.removeprefix(gate_policy.PREFIX)
         if form.budget not in (*budgets, *implicit) and baseline not in gate_policy.ALLOWANCES:
-            self._wrong(f"{key}.budget", "the name of a budget", _meant(form.budget, budgets))
+            self._wrong(f"{key}.budget", "the name of a budget", misspelt(form.budget, budgets))
         return Waiver(
             budget=form.budget,
             **self._scope(key, form, form.variants, variants),
@@ -478,7 +440,3 @@ def _tolerances(file: Path) -> list[str]:
 
 def _number(text: str) -> int | str:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    return repr(name) + did_you_mean(name, known)

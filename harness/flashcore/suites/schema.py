@@ -6,16 +6,18 @@ What spans several entries is checked by :mod:`flashcore.suites.load`, which tur
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model
 
+from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
-from flashcore.model.suite import Regime, Stage
-from flashcore.suites.parts import LISTS, TABLES
+from flashcore.model.suite import Regime, Stage, Suite
+from flashcore.suites.parts import LISTS, tables
 
 MOST_LETTERS = 100  # of a name: names of files hold variant and shape together
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
@@ -114,18 +116,12 @@ class VariantForm(Form):
     sweep: _Sweep | None = None
 
 
-class SpaceForm(Form):
-    """``[space.<name>]``"""
+class TableForm(Form):
+    """A plugin's table ``[<table>.<name>]``: its keys, and what to check beyond them."""
 
-    variant: Text
-    axes: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Annotated[list[int | str], Field(min_length=1)]] = (
-        Field(min_length=1)
-    )
-    conditions: list[Text] = []
-    shapes: list[Name] = Field(min_length=1)
-    objectives: list[Literal["time", "error", "smem"]] = Field(default=["time"], min_length=1)
-    hard: list[Name] = []
-    against: Text | None = None
+    def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
+        """Each mistake in a table of this suite: the key, what was expected, what was found."""
+        return iter(())
 
 
 class ScopeForm(Form):
@@ -194,10 +190,20 @@ class Manifest(Form):
     problem: dict[Name, ProblemForm] = Field(min_length=1)
     shape: dict[Name, ShapeForm] = Field(min_length=1)
     variant: dict[Text, VariantForm] = Field(min_length=1)
-    space: dict[Name, SpaceForm] = {}
     budget: list[BudgetForm] = []
     waiver: list[WaiverForm] = []
     gate: GateForm = GateForm()
+
+
+def manifest_form() -> type[Manifest]:
+    """The form of a manifest with the tables of the loaded plugins."""
+    return _with_tables(tuple(plugin.entries("tables")))
+
+
+@functools.cache
+def _with_tables(tables: tuple[tuple[str, str], ...]) -> type[Manifest]:
+    added: dict[str, Any] = {key: (dict[Name, plugin.resolve(form)], {}) for key, form in tables}  # type: ignore[misc]
+    return create_model("Manifest", __base__=Manifest, __doc__=Manifest.__doc__, **added)
 
 
 def schema_text() -> str:
@@ -206,9 +212,9 @@ def schema_text() -> str:
 
     from flashcore.model.catalogue import FACTS, PHASE_SHARE
 
-    schema = Manifest.model_json_schema()
-    own = [key for key in schema.pop("required") if key not in TABLES]  # an included file may hold the tables
-    included = sorted({*TABLES, *(key.split(".")[0] for key in LISTS)})
+    schema = manifest_form().model_json_schema()
+    own = [key for key in schema.pop("required") if key not in tables()]  # an included file may hold the tables
+    included = sorted({*tables(), *(key.split(".")[0] for key in LISTS)})
     schema["anyOf"] = [
         {"title": "a suite.toml", "required": own},
         {"title": "a file that a suite.toml includes", "propertyNames": {"enum": included}},
@@ -229,7 +235,7 @@ def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
     if beyond := list(_beyond("", data)):
         return beyond
     try:
-        return Manifest.model_validate(data)
+        return manifest_form().model_validate(data)
     except ValidationError as error:
         return mistakes(error.errors(), data)
 
@@ -251,11 +257,12 @@ def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
         yield f"{key}: expected text, found the control character {odd[0]!r}"
 
 
-def mistakes(errors: Iterable[Any], data: Any, form: type[Form] = Manifest) -> list[str]:
-    """pydantic's errors about ``data`` in that form as lines: key, what was expected, what was found.
+def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -> list[str]:
+    """pydantic's errors about ``data`` in that form (a manifest's) as lines: key, what was expected, what was found.
 
     The members of a union each complain about the same value; they become one line.
     """
+    form = form or manifest_form()
     expected: dict[tuple[str, str], list[str]] = {}
     for error in errors:
         found = "nothing" if error["type"] == "missing" else _short(error["input"])
@@ -321,7 +328,12 @@ def _keys(place: Iterable[str | int], form: Any) -> list[str]:
 def _expectation(error: Any, form: type[Form]) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
-        near = did_you_mean(str(error["loc"][-1]), keys) or f" (is it misspelt? there are {', '.join(keys)})"
+        name = str(error["loc"][-1])
+        near = (
+            plugin.missing("tables", name)
+            or did_you_mean(name, keys)
+            or f" (is it misspelt? there are {', '.join(keys)})"
+        )
         return _EXPECTED[kind] + near
     if kind in _EXPECTED:
         return _EXPECTED[kind]

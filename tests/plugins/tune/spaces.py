@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from flashcore.model.suite import Space
+from dataclasses import asdict
+
 from flashcore.plugins.tune.grid import Grid
+from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import Header, Result
 
 SPACE = Space(
@@ -14,6 +16,11 @@ SPACE = Space(
     shapes=("small",),
 )
 GRID = Grid(SPACE)
+
+
+def tables(space: Space) -> dict[str, dict[str, object]]:
+    """A suite's tables that declare the space."""
+    return {"space": {space.name: {key: value for key, value in asdict(space).items() if key != "name"}}}
 
 
 def header(sampler: str = "random", **changes: object) -> Header:

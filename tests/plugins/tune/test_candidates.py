@@ -9,11 +9,13 @@ import pytest
 
 from flashcore.measure.build import build
 from flashcore.model.record import Artifact, Built, Fact, Launch, Plan, Source, Subject
-from flashcore.model.suite import CudaSource, Space
+from flashcore.model.suite import CudaSource
 from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.tune import candidates, grid
+from flashcore.plugins.tune.space import Space
 from flashcore.readers import host_code
 from tests import factory
+from tests.plugins.tune.spaces import tables
 
 ARCH = "sm_90a"
 SPACE = Space("toy", "base", {"ROWS": (16, 32, 64, 128)}, (), ("mission",), hard=("smem_limit",))
@@ -26,7 +28,7 @@ def job() -> Job:
                factory.budget("smem", maximum=1000, variants=("base",)),
                factory.budget("stack_bytes", maximum=0, variants=("other",))]  # fmt: skip
     variants = [factory.variant("base", kind=CudaSource("a.cu"), config={"ROWS": 16}), factory.variant("other")]
-    suite = replace(factory.suite(variants=variants, budgets=budgets, baseline="base"), spaces={"toy": SPACE})
+    suite = replace(factory.suite(variants=variants, budgets=budgets, baseline="base"), tables=tables(SPACE))
     return Job(
         Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), tuple(variants), tuple(suite.shapes.values())
     )

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.model.suite import CudaSource, Space
+from flashcore.model.suite import CudaSource
 from flashcore.plugins.tune import grid
+from flashcore.plugins.tune.space import Space
 from tests import factory
-from tests.plugins.tune.spaces import GRID, SPACE
+from tests.plugins.tune.spaces import GRID, SPACE, tables
 
 
 def test_every_point_has_its_number() -> None:
@@ -52,7 +53,7 @@ def test_variants_of_the_same_source_are_where_a_search_begins() -> None:
         factory.variant("unsaid", kind=CudaSource("a.cu"), config={"ROWS": 16, "OTHER": 1}),
     ]
     suite = factory.suite(variants=variants, baseline="base")
-    suite = replace(suite, spaces={"toy": SPACE})
+    suite = replace(suite, tables=tables(SPACE))
     points = grid.of(suite, "toy")
     assert set(grid.ancestors(suite, points).values()) == {"base", "rung"}
     made = grid.variant(suite, points, 4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.model.suite import Space
 from flashcore.plugins.tune import importance
 from flashcore.plugins.tune.grid import Grid
+from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import Result
 
 AXES = {"IDLE": (1, 2, 3), "DECIDES": (1, 2, 4, 8, 16), "ONE": (7,), "WORD": ("a", "b")}

@@ -124,7 +124,7 @@ def test_a_missing_optuna_is_said_before_anything_is_built(
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.chdir(tmp_path)
-    space = next(iter(load(str(suite)).spaces))
+    space = next(iter(load(str(suite)).tables["space"]))
     assert main(["tune", space, "--suite", str(suite), "--static", "--sampler", "random"]) == Exit.INCAPABLE
     said = capsys.readouterr().err
     assert "optuna" in said and "build:" not in said

@@ -6,9 +6,14 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flashcore.cli import options
 from flashcore.errors import Exit
+from flashcore.model import plugin
+
+if TYPE_CHECKING:
+    from flashcore.readers.ncu.results import Report
 
 HELP = "read reports of Nsight Compute (.ncu-rep, or CSV pages of one) into a run record"
 
@@ -24,11 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from flashcore.plugins.imports import keep, names
-    from flashcore.readers.ncu.read_report import read_report
 
     name = names.checked(arguments.name)
-    reports = [read_report(Path(name)) for name in arguments.files]
+    reports = [_read(Path(name)) for name in arguments.files]
     command = shlex.join(["flashcore", *sys.argv[1:]])
     folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
     print(folder)
     return Exit.OK
+
+
+def _read(path: Path) -> Report:
+    """The report, read by the plugin that reads files with its suffix, if any."""
+    from flashcore.readers.ncu.read_report import read_report
+
+    reader = dict(plugin.entries("readers")).get(path.suffix)
+    report: Report = plugin.resolve(reader)(path) if reader else read_report(path)
+    return report

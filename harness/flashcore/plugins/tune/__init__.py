@@ -10,4 +10,5 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="tune",
     commands={"tune": "flashcore.plugins.tune.command"},
+    tables={"space": "flashcore.plugins.tune.space:SpaceForm"},
 )

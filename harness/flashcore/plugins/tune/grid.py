@@ -8,9 +8,11 @@ import math
 from collections.abc import Mapping
 
 from flashcore.errors import UsageError
-from flashcore.model import conditions
 from flashcore.model.suggest import did_you_mean
-from flashcore.model.suite import Space, Suite, Variant
+from flashcore.model.suite import Suite, Variant
+from flashcore.plugins.tune import conditions
+from flashcore.plugins.tune import space as spaces
+from flashcore.plugins.tune.space import Space
 
 Point = dict[str, int | str]
 _KERNEL = ("kind", "problem", "tolerance")  # what variants of one space have in common
@@ -96,10 +98,11 @@ def of(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
     Raises:
         UsageError: it has no such space, or its variant does not run on a shape.
     """
-    space = suite.spaces.get(name)
+    declared = spaces.of(suite)
+    space = declared.get(name)
     if space is None:
-        known = ", ".join(suite.spaces) or "none; declare one as [space.NAME] in the manifest"
-        raise UsageError(f"{name}: expected a space of suite {suite.name} ({known}){did_you_mean(name, suite.spaces)}")
+        known = ", ".join(declared) or "none; declare one as [space.NAME] in the manifest"
+        raise UsageError(f"{name}: expected a space of suite {suite.name} ({known}){did_you_mean(name, declared)}")
     base = suite.variants[space.variant]
     for shape in shapes:
         if shape not in suite.shapes or not base.runs_on(suite.shapes[shape]):

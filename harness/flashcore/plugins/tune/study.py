@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from flashcore.errors import UsageError
 from flashcore.model.files import writing
-from flashcore.model.suite import Space
+from flashcore.plugins.tune.space import Space
 from flashcore.records.store import RUN_ID, claimed, new_id
 
 RESULTS, SAMPLER, WORK = "results.jsonl", "sampler.jsonl", "work"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.model import conditions
+from flashcore.plugins.tune import conditions
 
 VALUES = {"ROWS": 64, "STAGES": 2, "COPY": "async"}
 

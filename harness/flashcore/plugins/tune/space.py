@@ -1,0 +1,94 @@
+"""``[space.<name>]`` of a manifest: configs of one variant's source that may be searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from flashcore.model.suggest import misspelt
+from flashcore.model.suite import Suite
+from flashcore.plugins.tune import conditions
+from flashcore.suites.schema import Name, TableForm, Text
+
+MOST_POINTS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Configs of one variant's source that may be searched.
+
+    Args:
+        variant: gives all but the axes: source, other macros, tolerance, where it runs.
+        axes: macro of its config → the values it may take, in their order.
+        conditions: what must hold between the axes and the variant's other macros; see
+            :mod:`flashcore.plugins.tune.conditions`.
+        shapes: what candidates are timed on; the first comes first where one must be named.
+        objectives: what is to be small: ``time`` at each shape, ``error``, ``smem``.
+        hard: static budgets that reject a candidate that breaks them. The others do not: it may win all the same.
+        against: the variant that finalists are to beat; empty: the fastest that lies in the space.
+    """
+
+    name: str
+    variant: str
+    axes: Mapping[str, tuple[int | str, ...]]
+    conditions: tuple[str, ...]
+    shapes: tuple[str, ...]
+    objectives: tuple[str, ...] = ("time",)
+    hard: tuple[str, ...] = ()
+    against: str = ""
+
+
+def of(suite: Suite) -> dict[str, Space]:
+    """The spaces that a suite declares, by name."""
+    return {name: _space(name, **table) for name, table in suite.tables.get("space", {}).items()}
+
+
+def _space(name: str, variant: str, axes: Mapping[str, list[int | str]], against: str | None, **lists: Any) -> Space:
+    fixed = {axis: tuple(values) for axis, values in axes.items()}
+    return Space(name, variant, fixed, against=against or "", **{key: tuple(values) for key, values in lists.items()})
+
+
+class SpaceForm(TableForm):
+    """``[space.<name>]``"""
+
+    variant: Text
+    axes: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Annotated[list[int | str], Field(min_length=1)]] = (
+        Field(min_length=1)
+    )
+    conditions: list[Text] = Field(default=[])
+    shapes: list[Name] = Field(min_length=1)
+    objectives: list[Literal["time", "error", "smem"]] = Field(default=["time"], min_length=1)
+    hard: list[Name] = Field(default=[])
+    against: Text | None = None
+
+    def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
+        variants = suite.variants
+        base = variants.get(self.variant)
+        if base is None or not base.kind.compiler:
+            compiled = [n for n, v in variants.items() if v.kind.compiler]
+            expected = 'a variant with a source, or with cubins = "triton"'
+            yield "variant", expected, misspelt(self.variant, compiled)
+        for axis, values in self.axes.items():
+            if len(set(values)) < len(values):
+                yield f"axes.{axis}", "each value once", repr(values)
+        if (size := math.prod(map(len, self.axes.values()))) > MOST_POINTS:
+            yield "axes", f"at most {MOST_POINTS:,} points", f"{size:,}"
+        for i, condition in enumerate(self.conditions):
+            try:
+                conditions.parse(condition, [*self.axes, *(base.config if base else ())])
+            except ValueError as error:
+                yield f"conditions[{i}]", str(error), repr(condition)
+        for name in self.shapes:
+            if (shape := suite.shapes.get(name)) is None or (base is not None and not base.runs_on(shape)):
+                yield "shapes", f"shapes that {self.variant} runs on", misspelt(name, suite.shapes)
+        static = [budget.name for budget in suite.budgets if budget.tier == "static"]
+        for budget in self.hard:
+            if budget not in static:
+                yield "hard", "the name of a static budget", misspelt(budget, static)
+        rival = variants.get(self.against or self.variant)
+        if rival is None or rival.is_reference or (base is not None and rival.problem != base.problem):
+            yield "against", "a variant of the same problem", misspelt(str(self.against), variants)
