@@ -185,7 +185,7 @@ def test_bare_shows_the_help_and_is_no_success(tmp_path: Path) -> None:
 def test_every_command_has_a_module_with_the_same_interface() -> None:
     modules = main.all_commands().values()
     for module in map(importlib.import_module, modules):
-        assert module.HELP and callable(module.add_arguments) and callable(module.run)
+        assert callable(module.add_arguments) and callable(module.run)
     commands = {
         f"flashcore.cli.{p.stem}"
         for p in (ROOT / "harness/flashcore/cli").glob("*.py")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from flashcore.gate.baseline import Baseline
     from flashcore.model.record import Record
 
-HELP = "write the present static facts as the committed baseline of the gate"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("save",), metavar="save")

@@ -7,8 +7,6 @@ import argparse
 from flashcore.cli import options
 from flashcore.errors import worst
 
-HELP = "check, then time"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from flashcore.explain.roofline import Bound
     from flashcore.model.record import Roof
 
-HELP = "the least time each resource allows, for any known device"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)

@@ -7,8 +7,6 @@ import argparse
 from flashcore.cli import options
 from flashcore.errors import Exit
 
-HELP = "compile every variant; print registers, spills, shared memory, occupancy"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from flashcore.pipeline.run import Run
     from flashcore.pipeline.state import Settings
 
-HELP = "prove every variant right against fp64"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Say = Callable[[str], None]
 
 WORKING_TREE = "."
-HELP = "what changed between two runs or git revisions (built here, without a GPU)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from flashcore.cli import output, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 
-HELP = "say what this machine can do, and how to fix what it cannot"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_format(parser)

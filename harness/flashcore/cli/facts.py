@@ -16,7 +16,6 @@ from flashcore.model.files import write_atomically
 if TYPE_CHECKING:
     from flashcore.model.record import Record
 
-HELP = "write every fact of a recorded run (default: the newest) as CSV or JSON"
 JSON_VERSION = 1
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from flashcore.model.record import Record
     from flashcore.model.suite import Budget, Tier
 
-HELP = "judge the present sources, or each RUN alone, by the suite's budgets"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, of_chips=True)

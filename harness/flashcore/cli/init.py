@@ -7,8 +7,6 @@ from pathlib import Path
 
 from flashcore.errors import Exit
 
-HELP = "write a new suite to fill in"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")

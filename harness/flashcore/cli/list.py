@@ -9,8 +9,6 @@ from flashcore.cli.output import picked
 from flashcore.errors import Exit
 from flashcore.model.suite import Suite, Variant, manifest_keys
 
-HELP = "list a suite's variants, shapes and budgets"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)

@@ -1,8 +1,8 @@
 """The command line: finds the command, runs it, and maps errors to exit codes.
 
-A command is a module of this package with its name, or one that a plugin adds: ``HELP``, ``add_arguments(parser)``
-and ``run(arguments)``, which returns the exit code. Only the requested command is imported, and heavy modules are
-imported where they are used, so that ``flashcore --help`` answers at once.
+A command is a module of this package with its name, or one that a plugin adds: ``add_arguments(parser)`` and
+``run(arguments)``, which returns the exit code. Only the requested command is imported, so that ``flashcore --help``
+answers at once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,28 @@ from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
 from flashcore.pipeline import plugins
 
-#: The commands of the core, in the order of the help; those of plugins follow.
-COMMANDS = (
-    "doctor", "list", "build", "check", "bench", "sanitize", "profile", "report", "facts", "gate", "baseline",
-    "metrics", "diff", "bounds", "roofs", "init", "pack", "prune",
-)  # fmt: skip
+#: The commands of the core with their help, in its order; those of plugins follow.
+COMMANDS = {
+    "doctor": "say what this machine can do, and how to fix what it cannot",
+    "list": "list a suite's variants, shapes and budgets",
+    "build": "compile every variant; print registers, spills, shared memory, occupancy",
+    "check": "prove every variant right against fp64",
+    "bench": "check, then time",
+    "sanitize": "run every variant under compute-sanitizer: memcheck, racecheck, synccheck",
+    "profile": "all of it: build, check, bench, profile, record, report, gate",
+    "report": "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as "
+    "Markdown",
+    "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
+    "gate": "judge the present sources, or each RUN alone, by the suite's budgets",
+    "baseline": "write the present static facts as the committed baseline of the gate",
+    "metrics": "which metrics a chip has and under what name; needs no GPU",
+    "diff": "what changed between two runs or git revisions (built here, without a GPU)",
+    "bounds": "the least time each resource allows, for any known device",
+    "roofs": "measure the roofs of this machine",
+    "init": "write a new suite to fill in",
+    "pack": "write a recorded run (default: the newest) as one file, for `--records` elsewhere",
+    "prune": "remove old runs and builds; without --yes only say which",
+}
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
@@ -132,28 +149,27 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser that ``words`` need: the whole, or only the command that they name."""
+    """The parser that ``words`` need: with the options of the command that they name, or none."""
 
-    def made(make: Callable[..., _Parser], text: str, **more: Any) -> _Parser:
-        return make(description=text, epilog=_EXITS, formatter_class=argparse.RawDescriptionHelpFormatter, **more)
-
-    top = made(_Parser, "Build, check, time and profile every variant of a CUDA kernel family; gate what they promise.",
-               prog="flashcore")  # fmt: skip
+    form: dict[str, Any] = {"epilog": _EXITS, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    title = "Build, check, time and profile every variant of a CUDA kernel family; gate what they promise."
+    top = _Parser(prog="flashcore", description=title, **form)
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     requested = next((word for word in words if not word.startswith("-")), None)
-    commands = all_commands()
-    for name in (requested,) if requested in commands else commands:
-        command = plugin.resolve(commands[name])
-        own = made(subparsers.add_parser, command.HELP, name=name, help=command.HELP)
-        own.set_defaults(run=command.run)
+    modules = all_commands()
+    helps = COMMANDS | dict(plugins.entries("help"))
+    for name in (requested,) if requested in modules else modules:
+        text = helps.get(name)
+        subparser = subparsers.add_parser(name, description=text, help=text, **form)
         if name == requested:
-            command.add_arguments(own)
+            command = plugin.resolve(modules[name])
+            command.add_arguments(subparser)
             extensions = [plugin.resolve(module) for extended, module in plugins.entries("options") if extended == name]
             for extension in extensions:
-                extension.add_arguments(own)
-            own.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
-            own.add_argument("-q", "--quiet", action="store_true", help="while it works, say only what fails")
+                extension.add_arguments(subparser)
+            subparser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
+            subparser.add_argument("-q", "--quiet", action="store_true", help="while it works, say only what fails")
     return top
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from flashcore.errors import Exit, UsageError
 
-HELP = "which metrics a chip has and under what name; needs no GPU"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")

@@ -8,8 +8,6 @@ from pathlib import Path
 from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
 
-HELP = "write a recorded run (default: the newest) as one file, for `--records` elsewhere"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from flashcore.records.lookup import PACKED

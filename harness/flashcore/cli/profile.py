@@ -8,8 +8,6 @@ from pathlib import Path
 from flashcore.cli import options
 from flashcore.errors import worst
 
-HELP = "all of it: build, check, bench, profile, record, report, gate"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

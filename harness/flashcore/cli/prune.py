@@ -17,7 +17,6 @@ from pathlib import Path
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 
-HELP = "remove old runs and builds; without --yes only say which"
 _HASHED = re.compile(r"(.+-)?[0-9a-f]{16}")
 _DAY = 86_400.0
 

@@ -12,8 +12,6 @@ from flashcore.errors import Exit, UsageError
 if TYPE_CHECKING:
     from flashcore.model.record import Record
 
-HELP = "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as Markdown"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, of_chips=True)

@@ -7,8 +7,6 @@ import argparse
 from flashcore.cli import options
 from flashcore.errors import worst
 
-HELP = "measure the roofs of this machine"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_places(parser)

@@ -7,8 +7,6 @@ import argparse
 from flashcore.cli import options
 from flashcore.errors import UsageError, worst
 
-HELP = "run every variant under compute-sanitizer: memcheck, racecheck, synccheck"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

@@ -16,9 +16,20 @@ from typing import Any, Literal
 from flashcore.errors import UsageError
 
 Kind = Literal[
-    "commands", "options", "pages", "sections", "facts", "causes", "tables", "api", "languages", "readers", "executors",
+    "commands",
+    "help",
+    "options",
+    "pages",
+    "sections",
+    "facts",
+    "causes",
+    "tables",
+    "api",
+    "languages",
+    "readers",
+    "executors",
     "formats",
-]  # fmt: skip
+]
 Entries = Mapping[str, str]
 
 
@@ -28,7 +39,8 @@ class Plugin:
 
     Args:
         name: the plugin's folder below ``plugins/``, or its entry point's name.
-        commands: ``flashcore NAME`` → a module with ``HELP``, ``add_arguments(parser)`` and ``run(arguments) -> int``.
+        commands: ``flashcore NAME`` → a module with ``add_arguments(parser)`` and ``run(arguments) -> int``.
+        help: a command → its line in ``flashcore --help``, which imports no command.
         options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
         pages: a page of the report → ``page(book) -> Page | None``.
@@ -44,6 +56,7 @@ class Plugin:
 
     name: str
     commands: Entries = field(default_factory=dict)
+    help: Entries = field(default_factory=dict)
     options: Entries = field(default_factory=dict)
     pages: Entries = field(default_factory=dict)
     sections: Entries = field(default_factory=dict)

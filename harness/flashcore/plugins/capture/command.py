@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from flashcore.plugins.capture.capture import Captured, Settings
 
-HELP = "run any command under ncu and record the kernels that cost its time"
 #: The exit code of a command that did not end in time, as of timeout(1).
 NO_END = 124
 

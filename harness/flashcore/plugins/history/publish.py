@@ -8,7 +8,6 @@ from pathlib import Path
 from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
 
-HELP = "put a run's times into profiles/history.csv; draw the page of all runs and their history"
 #: How many runs are judged for the page: reading and judging one takes seconds.
 MOST_JUDGED = 12
 

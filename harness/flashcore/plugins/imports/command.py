@@ -15,8 +15,6 @@ from flashcore.model import plugin
 if TYPE_CHECKING:
     from flashcore.readers.ncu.results import Report
 
-HELP = "read reports of Nsight Compute (.ncu-rep, or CSV pages of one) into a run record"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="reports of one kind of GPU; together they are a run")

@@ -10,5 +10,6 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="tune",
     commands={"tune": "flashcore.plugins.tune.command"},
+    help={"tune": "search a space of configs"},
     tables={"space": "flashcore.plugins.tune.space:SpaceForm"},
 )

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from flashcore.plugins.tune.finalists import Final
     from flashcore.plugins.tune.study import Header, Result
 
-HELP = "search a space of configs"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", nargs="?", metavar="SPACE", help="a [space.NAME] of the manifest")
