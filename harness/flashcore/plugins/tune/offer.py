@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flashcore.model.files import write_atomically
 from flashcore.model.suite import Suite, Variant, manifest_keys
@@ -54,29 +51,23 @@ def offer(suite: Suite, grid: Grid, index: int, parent: str, study: str, gain: s
 
 
 def _table(name: str, base: Variant, grid: Grid, index: int, parent: str, study: str, gain: str) -> str:
-    config = {**base.config, **grid.point(index)}
-    where: dict[str, Any] = {"archs": list(base.where.archs), "shapes": list(base.where.shapes)}
-    lines = [
-        f"# Found by flashcore tune, study {study}: {gain}.",
-        f"[variant.{name}]",
-        f"problem = {_toml(base.problem)}",
-        f"technique = {_toml(f'{grid.text(index)}: found by search in the space {grid.space.name}')}",
-        *(f"{key} = {_toml(value)}" for key, value in manifest_keys(base.kind).items()),
-        f"config = {_toml(config)}",
-        f"parent = {_toml(parent)}",
-        *([f"document = {_toml(base.document)}"] if base.document else []),
-        f"roof = {_toml(base.roof)}",
-        f"tolerance = {_toml(base.tolerance)}",
-        f"tolerance_reason = {_toml(base.tolerance_reason)}",
-        f"where = {_toml({**where, 'unsupported': dict(base.where.unsupported)})}",
-    ]
-    return "\n".join(lines) + "\n"
+    """The variant's table in a manifest."""
+    import tomlkit  # only a proved winner needs it
 
-
-def _toml(value: Any) -> str:
-    """TOML's text of a value; a JSON string is one of TOML's."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    config, where = tomlkit.inline_table(), tomlkit.inline_table()
+    config.update({**base.config, **grid.point(index)})
+    where.update({"archs": base.where.archs, "shapes": base.where.shapes, "unsupported": base.where.unsupported})
+    keys = {
+        "problem": base.problem,
+        "technique": f"{grid.text(index)}: found by search in the space {grid.space.name}",
+        **manifest_keys(base.kind),
+        "config": config,
+        "parent": parent,
+        **({"document": base.document} if base.document else {}),
+        "roof": base.roof,
+        "tolerance": base.tolerance,
+        "tolerance_reason": base.tolerance_reason,
+        "where": where,
+    }
+    comment = f"# Found by flashcore tune, study {study}: {gain}."
+    return f"{comment}\n{tomlkit.dumps({'variant': {name: keys}})}"
