@@ -1,42 +1,39 @@
-"""Conditions between the axes of a space: whole numbers, words and comparisons, parsed and never run as Python.
+"""Conditions between the axes of a space: whole numbers, words and comparisons.
 
-``ROWS // 16 * GROUPS <= 32``, ``STAGES == 1 or COPY == 'async'``: what Python's grammar reads as one of the nodes
-below. Anything else (calls, attributes, powers, shifts) is refused where it is parsed.
+``ROWS // 16 * GROUPS <= 32``, ``STAGES == 1 or COPY == 'async'``. Python parses and compiles them, after everything but
+the nodes below (calls, attributes, powers, shifts) is refused.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from types import CodeType
+from typing import NoReturn
 
 MOST_LETTERS = 300
 
-_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+_TERMS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List)
 
 
-def parse(text: str, names: Collection[str]) -> ast.expr:
-    """The condition as a tree of nodes that :func:`holds` knows.
+class Word(str):
+    """A word compares as text, but is no operand: times a number it would be a longer word."""
+
+    __slots__ = ()
+
+    def _refuse(self, _: object) -> NoReturn:
+        raise TypeError(f"{str(self)!r} is no number")
+
+    __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __rmod__ = _refuse
+
+
+def parse(text: str, names: Collection[str]) -> CodeType:
+    """Compiles the condition for :func:`holds`.
 
     Args:
-        names: of the values that it may speak of.
+        names: the values that it may name.
 
     Raises:
         ValueError: it is none; says what was expected.
@@ -44,66 +41,36 @@ def parse(text: str, names: Collection[str]) -> ast.expr:
     if len(text) > MOST_LETTERS:
         raise ValueError(f"at most {MOST_LETTERS} letters")
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError("a comparison such as 'ROWS * STAGES <= 256'") from error
-    for node in ast.walk(tree):
+    for node in ast.walk(tree.body):
         if isinstance(node, ast.Name) and node.id not in names:
             raise ValueError(f"only the names {', '.join(names)}")
-        if not _known(node):
+        if not _is_allowed(node):
             raise ValueError("names, whole numbers, words, + - * // %, comparisons, and, or, not")
-    return tree
+    return compile(tree, text, "eval")
 
 
-def _known(node: ast.AST) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, (int, str))
-    if isinstance(node, (ast.operator, ast.cmpop)):
-        return type(node) in _ARITHMETIC or type(node) in _COMPARISONS
-    plain = (ast.BoolOp, ast.boolop, ast.BinOp, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.Name, ast.Load)
-    return isinstance(node, (*plain, ast.Tuple, ast.List))
+def _is_allowed(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value):
+            return isinstance(value, (int, str))
+        case ast.BinOp(ast.Constant(str()) | ast.Tuple() | ast.List()):
+            return False
+        case ast.BinOp(_, _, ast.Constant(str()) | ast.Tuple() | ast.List()):
+            return False
+    return isinstance(node, (*_TERMS, *_OPERATORS, *_COMPARISONS))
 
 
-def holds(condition: ast.expr, values: Mapping[str, object]) -> bool:
+def holds(condition: CodeType, values: Mapping[str, object]) -> bool:
     """Whether a parsed condition is true of these values.
 
     Raises:
         ValueError: it does arithmetic with a word, or divides by zero.
     """
+    known = {name: Word(value) if isinstance(value, str) else value for name, value in values.items()}
     try:
-        return bool(_value(condition, values))
+        return bool(eval(condition, {"__builtins__": {}}, known))
     except (TypeError, ZeroDivisionError) as error:
-        raise ValueError(f"{ast.unparse(condition)}: {error}") from error
-
-
-def _value(node: ast.expr, values: Mapping[str, object]) -> Any:
-    match node:
-        case ast.Constant():
-            return node.value
-        case ast.Name():
-            return values[node.id]
-        case ast.Tuple() | ast.List():
-            return [_value(e, values) for e in node.elts]
-        case ast.BoolOp(op=ast.And()):
-            return all(_value(v, values) for v in node.values)
-        case ast.BoolOp():
-            return any(_value(v, values) for v in node.values)
-        case ast.UnaryOp(op=ast.Not()):
-            return not _value(node.operand, values)
-        case ast.UnaryOp():
-            return -_number(_value(node.operand, values))
-        case ast.BinOp():
-            left, right = (_number(_value(side, values)) for side in (node.left, node.right))
-            return _ARITHMETIC[type(node.op)](left, right)
-        case ast.Compare():
-            terms = [_value(e, values) for e in (node.left, *node.comparators)]
-            pairs = zip(node.ops, terms, terms[1:], strict=False)
-            return all(_COMPARISONS[type(op)](a, b) for op, a, b in pairs)
-    raise TypeError(f"{type(node).__name__} is no part of a condition")
-
-
-def _number(value: object) -> int:
-    """Arithmetic is only for numbers: a word times a number would be a longer word."""
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no number")
-    return value
+        raise ValueError(f"{condition.co_filename}: {error}") from error
