@@ -13,8 +13,8 @@ import pytest
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static.facts import facts
 from flashcore.model.record import Artifact, Fact
-from flashcore.readers import local_memory
-from flashcore.readers.local_memory import Evidence, Site, judge, loop_depths
+from flashcore.readers import local_memory, sass
+from flashcore.readers.local_memory import Evidence, Site, classify, loop_depths
 from tests import factory
 from tests.conftest import TESTS
 
@@ -166,19 +166,17 @@ LISTING = """
 
 
 def test_a_listing_is_read_site_by_site() -> None:
-    assert local_memory.sites(LISTING) == {
-        "k": (
-            Site(True, 8, 0, True, "/src/k.cu", 3),
-            Site(False, 4, 1, True, "/src/k.cu", 5),
-            Site(False, 1, 1, False, "/src/k.cuh", 9),
-            Site(True, 16, 0, True, "/src/k.cuh", 9),
-        )
-    }
+    assert local_memory.sites(sass.parse(LISTING)["k"]) == (
+        Site(True, 8, 0, True, "/src/k.cu", 3),
+        Site(False, 4, 1, True, "/src/k.cu", 5),
+        Site(False, 1, 1, False, "/src/k.cuh", 9),
+        Site(True, 16, 0, True, "/src/k.cuh", 9),
+    )
 
 
 @pytest.mark.parametrize("text", ["", "no listing\n", "\t.section\t.text.k\n"])
 def test_no_listing_no_sites(text: str) -> None:
-    assert not any(local_memory.sites(text).values())
+    assert not any(map(local_memory.sites, sass.parse(text).values()))
 
 
 # --- the verdict --------------------------------------------------------------------------------
@@ -205,25 +203,23 @@ COMPUTED = Site(False, 4, 2, False, "k.cu", 12)
     ],
 )
 def test_the_tools_are_reconciled(evidence: Evidence, use: str, worst: str) -> None:
-    verdict = judge(evidence)
-    assert (verdict.use, verdict.worst) == (use, worst)
+    usage = classify(evidence)
+    assert (usage.use, usage.worst) == (use, worst)
 
 
-def test_depth_outweighs_bytes_and_counters_are_told() -> None:
+def test_depth_outweighs_bytes() -> None:
     shallow = [Site(True, 16, 0, True, "k.cu", 2)] * 20
-    verdict = judge(Evidence(324, 4, 328, (*shallow, LOAD), loads=8192.0, spill_runs=8192.0))
-    assert verdict.worst == "k.cu:9"
-    assert "executed: 8,192 loads, 8,192 of them spills" in verdict.text
+    assert classify(Evidence(324, 4, 328, (*shallow, LOAD))).worst == "k.cu:9"
 
 
 def test_the_gate_says_why_a_spill_budget_broke() -> None:
     from flashcore.gate import judge as judge_module
 
     subject: dict[str, Any] = {"arch": "sm_90a", "kernel": "fast_kernel"}
-    said = judge(Evidence(8, 8, 16, (Site(False, 8, 1, True, "fast.cu", 7),)))
+    usage = classify(Evidence(8, 8, 16, (Site(False, 8, 1, True, "fast.cu", 7),)))
     made = [
         factory.fact("spill_store_bytes", 8, "fast", **subject),
-        factory.fact("local_memory", said.use, "fast", note=said.text, **subject),
+        factory.fact("local_memory", usage.use, "fast", note=usage.text, **subject),
         factory.fact("local_load_instructions", 4096, "fast", shape="mission", kernel="fast_kernel"),
     ]
     record = factory.record(factory.suite(budgets=[factory.budget("spill_store_bytes", maximum=0)]), made)

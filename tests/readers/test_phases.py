@@ -26,7 +26,7 @@ from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Built, Facts, Subject
 from flashcore.pipeline.gpu_stages import phases_of
 from flashcore.pipeline.state import Job, Settings
-from flashcore.readers import local_memory
+from flashcore.readers import local_memory, sass
 from flashcore.readers.ncu import raw_page as ncu_csv
 from flashcore.readers.ncu.raw_page import EXECUTED, KernelRow
 from flashcore.readers.phases import Code, Sources, of_code, of_lines, of_variant
@@ -106,8 +106,7 @@ PLACES = {"/suite/k.cu": ("", "load", "scores"), "/suite/h.cuh": ("", "own")}
 
 
 def test_the_innermost_marked_line_decides() -> None:
-    found = of_code(LISTING, lambda file: PLACES.get(file, ()))
-    assert found["k"] == {
+    assert of_code(sass.parse(LISTING)["k"], lambda file: PLACES.get(file, ())) == {
         0x00: "scores", 0x10: "load", 0x20: "load", 0x30: "own", 0x40: "own",
         0x50: "other",  # added by the compiler: nothing is known of it
         0x60: "other",  # where warps are seen that have left
@@ -172,7 +171,7 @@ def test_a_source_that_has_moved_since_is_found_by_its_tail(listing: str) -> Non
 
 def test_the_line_of_a_spill_is_the_innermost_one() -> None:
     code = LISTING.replace("HMMA.16816.F32 R4, R8, R12, R4", "STL [R1+0x8], R4")
-    (site,) = local_memory.sites(code)["k"]
+    (site,) = local_memory.sites(sass.parse(code)["k"])
     assert (site.file, site.line) == ("/cuda/mma.hpp", 91)
 
 
@@ -231,8 +230,8 @@ def test_recorded_samples_are_those_of_the_source_page() -> None:
         ("tensor", "memory", "other"), {"gemm_v0": {a - start: phase_of(sass) for a, (sass, _) in page.items()}}
     )
     wanted = dict.fromkeys(code.names, 0)
-    for sass, samples in page.values():
-        wanted[phase_of(sass)] += samples
+    for text, samples in page.values():
+        wanted[phase_of(text)] += samples
     assert sum(wanted.values()) == row.read(SAMPLES).value == 605 and min(wanted.values()) > 0
     found = shares(row, code)
     for phase, samples in wanted.items():

@@ -41,11 +41,11 @@ class Kernel:
 class Cubin:
     """A cubin's kernels, and the hash of everything that runs: no debug data, no paths, no names.
 
-    ``apart`` names functions that are in no kernel's code (separate compilation)."""
+    ``separate`` names functions that are in no kernel's code (separate compilation)."""
 
     kernels: tuple[Kernel, ...]
     code: str
-    apart: tuple[str, ...] = ()
+    separate: tuple[str, ...] = ()
 
 
 class Section(NamedTuple):
@@ -114,8 +114,8 @@ def _read(data: bytes, arch: str) -> Cubin:
                 cluster=struct.unpack("<III", own[_CLUSTER][:12]) if _CLUSTER in own else None,
             )
         )
-    apart = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
-    return Cubin(tuple(kernels), _code_hash(data, sections), tuple(sorted(apart)))
+    separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
+    return Cubin(tuple(kernels), _code_hash(data, sections), tuple(sorted(separate)))
 
 
 def code_of(data: bytes) -> str:

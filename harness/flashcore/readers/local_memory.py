@@ -1,30 +1,24 @@
-"""What a kernel uses local memory for: spilled registers, arrays with a run-time index, or both.
+"""Tells what a kernel uses local memory for: spilled registers, arrays with a run-time index, or both.
 
 No single tool can tell. ptxas counts the bytes of its spills; the stack frame holds spills and arrays alike. The
-machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, the line it
-came from. Counters say how often they ran. :func:`judge` puts them together.
-
-Pure functions of the disassembler's text (``nvdisasm -c -gi``) and of numbers.
+machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, its source line.
+:func:`classify` combines them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from flashcore.readers import sass
+
 Use = Literal["none", "spills", "array", "spills and array", "stack frame", "unmeasured"]
 
-_SECTION = re.compile(r"^\.text\.(\S+?):?$|^\t?\.section\t\.text\.([^,\s]+)")
-_LINE = re.compile(r'^\s*//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_LABEL = re.compile(r"^(\.L[\w.$]*):")
-_INSTRUCTION = re.compile(
-    r"^\s+/\*[0-9a-f]{4,}\*/\s+(?P<guard>@!?U?P[T0-9]+\s+)?(?P<opcode>[A-Z][A-Z0-9_.]*)\s*(?P<rest>[^;]*)"
-)
-_TARGET = re.compile(r"\.L[\w.$]*")
 _STACK_SLOT = re.compile(r"\[R1(?:\+-?0x[0-9a-f]+)?\]")
+_ONLY_A_TARGET = re.compile(r"`\(\S+\)")
 _WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _JUMPS = frozenset(("BRA", "BRX", "JMP", "JMX"))
 _ENDS = frozenset(("EXIT", "RET", "KILL", "BPT"))
@@ -32,15 +26,15 @@ _ENDS = frozenset(("EXIT", "RET", "KILL", "BPT"))
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One load or store of local memory in the code.
+    """A load or store of local memory in the code.
 
     Args:
         store: whether it stores.
-        bytes: bytes a thread.
+        bytes: bytes per thread.
         depth: loops around it; 0 is straight-line code.
-        slot: whether its address is a constant place of the stack frame. One that is computed is no spill.
-        file: source file and
-        line: line that it came from; empty and 0 without line information.
+        slot: whether its address is a constant place of the stack frame. A computed address is no spill.
+        file: source file, and
+        line: its line; empty and 0 without line information.
     """
 
     store: bool
@@ -50,12 +44,12 @@ class Site:
     file: str = ""
     line: int = 0
 
-    def below(self, root: Path | None) -> Site:
-        """The same with its file relative to ``root``: no path of one machine."""
-        return self if root is None else replace(self, file=below(self.file, root))
+    def relative_to(self, root: Path | None) -> Site:
+        """The same site with its file relative to ``root``, so that no path of one machine is recorded."""
+        return self if root is None else replace(self, file=relative_path(self.file, root))
 
 
-def below(file: str, root: Path) -> str:
+def relative_path(file: str, root: Path) -> str:
     """A source file's path relative to ``root``; only its name if it does not lie there."""
     if not file.startswith("/"):
         return file
@@ -67,79 +61,41 @@ def below(file: str, root: Path) -> str:
     return parts[-1]
 
 
-@dataclass(slots=True)
-class _Block:
-    """Instructions that run one after the other."""
-
-    sites: list[tuple[bool, int, bool, str, int]] = field(default_factory=list)
-    targets: list[str] = field(default_factory=list)
-    falls_through: bool = True
-
-
-def sites(listing: str) -> dict[str, tuple[Site, ...]]:
-    """Kernel → its local-memory accesses, in the order of the code."""
-    found: dict[str, tuple[Site, ...]] = {}
-    kernel: str | None = None
-    body: list[str] = []
-    for line in listing.splitlines():
-        if section := _SECTION.match(line):
-            name = section[1] or section[2]
-            if kernel is not None and kernel != name:
-                found[kernel] = _sites(body)
-            if kernel != name:
-                kernel, body = name, []
-        elif kernel is not None:
-            body.append(line)
-    if kernel is not None:
-        found[kernel] = _sites(body)
-    return found
-
-
-def _sites(body: Sequence[str]) -> tuple[Site, ...]:
-    if not any("LDL" in line or "STL" in line for line in body):
+def sites(code: Sequence[sass.Instruction]) -> tuple[Site, ...]:
+    """A function's local-memory accesses, in the order of the code."""
+    if not any(_is_local(i) for i in code):
         return ()
-    blocks = [_Block()]
+    blocks: list[list[sass.Instruction]] = [[]]  # instructions that run one after the other
     labels: dict[str, int] = {}
-    file, number, told = "", 0, False
-    for line in body:
-        if place := _LINE.match(line):
-            if not told:  # after an inlined line comes the line that it was called from
-                file, number = place["file"], int(place["line"])
-            told = True
-            continue
-        told = False
-        if label := _LABEL.match(line):
-            blocks.append(_Block())
-            labels[label[1]] = len(blocks) - 1
-            continue
-        instruction = _INSTRUCTION.match(line)
-        if instruction is None:
-            continue
-        opcode, *suffixes = instruction["opcode"].split(".")
-        rest = instruction["rest"]
-        if opcode in ("LDL", "STL"):
-            width = next((_WIDTHS[s] for s in suffixes if s in _WIDTHS), 4)
-            blocks[-1].sites.append((opcode == "STL", width, bool(_STACK_SLOT.search(rest)), file, number))
-        elif opcode in _JUMPS or opcode in _ENDS:
-            blocks[-1].targets = _TARGET.findall(rest) if opcode in _JUMPS else []
-            # A condition stands before the opcode (@P0 BRA) or among the operands (BRA.U !UP0, target).
-            always = instruction["guard"] is None and (
-                opcode != "BRA" or re.fullmatch(r"`\(\S+\)\s*", rest) is not None
-            )
-            blocks[-1].falls_through = not always
-            blocks.append(_Block())
-    edges: list[list[int]] = []
-    for index, block in enumerate(blocks):
-        targets = [labels[t] for t in block.targets if t in labels]
-        if block.falls_through and index + 1 < len(blocks):
-            targets.append(index + 1)
-        edges.append(targets)
-    depths = loop_depths(edges)
-    return tuple(
-        Site(store, width, depths[index], slot, file, line)
-        for index, block in enumerate(blocks)
-        for store, width, slot, file, line in block.sites
-    )
+    for instruction in code:
+        if instruction.labels or (blocks[-1] and blocks[-1][-1].name in _JUMPS | _ENDS):
+            blocks.append([])
+        labels.update(dict.fromkeys(instruction.labels, len(blocks) - 1))
+        blocks[-1].append(instruction)
+    depths = loop_depths([_successors(blocks, index, labels) for index in range(len(blocks))])
+    return tuple(_site(i, depth) for block, depth in zip(blocks, depths, strict=True) for i in block if _is_local(i))
+
+
+def _is_local(instruction: sass.Instruction) -> bool:
+    return instruction.opcode.startswith(("LDL", "STL"))
+
+
+def _site(instruction: sass.Instruction, depth: int) -> Site:
+    name, *modifiers = instruction.opcode.split(".")
+    width = next((_WIDTHS[m] for m in modifiers if m in _WIDTHS), 4)
+    slot = _STACK_SLOT.search(instruction.operands) is not None
+    return Site(name == "STL", width, depth, slot, *(instruction.lines[0] if instruction.lines else ("", 0)))
+
+
+def _successors(blocks: Sequence[Sequence[sass.Instruction]], index: int, labels: Mapping[str, int]) -> list[int]:
+    last = blocks[index][-1] if blocks[index] else None
+    following = [index + 1] if index + 1 < len(blocks) else []
+    if last is None or last.name not in _JUMPS | _ENDS:
+        return following
+    targets = [labels[t] for t in last.targets if t in labels] if last.name in _JUMPS else []
+    # A condition stands before the opcode (@P0 BRA) or among the operands (BRA.U !UP0, target).
+    conditional = last.is_predicated or (last.name == "BRA" and not _ONLY_A_TARGET.fullmatch(last.operands))
+    return targets + following if conditional else targets
 
 
 def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
@@ -147,6 +103,9 @@ def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
 
     A loop is a set of nodes that reach each other. When the edges back to its entry are removed, nodes that still reach
     each other are an inner loop. Code that was only moved out of line is no loop, though it branches backwards.
+
+    Args:
+        edges: the successors of each node.
     """
     depths = [0] * len(edges)
     pending = [frozenset(range(len(edges)))]
@@ -164,78 +123,56 @@ def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
     return depths
 
 
-def _components(edges: Sequence[Sequence[int]], nodes: frozenset[int], cut: set[int]) -> list[frozenset[int]]:
-    """Tarjan's strongly connected components among ``nodes``, without recursion."""
-    order: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    found: list[frozenset[int]] = []
-    blocked = frozenset(cut)
-    for root in nodes:
-        if root in order:
-            continue
-        work = [(root, 0)]
-        while work:
-            node, at = work.pop()
-            if at == 0:
-                order[node] = low[node] = len(order)
-                stack.append(node)
-                on_stack.add(node)
-            targets = edges[node]
-            descended = False
-            for i in range(at, len(targets)):
-                target = targets[i]
-                if target not in nodes or target in blocked:
-                    continue
-                if target not in order:
-                    work += [(node, i + 1), (target, 0)]
-                    descended = True
-                    break
-                if target in on_stack:
-                    low[node] = min(low[node], order[target])
-            if descended:
-                continue
-            if low[node] == order[node]:
-                members = []
-                while True:
-                    member = stack.pop()
-                    on_stack.discard(member)
-                    members.append(member)
-                    if member == node:
-                        break
-                found.append(frozenset(members))
-            if work:
-                parent = work[-1][0]
-                low[parent] = min(low[parent], low[node])
-    return found
-
-
-# --- the verdict --------------------------------------------------------------------------------
+def _components(edges: Sequence[Sequence[int]], nodes: frozenset[int], cut: Collection[int]) -> list[frozenset[int]]:
+    """The strongly connected components among ``nodes``, without the edges to ``cut`` (Kosaraju, no recursion)."""
+    forward = {n: [t for t in edges[n] if t in nodes and t not in cut] for n in nodes}
+    backward: dict[int, list[int]] = {n: [] for n in nodes}
+    for node, targets in forward.items():
+        for target in targets:
+            backward[target].append(node)
+    finished: list[int] = []
+    seen: set[int] = set()
+    pending = [(node, False) for node in nodes]
+    while pending:
+        node, done = pending.pop()
+        if done:
+            finished.append(node)
+        elif node not in seen:
+            seen.add(node)
+            pending += [(node, True), *((target, False) for target in forward[node])]
+    components = []
+    for root in reversed(finished):
+        members: set[int] = set()
+        reachable = [root]
+        while reachable:
+            node = reachable.pop()
+            if node in seen:  # not yet in a component
+                seen.remove(node)
+                members.add(node)
+                reachable += backward[node]
+        if members:
+            components.append(frozenset(members))
+    return components
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What each tool says of one kernel; ``None`` is unmeasured.
+    """What each tool reports about one kernel; ``None`` is unmeasured.
 
     Args:
-        spill_stores: bytes a thread, as ptxas counts its spill instructions; ``spill_loads`` likewise.
-        stack: bytes of the stack frame a thread.
+        spill_stores: bytes per thread, as ptxas counts its spill instructions; ``spill_loads`` likewise.
+        stack: bytes of the stack frame per thread.
         sites: what the machine code shows.
-        loads: local loads executed; ``stores`` likewise, and ``spill_runs`` those that spill or refill.
     """
 
     spill_stores: int | None = None
     spill_loads: int | None = None
     stack: int | None = None
     sites: Sequence[Site] | None = None
-    loads: float | None = None
-    stores: float | None = None
-    spill_runs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Usage:
     """What local memory is used for, the worst line as ``file:line`` (or empty), and both in words."""
 
     use: Use
@@ -243,33 +180,33 @@ class Verdict:
     text: str
 
 
-def judge(evidence: Evidence) -> Verdict:
+def classify(evidence: Evidence) -> Usage:
     """Tells spills from arrays.
 
     Spills go to constant places of the frame and ptxas counts their bytes. An access by a computed register is
     certainly to an array; so are bytes beyond those that ptxas counts as spilled.
     """
-    found = evidence.sites
+    accesses = evidence.sites
     spilled = None
     if evidence.spill_stores is not None and evidence.spill_loads is not None:
         spilled = evidence.spill_stores + evidence.spill_loads
-    array = _array(evidence, spilled)
+    has_array = _has_array(evidence, spilled)
     use: Use
-    if spilled is None and found is None:
+    if spilled is None and accesses is None:
         use = "unmeasured"
     elif spilled:
-        use = "spills and array" if array else "spills"
-    elif array or (spilled is None and found):
+        use = "spills and array" if has_array else "spills"
+    elif has_array or (spilled is None and accesses):
         use = "array"
     elif evidence.stack:
         use = "stack frame"
     else:
         use = "none"
-    worst = _worst(found or (), arrays=use == "array")
-    return Verdict(use, worst, _words(evidence, use, worst))
+    worst = _worst(accesses or (), arrays=use == "array")
+    return Usage(use, worst, _words(evidence, use, worst))
 
 
-def _array(evidence: Evidence, spilled: int | None) -> bool:
+def _has_array(evidence: Evidence, spilled: int | None) -> bool:
     if evidence.sites is not None:
         if any(not s.slot for s in evidence.sites):
             return True
@@ -277,19 +214,17 @@ def _array(evidence: Evidence, spilled: int | None) -> bool:
     return not spilled and bool(evidence.stack)
 
 
-def _worst(found: Iterable[Site], *, arrays: bool) -> str:
+def _worst(accesses: Sequence[Site], *, arrays: bool) -> str:
     """The line with the deepest, then the most bytes; of spills unless there are only arrays."""
-    lines: dict[tuple[str, int], tuple[int, int]] = {}
-    chosen = list(found)
-    spills = [s for s in chosen if s.slot]
-    for site in spills if spills and not arrays else chosen:
+    spills = [s for s in accesses if s.slot]
+    totals: dict[tuple[str, int], dict[int, int]] = {}  # line → depth → bytes
+    for site in spills if spills and not arrays else accesses:
         if site.file:
-            depth, total = lines.get((site.file, site.line), (0, 0))
-            total = total + site.bytes if site.depth == depth else (site.bytes if site.depth > depth else total)
-            lines[site.file, site.line] = (max(depth, site.depth), total)
-    if not lines:
+            by_depth = totals.setdefault((site.file, site.line), {})
+            by_depth[site.depth] = by_depth.get(site.depth, 0) + site.bytes
+    if not totals:
         return ""
-    file, line = max(lines, key=lambda k: (*lines[k], -k[1]))
+    file, line = max(totals, key=lambda place: (*max(totals[place].items()), -place[1]))
     return f"{file}:{line}"
 
 
@@ -315,15 +250,4 @@ def _words(evidence: Evidence, use: Use, worst: str) -> str:
         parts.append(f"{len(evidence.sites)} accesses in the code, {where if inside else 'none in a loop'}")
     if worst:
         parts.append(f"worst at {worst}")
-    runs = [
-        f"{value:,.0f} {what}"
-        for what, value in (
-            ("loads", evidence.loads),
-            ("stores", evidence.stores),
-            ("of them spills", evidence.spill_runs),
-        )
-        if value is not None
-    ]
-    if runs and use != "none":
-        parts.append(f"executed: {', '.join(runs)}")
     return f"{_NAMES[use]} ({'; '.join(parts)})" if parts else _NAMES[use]

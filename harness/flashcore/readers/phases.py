@@ -22,20 +22,12 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.record import Instruction
+from flashcore.readers import sass
 from flashcore.readers.kernel_names import canonical
-from flashcore.readers.local_memory import below
+from flashcore.readers.local_memory import relative_path
 
 _MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence is no marker, an invalid name is a mistake
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-_SECTION = re.compile(r"^\.text\.(\S+?):?$|^\t?\.section\t\.text\.([^,\s]+)")
-_PLACE = re.compile(r'^\s*//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_FUNCTION = re.compile(r"^[^\s./][^:]*:")
-_LABEL = re.compile(r"^(\.L[\w.$]*):")
-_INSTRUCTION = re.compile(r"^\s+/\*(?P<offset>[0-9a-f]{4,})\*/\s+(?P<text>[^;]*)")
-_LOOP_FOR_EVER = re.compile(r"BRA `\((\S+)\)\s*")
-
-Lines = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +53,7 @@ def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
     Raises:
         UsageError: a marker does not give a name.
     """
-    found: list[str] = []
+    phases: list[str] = []
     phase = ""
     for number, line in enumerate(text.split("\n"), 1):
         if marker := _MARKER.fullmatch(line):
@@ -71,10 +63,10 @@ def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
                     f"{file}:{number}: expected the name of a phase ({_NAME.pattern}), found {phase!r}\n"
                     "  hint: write it as // phase: softmax"
                 )
-        found.append(phase)
+        phases.append(phase)
         if line.startswith("}"):
             phase = ""
-    return tuple(found)
+    return tuple(phases)
 
 
 class Sources:
@@ -86,19 +78,19 @@ class Sources:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._phases: dict[str, tuple[str, ...]] = {}
         self._lines: dict[str, tuple[str, list[str]]] = {}
 
     def __call__(self, file: str) -> tuple[str, ...]:
-        if file not in self._known:
+        if file not in self._phases:
             name, lines = self.text(file)
-            self._known[file] = of_lines("\n".join(lines), name)
-        return self._known[file]
+            self._phases[file] = of_lines("\n".join(lines), name)
+        return self._phases[file]
 
     def text(self, file: str) -> tuple[str, list[str]]:
         """A file's name below the suite, and its lines; none of a file that does not lie there."""
         if file not in self._lines:
-            name = below(file, self.root)
+            name = relative_path(file, self.root)
             try:
                 text = (self.root / name).read_text(encoding="utf-8", errors="replace")
             except OSError:
@@ -108,76 +100,51 @@ class Sources:
 
 
 def of_variant(source: str, listing: str | None, sources: Sources) -> Code | None:
-    """The phases of a variant's code, ``None`` where its sources mark none, and its instructions line by line.
+    """The phases of a variant's code and its instructions; ``None`` where its sources mark no phase.
 
     Args:
         source: its source, relative to the suite.
-        listing: what ``nvdisasm -c -gi`` says of its code; ``None`` without a disassembler.
+        listing: its code, as ``nvdisasm -c -gi`` prints it; ``None`` without a disassembler.
         sources: file → the phase of each of its lines.
     """
     marked = [phase for phase in sources(source) if phase]
-    kernels = {canonical(kernel): code for kernel, code in of_code(listing, sources).items()} if listing else {}
-    found = [phase for code in kernels.values() for phase in code.values()]
-    names = [name for name in dict.fromkeys(marked + found) if name != OTHER_PHASE]
+    functions = {canonical(name): code for name, code in sass.parse(listing or "").items()}
+    kernels = {kernel: of_code(code, sources) for kernel, code in functions.items()}
+    used = [phase for phases in kernels.values() for phase in phases.values()]
+    names = [name for name in dict.fromkeys(marked + used) if name != OTHER_PHASE]
     if not names:
         return None
-    shown = {canonical(kernel): own for kernel, own in instructions(listing, sources).items()} if listing else {}
+    listings = {kernel: tuple(_listed(i, sources) for i in code) for kernel, code in functions.items()}
     why = "" if kernels else "no listing of its code: nvdisasm was not there"
-    return Code((*names, OTHER_PHASE), kernels, why, shown)
+    return Code((*names, OTHER_PHASE), kernels, why, listings)
 
 
-def instructions(listing: str, sources: Sources) -> dict[str, tuple[Instruction, ...]]:
-    """Kernel → its instructions, each with the suite's source line that it comes from: the innermost of the inlined
-    lines that is in a file of the suite."""
-    found: dict[str, list[Instruction]] = {}
-    code: list[Instruction] = []
-    stack: list[tuple[str, int]] = []
-    at: tuple[str, int, str] = ("", 0, "")
-    for line in listing.splitlines():
-        if place := _PLACE.match(line):
-            stack.append((place["file"], int(place["line"])))
-        elif instruction := _INSTRUCTION.match(line):
-            if stack:
-                own = ((name, n, text[n - 1].strip()) for f, n in stack for name, text in [sources.text(f)]
-                       if 0 < n <= len(text))  # fmt: skip
-                at, stack = next(own, ("", 0, "")), []
-            code.append(Instruction(int(instruction["offset"], 16), instruction["text"].strip(), *at, {}))
-        elif section := _SECTION.match(line):
-            code = found.setdefault(section[1] or section[2], [])
-            at, stack = ("", 0, ""), []
-    return {kernel: tuple(code) for kernel, code in found.items()}
+def of_code(code: Sequence[sass.Instruction], phases: Callable[[str], Sequence[str]]) -> dict[int, str]:
+    """Offset of each instruction → its phase.
+
+    Args:
+        phases: file → the phase of each of its lines.
+    """
+    return {i.offset: OTHER_PHASE if _is_trap(i) else _phase(i, phases) for i in code}
 
 
-def of_code(listing: str, sources: Lines) -> dict[str, dict[int, str]]:
-    """Kernel → offset → phase, of the disassembler's text with its inlined lines."""
-    found: dict[str, dict[int, str]] = {}
-    code: dict[int, str] = {}
-    stack: list[tuple[str, int]] = []  # the lines of the instruction to come, what was inlined before where
-    phase, label = OTHER_PHASE, ""
-    for line in listing.splitlines():
-        if place := _PLACE.match(line):
-            stack.append((place["file"], int(place["line"])))
-        elif instruction := _INSTRUCTION.match(line):
-            if stack:
-                phase = _phase(stack, sources)
-                stack = []
-            # The compiler ends a kernel with a jump to itself: warps that have exited are sampled there.
-            jump = _LOOP_FOR_EVER.fullmatch(instruction["text"])
-            code[int(instruction["offset"], 16)] = OTHER_PHASE if label and jump and jump[1] == label else phase
-            label = ""
-        elif section := _SECTION.match(line):
-            code = found.setdefault(section[1] or section[2], {})
-            phase = OTHER_PHASE
-        elif at := _LABEL.match(line):
-            label = at[1]
-        elif _FUNCTION.match(line):
-            phase = OTHER_PHASE  # nothing is known of a helper that the compiler added
-    return found
+def _is_trap(instruction: sass.Instruction) -> bool:
+    """Whether it is the jump to itself that ends a kernel: warps that have exited are sampled there."""
+    return any(instruction.text == f"BRA `({label})" for label in instruction.labels)
 
 
-def _phase(stack: Sequence[tuple[str, int]], sources: Lines) -> str:
-    for file, number in stack:
-        lines = sources(file)
-        if number <= len(lines) and lines[number - 1]:
-            return lines[number - 1]
+def _phase(instruction: sass.Instruction, phases: Callable[[str], Sequence[str]]) -> str:
+    for file, number in instruction.lines:
+        marked = phases(file)
+        if number <= len(marked) and marked[number - 1]:
+            return marked[number - 1]
     return OTHER_PHASE
+
+
+def _listed(instruction: sass.Instruction, sources: Sources) -> Instruction:
+    """The instruction with the innermost of its lines that is in a file of the suite."""
+    for file, number in instruction.lines:
+        name, lines = sources.text(file)
+        if 0 < number <= len(lines):
+            return Instruction(instruction.offset, instruction.text, name, number, lines[number - 1].strip(), {})
+    return Instruction(instruction.offset, instruction.text, "", 0, "", {})

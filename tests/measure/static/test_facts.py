@@ -15,7 +15,7 @@ import pytest
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as facts_module
 from flashcore.model.record import Artifact, Facts, Launch, Plan, Subject
-from flashcore.readers import cubin
+from flashcore.readers import cubin, sass
 from tests.conftest import TESTS
 
 DATA = TESTS / "data"
@@ -100,7 +100,7 @@ def test_functions_that_are_compiled_apart(
     log = re.sub(r"\d+ bytes spill", f"{spilled} bytes spill", text("static_sm_90a.log"))
     Path(artifact.log).write_text(log, encoding="utf-8")
     read = cubin.read
-    monkeypatch.setattr(cubin, "read", lambda *a: dataclasses.replace(read(*a), apart=("_Z5heavyPKfi",)))
+    monkeypatch.setattr(cubin, "read", lambda *a: dataclasses.replace(read(*a), separate=("_Z5heavyPKfi",)))
     fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
     assert fact is not None and fact.value == expected
     assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are not known"
@@ -135,10 +135,15 @@ def test_performance_warnings_are_counted_and_named(artifact: Artifact) -> None:
 # --- SASS ---------------------------------------------------------------------------------------
 
 
+def sass_counts(listing: str) -> dict[str, dict[str, int]]:
+    """Function → its counts."""
+    return {name: facts_module.sass_counts(code) for name, code in sass.parse(listing).items()}
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_sass_counts_agree_with_plain_counting(arch: str) -> None:
     listing = text(f"static_{arch}.sass.gz")
-    counts = facts_module.sass_counts(listing)
+    counts = sass_counts(listing)
     parts = re.split(r"//-+ \.text\.(\S+)\s+-+", listing)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     assert set(counts) == set(sections)
@@ -151,7 +156,7 @@ def test_sass_counts_agree_with_plain_counting(arch: str) -> None:
 
 
 def test_what_the_kernels_are_made_of() -> None:
-    counts = facts_module.sass_counts(text("static_sm_90a.sass.gz"))
+    counts = sass_counts(text("static_sm_90a.sass.gz"))
     assert counts[MANGLED]["sass_hmma"] == 8  # 4 steps of 16×16×16, two HMMA.16816 each
     assert counts["shared"]["sass_ldg_128"] == counts["shared"]["sass_stg_128"] == 1
     assert counts["shared"]["sass_bar"] == 2
@@ -170,7 +175,7 @@ def test_predicated_instructions_count_too() -> None:
         "        /*12340*/                  MUFU.EX2 R1, R1 ;\n"
         "        /*12350*/                  NOP;\n"
     )
-    counts = facts_module.sass_counts(listing)["k"]
+    counts = sass_counts(listing)["k"]
     names = ("sass_ldg", "sass_ldg_128", "sass_bar", "sass_utmaldg", "sass_hgmma", "sass_mufu")
     assert [counts[n] for n in names] == [1] * 6
     assert counts["sass_instructions"] == 5

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from typing import Any
 from flashcore.chips import occupancy
 from flashcore.measure.machine import toolchain
 from flashcore.model.files import write_atomically
-from flashcore.model.record import Artifact, Fact, Plan, Source, Subject
-from flashcore.readers import cubin, local_memory
+from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject
+from flashcore.readers import cubin, local_memory, sass
 from flashcore.readers.kernel_names import canonical
 
 #: SASS opcode → fact. An opcode counts by its first word: LDS.128 is an LDS.
@@ -51,15 +53,14 @@ OPCODES = {
     "REDG": "sass_atom",
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
+_COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
 _FORMAT = 6  # of static.json; raise it when what is read changes
 _BY_KERNEL = ("kernels", "sass", "local")
-_KEPT = {"code", "warnings", "spills_unknown", "kernels", "sass", "local"}
+_REQUIRED = {"code", "warnings", "spills_unknown", *_BY_KERNEL}
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _WARNING = re.compile(r"\((C75\d\d)\)[^\n]*")
-_SECTION = re.compile(r"^\.text\.(\S+?):?$|^\t?\.section\t\.text\.([^,\s]+)")
-_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_.]*)")
 
 
 def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str]:
@@ -74,43 +75,34 @@ def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str
     if artifact.status != "ok":
         return [], ""
     if artifact.cubins:
-        found = [_facts_of(artifact, Path(path), root, kernel) for kernel, path in artifact.cubins.items()]
-        code = hashlib.sha256(" ".join(sorted(code for _, code in found)).encode()).hexdigest()
-        return [fact for facts, _ in found for fact in facts], code
-    return ([], "") if artifact.cubin is None else _facts_of(artifact, Path(artifact.cubin), root)
+        parts = [_cubin_facts(artifact, Path(path), root, kernel) for kernel, path in artifact.cubins.items()]
+        code = hashlib.sha256(" ".join(sorted(code for _, code in parts)).encode()).hexdigest()
+        return [fact for facts, _ in parts for fact in facts], code
+    return ([], "") if artifact.cubin is None else _cubin_facts(artifact, Path(artifact.cubin), root)
 
 
-def _facts_of(artifact: Artifact, path: Path, root: Path | None, called: str = "") -> tuple[list[Fact], str]:
-    """The facts of one cubin and the hash of its code. ``called`` renames the kernel of a cubin that has only one."""
-    cache = path.with_suffix(".static.json") if called else path.with_name("static.json")
+def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, name: str = "") -> tuple[list[Fact], str]:
+    """The facts of one cubin and the hash of its code. ``name`` renames the kernel of a cubin that has only one."""
+    cache = path.with_suffix(".static.json") if name else path.with_name("static.json")
     data = _cached(cache)
     # The disassembler is looked for only where its output is needed.
     disassembler = toolchain.optional_tool("nvdisasm") if data is None or data["sass"] is None else None
     if data is None or disassembler is not None:
-        log = path.with_suffix(".log") if called else Path(artifact.log) if artifact.log else None
+        log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
         data = _read(path, log if log and log.is_file() else None, artifact.arch, disassembler)
         write_atomically(cache, json.dumps(data).encode())
-    data = _renamed(data, called) if called else _named(data)
-    return [*_facts(artifact, data), *_local_facts(artifact, data, root)], data["code"]
+    names = dict.fromkeys(data["kernels"], name) if name else _shown_names(data["kernels"])
+    subjects = {k: Subject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
+    facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
+    facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
+    return facts, data["code"]
 
 
-def _renamed(data: Mapping[str, Any], called: str) -> dict[str, Any]:
-    """The same with the one kernel's facts under that name."""
-    (own,) = data["kernels"]
-    named = {table: {called: data[table][own]} if own in (data[table] or {}) else data[table] for table in _BY_KERNEL}
-    return {**data, **named}
-
-
-def _named(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with kernel names as they are shown, and as ncu's are shown too; overloads that would share one stay
-    mangled."""
-    shown = {kernel: canonical(kernel) for kernel in data["kernels"]}
-    taken = list(shown.values())
-
-    def named(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {n if taken.count(n := shown.get(k, k)) == 1 else k: value for k, value in table.items()}
-
-    return {**data, **{name: named(data[name]) for name in _BY_KERNEL if data[name] is not None}}
+def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
+    """Mangled name → the name that is shown; overloads that would share one stay mangled."""
+    shown = {kernel: canonical(kernel) for kernel in kernels}
+    uses = Counter(shown.values())
+    return {kernel: name if uses[name] == 1 else kernel for kernel, name in shown.items()}
 
 
 def _cached(path: Path) -> dict[str, Any] | None:
@@ -118,23 +110,23 @@ def _cached(path: Path) -> dict[str, Any] | None:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    known = isinstance(data, dict) and data.get("format") == _FORMAT and data.keys() >= _KEPT
-    return data if known else None
+    usable = isinstance(data, dict) and data.get("format") == _FORMAT and data.keys() >= _REQUIRED
+    return data if usable else None
 
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
     text = log.read_text(encoding="utf-8", errors="replace") if log else ""
-    spilled = ptxas_spills(text)
+    spills = ptxas_spills(text)
     why = "the ptxas log does not name this kernel"
-    if content.apart and any(map(any, spilled.values())):
-        why, spilled = f"{content.apart[0]} is compiled separately, and its callers are not known", {}
-    warnings = _WARNING.findall(text)
+    if content.separate and any(map(any, spills.values())):
+        why, spills = f"{content.separate[0]} is compiled separately, and its callers are not known", {}
     code = listing(path, disassembler)
+    functions = sass.parse(code or "")
     return {
         "format": _FORMAT,
         "code": content.code,
-        "warnings": warnings,
+        "warnings": _WARNING.findall(text),
         "spills_unknown": why,
         "kernels": {
             k.name: {
@@ -143,32 +135,34 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
                 "static_smem": k.static_smem,
                 "barriers": k.barriers,
                 "parameter_bytes": k.parameter_bytes,
-                "spills": spilled.get(k.name),
+                "spills": spills.get(k.name),
             }
             for k in content.kernels
         },
-        "sass": None if code is None else sass_counts(code),
-        "local": {} if code is None else {k: [astuple(x) for x in v] for k, v in local_memory.sites(code).items()},
+        "sass": None if code is None else {name: sass_counts(code) for name, code in functions.items()},
+        "local": {name: [astuple(site) for site in local_memory.sites(code)] for name, code in functions.items()},
     }
 
 
 def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
-    """Kernel → (spill store bytes, spill load bytes) from ``ptxas -v``'s words: its own and those of every function
-    that it calls. ptxas compiles such a function once for each kernel that may reach it (recursion and pointers to
-    functions too), and names it after that kernel."""
-    found: dict[str, tuple[int, int]] = {}
+    """Kernel → (spill store bytes, spill load bytes) from the output of ``ptxas -v``.
+
+    A kernel's bytes are its own and those of every function that it calls. ptxas compiles such a function once for each
+    kernel that may reach it (recursion and pointers to functions too), and names it after that kernel.
+    """
+    spills: dict[str, tuple[int, int]] = {}
     kernel = ""
     for line in log.splitlines():
         if entry := _ENTRY.search(line):
             kernel = entry[1]
         elif spill := _SPILLS.match(line):
-            stores, loads = found.get(kernel, (0, 0))
-            found[kernel] = (stores + int(spill[1]), loads + int(spill[2]))
-    return found
+            stores, loads = spills.get(kernel, (0, 0))
+            spills[kernel] = (stores + int(spill[1]), loads + int(spill[2]))
+    return spills
 
 
 def listing(path: Path, disassembler: Path | None) -> str | None:
-    """The cubin's SASS as text, with the source lines that it comes from; ``None`` without a disassembler."""
+    """The cubin's SASS as text, with its source lines; ``None`` without a disassembler."""
     made = path.with_name("variant.sass")  # by the build, where it found a disassembler
     if made.is_file():
         return made.read_text(encoding="utf-8", errors="replace")
@@ -177,84 +171,62 @@ def listing(path: Path, disassembler: Path | None) -> str | None:
 
 def disassemble(path: Path, disassembler: Path) -> str:
     """The cubin's SASS as text; empty if the disassembler fails (an arch newer than it)."""
-    import subprocess
-
     command = [str(disassembler), "-c", "-gi", str(path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return result.stdout if result.returncode == 0 else ""
 
 
-def sass_counts(text: str) -> dict[str, dict[str, int]]:
-    """Kernel → fact name → count of instructions in the code (not executed).
-
-    Padding NOPs are left out of ``sass_instructions``. Empty if the text holds no kernel.
-    """
-    counts: dict[str, Counter[str]] = {}
-    current: Counter[str] | None = None
-    for line in text.splitlines():
-        if section := _SECTION.match(line):
-            current = counts.setdefault(section[1] or section[2], Counter())
+def sass_counts(code: Iterable[sass.Instruction]) -> dict[str, int]:
+    """Fact name → count of a function's instructions in the code (not executed), without padding NOPs."""
+    counts = dict.fromkeys(_COUNTS, 0)
+    for opcode, times in Counter(instruction.opcode for instruction in code).items():
+        name, *modifiers = opcode.split(".")
+        if name == "NOP":
             continue
-        instruction = _INSTRUCTION.match(line)
-        if instruction is None or current is None:
-            continue
-        opcode = instruction[1].split(".")
-        if opcode[0] == "NOP":
-            continue
-        current["sass_instructions"] += 1
-        if name := OPCODES.get(opcode[0]):
-            current[name] += 1
-        if "128" in opcode and (wide := _WIDE.get(opcode[0])):
-            current[wide] += 1
-    names = {"sass_instructions", *OPCODES.values(), *_WIDE.values()}
-    return {k: {n: c[n] for n in sorted(names)} for k, c in counts.items()}
+        counts["sass_instructions"] += times
+        if name in OPCODES:
+            counts[OPCODES[name]] += times
+        if name in _WIDE and "128" in modifiers:
+            counts[_WIDE[name]] += times
+    return counts
 
 
-def _facts(artifact: Artifact, data: Mapping[str, Any]) -> Iterable[Fact]:
-    sass = data["sass"] or {}
-    names = {"sass_instructions", *OPCODES.values(), *_WIDE.values()}
-    for kernel, values in data["kernels"].items():
-        subject = Subject(artifact.variant, artifact.arch, kernel=kernel)
-        yield Fact(subject, "registers", values["registers"], "1", Source.CUBIN)
-        for name in ("stack_bytes", "static_smem", "parameter_bytes"):
-            yield Fact(subject, name, values[name], "B", Source.CUBIN)
-        yield Fact(subject, "barriers", values["barriers"], "1", Source.CUBIN)
-        spilled = values["spills"]
-        for index, name in enumerate(("spill_store_bytes", "spill_load_bytes")):
-            if spilled is None:
-                yield Fact(subject, name, None, "B", Source.PTXAS, data["spills_unknown"])
-            else:
-                yield Fact(subject, name, spilled[index], "B", Source.PTXAS)
-        warnings = data["warnings"]
-        note = ", ".join(sorted(set(warnings)))
-        yield Fact(subject, "compiler_warnings", len(warnings), "1", Source.PTXAS, note)
-        for name in sorted(names):
-            if kernel in sass:
-                yield Fact(subject, name, sass[kernel][name], "1", Source.SASS)
-            else:
-                note = "nvdisasm could not read it" if data["sass"] is not None else "no nvdisasm on this machine"
-                yield Fact(subject, name, None, "1", Source.SASS, note)
+def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Iterator[Fact]:
+    values = data["kernels"][kernel]
+    yield Fact(subject, "registers", values["registers"], "1", Source.CUBIN)
+    for name in ("stack_bytes", "static_smem", "parameter_bytes"):
+        yield Fact(subject, name, values[name], "B", Source.CUBIN)
+    yield Fact(subject, "barriers", values["barriers"], "1", Source.CUBIN)
+    stores, loads = values["spills"] or (None, None)
+    note = data["spills_unknown"] if stores is None else ""
+    yield Fact(subject, "spill_store_bytes", stores, "B", Source.PTXAS, note)
+    yield Fact(subject, "spill_load_bytes", loads, "B", Source.PTXAS, note)
+    warnings = data["warnings"]
+    yield Fact(subject, "compiler_warnings", len(warnings), "1", Source.PTXAS, ", ".join(sorted(set(warnings))))
+    counts = (data["sass"] or {}).get(kernel, {})
+    note = "nvdisasm could not read it" if data["sass"] is not None else "no nvdisasm on this machine"
+    for name in _COUNTS:
+        yield Fact(subject, name, counts.get(name), "1", Source.SASS, "" if counts else note)
 
 
-def _local_facts(artifact: Artifact, data: Mapping[str, Any], root: Path | None) -> Iterable[Fact]:
-    """What each kernel uses local memory for, and where."""
-    for kernel, values in data["kernels"].items():
-        subject = Subject(artifact.variant, artifact.arch, kernel=kernel)
-        rows = data["local"].get(kernel)
-        found = None if rows is None else tuple(local_memory.Site(*row).below(root) for row in rows)
-        stores, loads = values["spills"] or (None, None)
-        verdict = local_memory.judge(local_memory.Evidence(stores, loads, values["stack_bytes"], found))
-        note = "no machine code to read" if found is None else ""
-        inside = None if found is None else sum(site.depth > 0 for site in found)
-        yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, note)
-        use = None if verdict.use == "unmeasured" else verdict.use
-        yield Fact(subject, "local_memory", use, "text", Source.SASS, verdict.text)
-        if verdict.worst:
-            yield Fact(subject, "local_memory_site", verdict.worst, "text", Source.SASS)
+def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
+    """What a kernel uses local memory for, and where."""
+    values, rows = data["kernels"][kernel], data["local"].get(kernel)
+    sites = None if rows is None else tuple(local_memory.Site(*row).relative_to(root) for row in rows)
+    stores, loads = values["spills"] or (None, None)
+    usage = local_memory.classify(local_memory.Evidence(stores, loads, values["stack_bytes"], sites))
+    inside = None if sites is None else sum(site.depth > 0 for site in sites)
+    note = "no machine code to read" if sites is None else ""
+    yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, note)
+    yield Fact(
+        subject, "local_memory", None if usage.use == "unmeasured" else usage.use, "text", Source.SASS, usage.text
+    )
+    if usage.worst:
+        yield Fact(subject, "local_memory_site", usage.worst, "text", Source.SASS)
 
 
 def plan_facts(
-    artifact: Artifact, plan: Plan, own: Mapping[Subject, Mapping[str, Fact]], sms: int | None
+    artifact: Artifact, plan: Plan, static: Mapping[Subject, Mapping[str, Fact]], sms: int | None
 ) -> Iterable[Fact]:
     """Facts that need the launch plan: shared memory, theoretical occupancy and its limiter.
 
@@ -262,47 +234,43 @@ def plan_facts(
     when it is launched once).
 
     Args:
-        own: the static facts of this artifact by subject and name.
+        static: the static facts of this artifact by subject and name.
         sms: multiprocessors of the device, for waves; ``None`` leaves them unmeasured.
     """
-    whole = Subject(artifact.variant, artifact.arch, plan.shape)
     if not plan.error:
-        yield Fact(whole, "workspace_bytes", plan.workspace_bytes, "B", Source.PLAN)
+        case = Subject(artifact.variant, artifact.arch, plan.shape)
+        yield Fact(case, "workspace_bytes", plan.workspace_bytes, "B", Source.PLAN)
     repeats = Counter(launch.kernel for launch in plan.launches)
     seen: Counter[str] = Counter()
     for launch in plan.launches:
         index = seen[launch.kernel] if repeats[launch.kernel] > 1 else None
         seen[launch.kernel] += 1
         subject = Subject(artifact.variant, artifact.arch, plan.shape, launch.kernel, index)
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
-        yield Fact(subject, "threads", threads, "1", Source.PLAN)
-        note = "" if blocks else "the grid is not known: the kernel was recorded"
-        yield Fact(subject, "blocks", blocks or None, "1", Source.PLAN, note)
-        yield Fact(subject, "dynamic_smem", launch.dynamic_smem, "B", Source.PLAN)
-        kernel = own.get(Subject(artifact.variant, artifact.arch, kernel=launch.kernel))
-        if kernel is None:
-            note = f"the cubin has no kernel {launch.kernel}: the plan names another"
-            for name, unit in (("smem", "B"), ("theoretical_occupancy", "pct"), ("blocks_per_sm", "1")):
-                yield Fact(subject, name, None, unit, Source.OCCUPANCY, note)
-            continue
-        static_smem = int(kernel["static_smem"].number or 0)
-        yield Fact(subject, "smem", static_smem + launch.dynamic_smem, "B", Source.OCCUPANCY)
-        found = occupancy.occupancy(
-            artifact.arch,
-            threads=threads,
-            registers=int(kernel["registers"].number or 0),
-            static_smem=static_smem,
-            dynamic_smem=launch.dynamic_smem,
-            cluster=cluster,
-        )
-        note = found.reason
-        pct = None if found.pct is None else round(found.pct, 4)
-        limiter = None if found.blocks_per_sm is None else found.limiter
-        yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, note)
-        yield Fact(subject, "blocks_per_sm", found.blocks_per_sm, "1", Source.OCCUPANCY, note)
-        yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, note)
-        if sms is not None and found.blocks_per_sm and blocks:
-            waves = round(blocks / (sms * found.blocks_per_sm), 4)
-            yield Fact(subject, "waves", waves, "1", Source.OCCUPANCY)
+        kernel = static.get(Subject(artifact.variant, artifact.arch, kernel=launch.kernel))
+        yield from _launch_facts(subject, artifact.arch, launch, kernel, sms)
+
+
+def _launch_facts(
+    subject: Subject, arch: str, launch: Launch, kernel: Mapping[str, Fact] | None, sms: int | None
+) -> Iterator[Fact]:
+    threads, blocks, cluster = (math.prod(dims) for dims in (launch.block, launch.grid, launch.cluster))
+    yield Fact(subject, "threads", threads, "1", Source.PLAN)
+    note = "" if blocks else "the grid is not known: the kernel was recorded"
+    yield Fact(subject, "blocks", blocks or None, "1", Source.PLAN, note)
+    yield Fact(subject, "dynamic_smem", launch.dynamic_smem, "B", Source.PLAN)
+    if kernel is None:
+        note = f"the cubin has no kernel {launch.kernel}: the plan names another"
+        for name, unit in (("smem", "B"), ("theoretical_occupancy", "pct"), ("blocks_per_sm", "1")):
+            yield Fact(subject, name, None, unit, Source.OCCUPANCY, note)
+        return
+    static_smem = int(kernel["static_smem"].number or 0)
+    yield Fact(subject, "smem", static_smem + launch.dynamic_smem, "B", Source.OCCUPANCY)
+    registers = int(kernel["registers"].number or 0)
+    fit = occupancy.occupancy(arch, threads, registers, static_smem, launch.dynamic_smem, cluster)
+    pct = None if fit.pct is None else round(fit.pct, 4)
+    limiter = None if fit.blocks_per_sm is None else fit.limiter
+    yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, fit.reason)
+    yield Fact(subject, "blocks_per_sm", fit.blocks_per_sm, "1", Source.OCCUPANCY, fit.reason)
+    yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, fit.reason)
+    if sms is not None and fit.blocks_per_sm and blocks:
+        yield Fact(subject, "waves", round(blocks / (sms * fit.blocks_per_sm), 4), "1", Source.OCCUPANCY)

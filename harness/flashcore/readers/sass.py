@@ -1,0 +1,99 @@
+"""Reads machine code (SASS) as ``nvdisasm -c -gi`` prints it: each function's instructions and their source lines."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_.]*)")
+_PLACE = re.compile(r'\s*//## File "([^"]+)", line (\d+)')
+_SECTION = re.compile(r"(?:\t?\.section\t)?\.text\.([^,\s]+?)(?:,|:?$)")
+_LABEL = re.compile(r"(\.L[\w.$]*):")
+_HELPER = re.compile(r"[^\s./][^:]*:")
+_TARGET = re.compile(r"\.L[\w.$]*")
+
+
+class SourceLine(NamedTuple):
+    """A line of a source file, numbered from 1."""
+
+    file: str
+    number: int
+
+
+class Instruction(NamedTuple):
+    """One machine instruction. Only its opcode is parsed at once: most readers need no more.
+
+    Args:
+        opcode: with its modifiers: ``LDG.E.128``.
+        listed: its line of the listing.
+        places: the lines before it, which name its source lines.
+        labels: the labels directly before it.
+    """
+
+    opcode: str
+    listed: str
+    places: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the start of its section."""
+        return int(self.listed.partition("*/")[0].strip(" \t/*"), 16)
+
+    @property
+    def text(self) -> str:
+        """The whole instruction, predicate included: ``@!P0 BRA `(.L_x_2)``."""
+        return self.listed.partition("*/")[2].partition(";")[0].strip()
+
+    @property
+    def lines(self) -> list[SourceLine]:
+        """Its source line; before it the lines inlined there, the innermost first.
+
+        Empty without line information, and in helper functions that the compiler adds.
+        """
+        matches = map(_PLACE.match, self.places)
+        return [SourceLine(match[1], int(match[2])) for match in matches if match]
+
+    @property
+    def is_predicated(self) -> bool:
+        """Whether a predicate stands before the opcode, as in ``@!P0 BRA``."""
+        return self.text.startswith("@")
+
+    @property
+    def name(self) -> str:
+        """The opcode without modifiers: ``LDG``."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def operands(self) -> str:
+        """The text behind the opcode."""
+        return self.text.partition(self.opcode)[2].strip()
+
+    @property
+    def targets(self) -> list[str]:
+        """The labels among its operands."""
+        return _TARGET.findall(self.operands)
+
+
+def parse(listing: str) -> dict[str, list[Instruction]]:
+    """Function (mangled) → its instructions in the order of the code; empty if the text holds no function."""
+    functions: dict[str, list[Instruction]] = {}
+    code: list[Instruction] = []
+    pending: list[str] = []  # the source lines of the instruction to come
+    places: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    for line in listing.splitlines():
+        if match := _INSTRUCTION.match(line):
+            if pending:
+                places, pending = tuple(pending), []
+            code.append(Instruction(match[1], line, places, labels))
+            labels = ()
+        elif line.startswith("\t//## "):
+            pending.append(line)
+        elif match := _LABEL.match(line):
+            labels = (*labels, match[1])
+        elif (match := _SECTION.match(line)) or _HELPER.match(line):
+            pending, places, labels = [], (), ()
+            if match:
+                code = functions.setdefault(match[1], [])
+    return functions
