@@ -47,8 +47,8 @@ def test_local_memory_is_told_by_its_instructions(text: str) -> None:
 
 def test_a_line_is_held_by_its_largest_reason_but_those_of_warps_that_could_issue() -> None:
     own = instruction(0, 1, samples=10, stall_wait=3, stall_barrier=2, stall_selected=5)
-    assert lines(Listing(SUBJECT, (own,)))[0].held == ("wait", 30)
-    assert lines(Listing(SUBJECT, (instruction(0, 1, samples=10),)))[0].held is None
+    assert lines(Listing(SUBJECT, (own,)))[0].stall == ("wait", 30)
+    assert lines(Listing(SUBJECT, (instruction(0, 1, samples=10),)))[0].stall is None
 
 
 def test_a_line_is_found_again_in_the_parent_by_its_text() -> None:

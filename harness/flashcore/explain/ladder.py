@@ -66,7 +66,7 @@ class Step:
         ratio: its time over its parent's, with the 95 % interval where the samples are there.
         outcome: the outcome of the first prediction of time; without one, of the step itself.
         limiter: what limited the variant most, by the counters; empty if unmeasured.
-        chosen: whether it lies on the way from the baseline to the best.
+        on_way: whether it lies on the way from the baseline to the best.
     """
 
     variant: Variant
@@ -82,7 +82,7 @@ class Step:
     limiter: str
     outcome: Outcome
     finding: str
-    chosen: bool
+    on_way: bool
 
     @property
     def still(self) -> bool:
@@ -172,7 +172,7 @@ def _floor(bounds: Bounds, variant: str, shape: Shape) -> roofline.Gap | None:
     return next((g for g in own.gaps if g.time == shape.time), None) if own else None
 
 
-def _step(known: Readings, variant: Variant, at: Shape, chosen: bool) -> Step:
+def _step(known: Readings, variant: Variant, at: Shape, on_way: bool) -> Step:
     shape = at.name
     before, after = known.of(at.time, variant.parent, shape), known.of(at.time, variant.name, shape)
     ratio = after.value / before.value if before.value and after.value else None
@@ -190,7 +190,7 @@ def _step(known: Readings, variant: Variant, at: Shape, chosen: bool) -> Step:
     )
     bare = Step(
         variant, variant.parent, at.time, before, after, ratio, low, high, tuple(judge(known, variant, shape)), moved,
-        limiter(known, variant.name, shape), "unmeasured", "", chosen,
+        limiter(known, variant.name, shape), "unmeasured", "", on_way,
     )  # fmt: skip
     outcome, finding = _finding(bare, limiter(known, variant.parent, shape))
     if variant.also and ratio is not None:

@@ -7,7 +7,7 @@ only names times of another device says nothing about this one, and is not judge
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, log
 from typing import Literal
@@ -64,10 +64,16 @@ class Readings:
         self.arch = record.suite.usual_arch or None
         if own is not None:
             self.arch = own if own in archs else next((a for a in archs if same_hardware(a, own)), own)
-        self._static: dict[tuple[str, str], list[Fact]] = {}
+        self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
         for fact in record.facts:
-            if self.arch is not None and fact.subject.arch == self.arch:
-                self._static.setdefault((fact.subject.variant, fact.name), []).append(fact)
+            s = fact.subject
+            if s.arch is not None:
+                self._static.setdefault((s.variant, s.arch, fact.name), {})[s] = fact
+
+    def static(self, name: str, variant: str, shape: str | None, arch: str | None) -> list[Fact]:
+        """Static facts of one name: of every kernel, at ``shape`` where they depend on the launch plan."""
+        facts = self._static.get((variant, arch or "", name), {}).values()
+        return [f for f in facts if f.subject.shape in (None, shape)]
 
     def of(self, name: str, variant: str | None, shape: str) -> Reading:
         """The reading of one fact about a case (static ones: about its variant)."""
@@ -77,7 +83,7 @@ class Readings:
             return Reading(None, f"no variant {variant}")
         spec = FACTS.get(name)
         if spec is not None and spec.group == "static":
-            return self._of_code(name, variant, shape)
+            return self._static_reading(name, variant, shape)
         subject = Subject(variant, shape=shape)
         fact = self.record.facts.get(name, subject)
         if fact is None or fact.number is None:
@@ -85,14 +91,21 @@ class Readings:
             return Reading(None, f"stale: {stale}" if stale else (fact.note if fact else "") or "not recorded")
         return Reading(fact.number, note=fact.note)
 
-    def _of_code(self, name: str, variant: str, shape: str) -> Reading:
-        every = self._static.get((variant, name), [])
-        found = list({f.subject: f for f in every if f.subject.shape in (None, shape)}.values())
-        numbers = [f.number for f in found if f.number is not None]
-        if not numbers or len(numbers) < len(found):
-            note = next((f.note for f in found if f.number is None), "")
-            return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
-        return Reading(min(numbers) if FACTS[name].better == "higher" else max(numbers))
+    def _static_reading(self, name: str, variant: str, shape: str) -> Reading:
+        facts = self.static(name, variant, shape, self.arch)
+        fact = extreme(name, facts)
+        if fact is not None:
+            return Reading(fact.number)
+        note = next((f.note for f in facts if f.number is None), "")
+        return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
+
+
+def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
+    """The largest of a variant's kernels, of what is better high the smallest; ``None`` unless all were measured."""
+    if not facts or any(f.number is None for f in facts):
+        return None
+    pick: Callable[..., Fact] = min if FACTS[name].better == "higher" else max
+    return pick(facts, key=lambda f: f.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +135,12 @@ def judge(readings: Readings, variant: Variant, shape: str) -> Iterator[Judged]:
     for prediction in variant.predictions:
         if prediction.shape in (None, shape):
             yield judge_one(readings, prediction, variant, shape)
+
+
+def predicted_share(variant: Variant, phase: str, shape: str | None) -> Prediction | None:
+    """The first prediction of a phase's share at a shape."""
+    shares = (p for p in variant.predictions if p.fact == PHASE_SHARE + phase and p.shape in (None, shape))
+    return next(shares, None)
 
 
 def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> Judged:

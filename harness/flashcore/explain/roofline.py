@@ -407,6 +407,10 @@ class CaseBounds:
     floor: Bound | None
     gaps: tuple[Gap, ...]
 
+    def gap(self, time: str) -> Gap | None:
+        """The gap of one measured time (``isolated_p50``)."""
+        return next((g for g in self.gaps if g.time == time), None)
+
 
 def fits_l2(record: Record, size: float | None) -> bool:
     """Whether so many bytes are known to fit the L2 of the GPU that was measured."""

@@ -37,6 +37,11 @@ def unit_text(unit: str) -> str:
     return _SCALED[unit][0] if unit in _SCALED else _UNITS.get(unit, unit)
 
 
+def recorded_unit(unit: str) -> str:
+    """The unit of a value as it was recorded, for reading."""
+    return _UNITS.get(unit, unit)
+
+
 def _with_unit(text: str, unit: str) -> str:
     return f"{text} {unit}" if unit else text
 

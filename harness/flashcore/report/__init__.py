@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 
 from flashcore.errors import UsageError
 from flashcore.gate.together import together
+from flashcore.model.catalogue import FACTS
 from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite, Tier, Variant
@@ -35,7 +36,8 @@ from flashcore.report import (
     roofline_page,
     variant_page,
 )
-from flashcore.report.cells import Cell, Kind
+from flashcore.report.cells import Bar
+from flashcore.report.outcomes import status_mark
 from flashcore.report.view import COMPARE, GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ HERE = Path(__file__).parent
 #: Names the files that a render wrote, so that the next one replaces those and nothing else.
 MARKER = ".flashcore-report"
 
-#: Runs before the page is seen: where the address names a shape or a pair, nothing is shown of another.
+#: Runs before the page is seen: where the address names a shape or a pair, no other is shown meanwhile.
 _HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.documentElement.classList.add("pending");\n'
 
 _NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"), (COMPARE, "Compare"))
@@ -68,16 +70,16 @@ def render(
 ) -> list[Path]:
     """Writes the report of ``record`` and returns its pages, the overview first.
 
-    It is written beside ``folder`` and then moved into place, so that a reader never sees half of it.
+    It is written next to ``folder`` and then moved into place, so that a reader never sees half of it.
 
     Args:
         folder: made if it does not exist; an earlier report in it is replaced.
         single_file: one ``index.html`` that holds everything, for mailing.
         require, today, baseline: as in :func:`flashcore.gate.judge.judge`.
-        against: another record that the page *Compare* shows beside this one.
+        against: another record, for the page *Compare*.
         others: runs of the same suite on other chips. With them the first page has a column for each chip; the report
             of each run lies below it, in a folder with its chip's name.
-        runs: whether the page of all runs lies beside ``folder``, to be linked.
+        runs: whether the page of all runs lies next to ``folder``, to be linked.
         more: pages and sections of plugins.
 
     Raises:
@@ -85,22 +87,27 @@ def render(
     """
     more = more or Additions()
     folder = folder.resolve()
-    _replaceable(folder)
+    _check_replaceable(folder)
     records = [record, *others]
     books = [Book(r, require, today, baseline) for r in records]
     judgement = together(records, [book.judgement for book in books])
     folders = [f"{name}/" for name in chips_page.folders(judgement.chips)] or [""]
-    parts = [
-        _Part(book, _pages(book, against, more), environment(single_file, own), single_file, frame.frame(book),
-              f"{book.record.suite.name} · {book.record.id}", own, chip, sections=more.sections)
-        for book, own, chip in zip(books, folders, judgement.chips or [""], strict=True)
-    ]  # fmt: skip
+    parts, reports = [], []
+    for book, place, chip in zip(books, folders, judgement.chips or [""], strict=True):
+        overview, roofline = overview_page.page(book), roofline_page.page(book)
+        pages = [overview, roofline, guardrail_page.page(book), compare_page.page(book, against)]
+        pages += [replace(page, in_menu=True) for make in more.pages if (page := make(book)) is not None]
+        pages += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
+        title = f"{book.record.suite.name} · {book.record.id}"
+        around = frame.frame(book)
+        parts.append(_Part(book, pages, single_file, around, title, place, chip, sections=more.sections))
+        by_shape = {s.shape.name: s for s in overview.view.sections}, {s.shape.name: s for s in roofline.view.shapes}
+        reports.append(chips_page.ChipReport(chip, place, book, *by_shape))
     if others:
-        page = chips_page.page(books, [part.pages for part in parts], folders, judgement)
-        links = tuple(zip((own + INDEX for own in folders), judgement.chips, strict=True))
+        page = chips_page.page(reports, judgement)
+        links = ((INDEX, "Chips"), *((report.folder + INDEX, report.name) for report in reports))
         around = frame.of_chips(judgement, records)
-        parts.insert(0, _Part(books[0], [page], environment(single_file), single_file, around, record.suite.name,
-                              menu=((INDEX, "Chips"), *links)))  # fmt: skip
+        parts.insert(0, _Part(books[0], [page], single_file, around, record.suite.name, menu=links))
     files = _files(parts, runs and not single_file)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
@@ -115,18 +122,19 @@ class Additions:
         sections: a page's name, such as ``index``, and what makes the HTML below its own.
     """
 
-    pages: Sequence[Callable[[Book], Page | None]] = ()
+    pages: Sequence[Callable[[Book], Page[Any] | None]] = ()
     sections: Sequence[tuple[str, Callable[[Book], Markup]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The pages of a record with their frame, or the page over several records. Of several, ``folder`` is
-    where a record's pages lie, and ``chip`` what it is of."""
+    """The pages of one record with their frame, or the page over several records.
+
+    With several records, ``folder`` is the place of this record's pages and ``chip`` its name.
+    """
 
     book: Book
-    pages: Sequence[Page]
-    templates: Environment
+    pages: Sequence[Page[Any]]
     single: bool
     frame: frame.Frame
     title: str
@@ -141,48 +149,54 @@ class _Part:
         return self.menu or [*_NAVIGATION, *((p.name, p.title) for p in self.pages if p.in_menu)]
 
     @property
+    def templates(self) -> Environment:
+        return environment(self.single, self.folder)
+
+    @property
     def suite(self) -> Suite:
         return self.book.record.suite
 
     @property
     def variants(self) -> Mapping[str, Variant]:
-        """Those of its menu."""
+        """The variants in its menu."""
         return {} if self.menu else self.suite.variants
 
-    def root(self, page: Page) -> str:
+    def root(self, page: Page[Any]) -> str:
         """The relative path from a page to the report's folder."""
         return "../" * (self.folder + page.name).count("/")
 
 
-def _pages(book: Book, against: Record | None, more: Additions) -> list[Page]:
-    pages = [overview_page.page(book), roofline_page.page(book), guardrail_page.page(book)]
-    pages.append(compare_page.page(book, against))
-    pages += [replace(page, in_menu=True) for make in more.pages if (page := make(book)) is not None]
-    return pages + [variant_page.page(book, v) for v in book.record.suite.variants.values()]
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A page without its frame; ``packed`` holds its HTML where only a script shows it."""
+
+    anchor: str
+    title: str
+    html: str
+    packed: str = ""
 
 
 def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     """The report's files by name, the first page first."""
 
-    def around(part: _Part, page: Page, **given: Any) -> str:
+    def framed(part: _Part, page: Page[Any], **variables: Any) -> str:
         root = part.root(page)
-        shell = part.templates.get_template("page.html.j2")
-        return shell.render(shell=part, page=page, root=root, up=root + part.folder, runs=runs, **given)
+        template = part.templates.get_template("page.html.j2")
+        return template.render(shell=part, page=page, root=root, up=root + part.folder, runs=runs, **variables)
 
     every = [(part, page, _body(part, page)) for part in parts for page in part.pages]
     bodies = [body for _, _, body in every]
     part, first, _ = every[0]
     if part.single:
-        inlined = [_inline(static(name)) for name in _scripts(bodies)]
-        bodies[0] = _folded(bodies[0])
-        bodies[1:] = [{**body, "html": "", "packed": _packed(body["html"])} for body in bodies[1:]]
-        given = {"style": static("style.css"), "scripts": inlined, "policy": policy(*inlined), "sections": bodies}
-        return {"index.html": around(part, first, **given)}
-    files = {
-        f"{part.folder}{page.name}.html":
-            around(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[_folded(body)])
-        for part, page, body in every
-    }  # fmt: skip
+        scripts = [_inline(static(name)) for name in _scripts(bodies)]
+        packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
+        sections = [_folded(bodies[0]), *packed]
+        inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
+        return {"index.html": framed(part, first, sections=sections, **inlined)}
+    files = {}
+    for part, page, body in every:
+        text = framed(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[_folded(body)])
+        files[f"{part.folder}{page.name}.html"] = text
     files |= {f"assets/{name}": static(name) for name in ("style.css", *_scripts(bodies))}
     for part in parts:
         menu = [[v.name, v.is_reference] for v in part.variants.values()]
@@ -190,21 +204,28 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     return files
 
 
-def _body(part: _Part, page: Page) -> dict[str, Any]:
+def _body(part: _Part, page: Page[Any]) -> _Body:
     anchor = (part.folder * part.single + page.name).replace("/", "-")
-    # Autoescaped by the template itself: the shell must not escape it again.
-    given = {"record": part.book.record, "here": page.name, "anchor": anchor, "single": part.single,
-             "up": part.root(page) + part.folder}  # fmt: skip
-    html = Markup(part.templates.get_template(page.body).render(**page.context, **given))
+    variables = {
+        "book": part.book,
+        "record": part.book.record,
+        "here": page.name,
+        "anchor": anchor,
+        "single": part.single,
+        "up": part.root(page) + part.folder,
+        **(page.view if isinstance(page.view, Mapping) else vars(page.view)),
+    }
+    # Autoescaped by the template itself: the frame must not escape it again.
+    html = Markup(part.templates.get_template(page.template).render(variables))
     html += Markup().join(section(part.book) for name, section in part.sections if name == page.name)
     if part.chip and part.single:  # the menu above all pages leads only to the chips
-        html = Markup(part.templates.get_template("chip.html.j2").render(shell=part, **given)) + html
-    return {"anchor": anchor, "title": page.title, "html": html, "packed": ""}
+        html = Markup(part.templates.get_template("chip.html.j2").render(variables, shell=part)) + html
+    return _Body(anchor, page.title, html)
 
 
 @functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
 def environment(single_file: bool, prefix: str = "") -> Environment:
-    """The templates, with the functions that they call. In a single file the pages' anchors begin with ``prefix``."""
+    """The templates with the functions that they call. In a single file the pages' anchors begin with ``prefix``."""
     from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined
 
     templates = Environment(
@@ -221,15 +242,14 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         page = f"#{(prefix + name).replace('/', '-')}" if single_file else f"{up}{name}.html"
         return page + (f"?{query}" if query else "")
 
-    def cells(
-        row: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None, usual: Kind = "text"
-    ) -> Markup:
-        return markup.row(row, up, href, heading, shown, usual)
-
-    def badge(cell: Cell, up: str) -> Markup:
-        return markup.badge(cell, up, href)
-
-    templates.globals.update(href=href, cells=cells, badge=badge, mark=markup.mark)
+    templates.globals.update(
+        href=href,
+        cells=functools.partial(markup.row, href),
+        badge=functools.partial(markup.badge, href),
+        mark=markup.mark,
+        facts=FACTS,
+        outcome=lambda status: markup.mark(status_mark(status), status),
+    )
     templates.filters |= {"table_json": _json, "bars_json": _bars_json, "breaks": _breaks}
     return templates
 
@@ -244,14 +264,14 @@ def _breaks(name: str) -> Markup:
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
-def _bars_json(head: list[list[Any]], rows: Sequence[dict[str, Any]]) -> Markup:
+def _bars_json(head: list[list[Any]], bars: Sequence[Bar]) -> Markup:
     """The values that bars were drawn from, unrounded where the record has them."""
-    return _json(head + [[r["name"], r["cell"].sort, r["parent"]] for r in rows])
+    return _json(head + [[bar.name, bar.cell.sort, bar.parent] for bar in bars])
 
 
-def _json(given: Any) -> Markup:
+def _json(data: Any) -> Markup:
     """Data for a ``<script type="application/json">``: nothing in it can end the element."""
-    text = json.dumps(given, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
@@ -260,9 +280,9 @@ def static(name: str) -> str:
     return (HERE / "static" / name).read_text(encoding="utf-8")
 
 
-def _scripts(bodies: Sequence[dict[str, Any]]) -> list[str]:
+def _scripts(bodies: Sequence[_Body]) -> list[str]:
     """The scripts that these pages need, in the order of loading: the chart library only where there is a chart."""
-    html = "".join(body["html"] for body in bodies)
+    html = "".join(body.html for body in bodies)
     needed = (
         ('class="plot', "plotly-basic.min.js"),
         ('<figure class="chart', "charts.js"),
@@ -275,18 +295,17 @@ def _scripts(bodies: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(script for sign, script in needed if sign in html))
 
 
-#: What a page holds of a shape that is not shown at first. Templates are not nested, and what they hold is escaped.
+#: A shape's part of a page that is not shown at first. Templates are not nested, and their content is escaped.
 _TEMPLATE = re.compile(r'<template class="byshape" (data-shape="[^"]*")>(.*?)</template>', re.DOTALL)
 
 
-def _folded(body: dict[str, Any]) -> dict[str, Any]:
-    """A page whose shapes beside the first lie packed in it: most of an overview is about them, and only a script can
-    show them."""
+def _folded(body: _Body) -> _Body:
+    """The page with all shapes but the first packed: most of an overview, which only a script can show."""
 
-    def pack(found: re.Match[str]) -> str:
-        return f'<script type="text/plain" class="packed byshape" {found[1]}>{_packed(found[2])}</script>'
+    def pack(match: re.Match[str]) -> str:
+        return f'<script type="text/plain" class="packed byshape" {match[1]}>{_packed(match[2])}</script>'
 
-    return {**body, "html": Markup(_TEMPLATE.sub(pack, body["html"]))}
+    return replace(body, html=Markup(_TEMPLATE.sub(pack, body.html)))
 
 
 def _packed(html: str) -> str:
@@ -316,19 +335,17 @@ def _inline(script: str) -> Markup:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def _replaceable(folder: Path) -> None:
+def _check_replaceable(folder: Path) -> None:
     """Refuses to replace files that a render did not write."""
     if not folder.exists():
         return
+    hint = "hint: name another folder with -o"
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder for the report, found a file\n  hint: name another with -o")
     marker = folder / MARKER
-    own = set(marker.read_text(encoding="utf-8").splitlines()) | {MARKER} if marker.is_file() else set()
-    found = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
-    foreign = sorted(found - own)
+    written = set(marker.read_text(encoding="utf-8").splitlines()) if marker.is_file() else set()
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    foreign = sorted(present - written - {MARKER})
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-        raise UsageError(
-            f"{folder}: expected a new folder or an earlier report, found {foreign[0]}{more}\n"
-            "  hint: name another folder with -o"
-        )
+        raise UsageError(f"{folder}: expected a new folder or an earlier report, found {foreign[0]}{more}\n  {hint}")

@@ -15,7 +15,7 @@ from flashcore.model.text import number as written
 
 NOT_APPLICABLE = "n/a"
 
-Kind = Literal["number", "text", "missing", "none"]
+Kind = Literal["number", "text", "mono", "wrap", "wrap small", "missing", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Cell:
         text: what is read; ``unit`` follows it in small type.
         title: what hovering shows: more digits, source, subject, note.
         sort: the value a column sorts by; ``None`` sorts last, whatever the direction.
-        kind: ``missing`` is unmeasured, ``none`` does not apply here.
+        kind: ``wrap`` is a long text, ``missing`` is unmeasured, ``none`` does not apply here.
         mark: a status word that the style sheet knows (``pass``, ``fail``, …).
         href: the target of its link.
         detail: a second, smaller line or suffix.
@@ -40,6 +40,17 @@ class Cell:
     mark: str = ""
     href: str = ""
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A share as a bar, the parent's as a tick on it, %. ``text`` stands behind it."""
+
+    name: str
+    cell: Cell
+    percent: float | None
+    parent: float | None = None
+    text: str = ""
 
 
 def origin(fact: Fact) -> str:
@@ -78,3 +89,9 @@ def faster(ratio: float, than: str) -> str:
     """A speed-up in words, whichever way it goes: ratios of times are never shown inverted."""
     shown = significant(ratio, 3)
     return f"{shown}\u00a0×\u00a0faster than {than}" if ratio >= 1 else f"{shown}\u00a0× the speed of {than}"
+
+
+def six_digits(value: float) -> float | int:
+    """A value for a chart: six significant digits, more than is shown."""
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() else short

@@ -64,7 +64,17 @@ class Side:
         return Subject(self.variant.name, shape=self.fixed or shape.name)
 
 
-def page(book: Book, other: Record | None = None) -> Page:
+@dataclass(frozen=True)
+class View:
+    """The template's variables. ``data`` is the script's, ``verdict`` the first pair's."""
+
+    data: dict[str, Any]
+    verdict: dict[str, Any] | None
+    other: Record | None
+    notes: list[str]
+
+
+def page(book: Book, other: Record | None = None) -> Page[View]:
     """The page ``compare``.
 
     Args:
@@ -81,15 +91,8 @@ def page(book: Book, other: Record | None = None) -> Page:
     verdict = None
     if first and (pair := data["shapes"][first]["first"]) is not None:
         verdict = _verdict(data, first, *pair)
-    context = {
-        "shapes": book.shown_shapes,
-        "verdict": verdict,
-        "other": other,
-        "notes": diff.remarks(other, book.record) if other is not None else [],
-        "shapes_left_out": len(book.shapes) - len(book.shown_shapes),
-        "data": data,
-    }
-    return Page(COMPARE, "Compare", "compare.html.j2", context)
+    notes = diff.remarks(other, book.record) if other is not None else []
+    return Page(COMPARE, "Compare", "compare.html.j2", View(data, verdict, other, notes))
 
 
 def _shape(record: Record, variant: Variant) -> str:
@@ -191,7 +194,7 @@ def _case(book: Book, side: Side, shape: Shape, names: Sequence[str]) -> dict[st
            for m, t in times.items() if not t}  # fmt: skip
     values = [facts.number(n, subject) for n in names]
     key = side.record.keys.get(subject.case)
-    held = book.held(*_names(subject)) if side.own else limiter.held(side.known, *_names(subject))
+    held = book.limiters(*_names(subject)) if side.own else limiter.held(side.known, *_names(subject))
     return {
         "t": {m: _short(t) for m, t in times.items() if t},
         "why": why,

@@ -1,7 +1,7 @@
-"""The guardrail page: variant × fact at a glance, every verdict, what was waived and why, how far the goals are.
+"""The guardrail page: variant × fact at a glance, every verdict, waivers with their reasons, progress of the goals.
 
-The verdicts lie in the page as columns of data, of which a script shows the rows in view; those that make the gate fail
-are in the page itself.
+The page holds all verdicts as columns of data, and a script shows the rows in view. Those that make the gate fail are
+rows of the page itself.
 """
 
 from __future__ import annotations
@@ -9,84 +9,131 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from flashcore.gate.expand import excess
-from flashcore.gate.judge import Verdict
+from flashcore.gate.judge import Judgement, Status, Verdict, WaiverUse
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.suite import TIERS, Budget
-from flashcore.model.text import exact, number, quantity, unit_text
+from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
 from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, Book, Page, variant_page
 
-#: What a reader should see first.
+#: The order of statuses: what a reader should see first.
 RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}
-SIGNS = {"fail": "✗", "unmeasured": "?", "waived": "!", "pass": "✓"}
+SIGNS: dict[Status, str] = {"fail": "✗", "unmeasured": "?", "waived": "!", "pass": "✓"}
+WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
 #: Rows without a script, variants in the matrix, goals of each budget, failures in words: the data have all of them.
-MOST_PLAIN, MOST_VARIANTS, MOST_GOALS, MOST_SAID = 100, 150, 10, 4
-COLUMNS = ("verdict", "limit on", "variant", "arch", "shape", "kernel", "value", "promised", "headroom",
-           "reason or source")  # fmt: skip
+MOST_PLAIN, MOST_VARIANTS, MOST_GOALS, MOST_SENTENCES = 100, 150, 10, 4
+COLUMNS = (
+    "verdict",
+    "limit on",
+    "variant",
+    "arch",
+    "shape",
+    "kernel",
+    "value",
+    "promised",
+    "headroom",
+    "reason or source",
+)
 
 
-def page(book: Book) -> Page:
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """For each variant and limited fact: the worst verdict, and the least headroom among equals."""
+
+    facts: list[str]
+    rows: list[tuple[Cell, list[Cell | None]]]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoalRow:
+    """One goal on one subject, with its progress as a whole percentage (never rounded up to 100)."""
+
+    verdict: Verdict
+    value: Cell
+    percent: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A goal on all its subjects, the farthest first; ``rows`` is empty if none was measured."""
+
+    verdict: Verdict
+    reached: int
+    measured: int
+    total: int
+    rows: list[GoalRow]
+
+
+@dataclass(frozen=True)
+class View:
+    """The template's variables; ``holding`` is the number of verdicts that make the gate fail."""
+
+    judgement: Judgement
+    summary: str
+    failed: list[str]
+    counts: list[tuple[Status, int]]
+    matrix: Matrix
+    rows: list[list[Cell]]
+    holding: int
+    data: dict[str, Any]
+    waivers: list[list[Cell]]
+    goals: list[Goal]
+    facts: list[str]
+    columns: Sequence[str] = COLUMNS
+    tiers: Sequence[str] = TIERS
+    signs: dict[Status, str] = field(default_factory=lambda: SIGNS)
+
+
+def page(book: Book) -> Page[View]:
     """The page ``guardrails``."""
     judgement = book.judgement
     counts = judgement.counts()
-    units = {b.name: b.unit for b in book.record.suite.budgets}
+    unreached = judgement.counts("goal")["open"]
     holding = sorted((*judgement.failed, *judgement.gaps), key=_rank)
-    context: dict[str, Any] = {
-        "summary": summary(judgement),
-        "failed": [sentence(v) for v in judgement.failed[:MOST_SAID]],
-        "exit_code": int(judgement.exit_code),
-        "require": judgement.require,
-        "counts": [(s, counts.get(s, 0)) for s in ("fail", "unmeasured", "waived", "pass")]
-        + [("open", n) for n in [judgement.counts("goal").get("open", 0)] if n],
-        "tiers": TIERS,
-        "columns": COLUMNS,
-        "facts": sorted({v.fact for v in judgement.verdicts}),
-        "matrix": _matrix(book),
-        "signs": SIGNS,
-        "rows": [_row(book, v) for v in holding[:MOST_PLAIN]],
-        "holding": len(holding),
-        "total": len(judgement.verdicts),
-        "data": _data(book),
-        "waivers": [
-            {
-                "budget": u.waiver.budget,
-                "variants": ", ".join(u.waiver.variants),
-                "where": _where(u.waiver.archs, u.waiver.shapes, u.waiver.kernels),
-                "accepted": number(u.waiver.accepted, units.get(u.waiver.budget, "")),
-                "worst": number(u.worst, units.get(u.waiver.budget, "")) if u.worst is not None else "unmeasured",
-                "state": u.state,
-                "mark": {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}.get(
-                    u.state, "unmeasured"
-                ),
-                "covers": u.covers,
-                "reason": u.waiver.reason,
-                "expires": u.waiver.expires or "never",
-            }
-            for u in judgement.waivers
-        ],
-        "goals": _goals(book),
-        "notes": (*judgement.trouble, *judgement.notes),
-        "relaxed": judgement.relaxed,
-        "unsupported": judgement.left_out,
-        "suite_notes": book.record.suite.notes,
-    }
-    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", context)
+    view = View(
+        judgement,
+        summary(judgement),
+        failed=[sentence(v) for v in judgement.failed[:MOST_SENTENCES]],
+        counts=[(s, counts[s]) for s in SIGNS] + ([("open", unreached)] if unreached else []),
+        matrix=_matrix(book),
+        rows=[_row(book, v) for v in holding[:MOST_PLAIN]],
+        holding=len(holding),
+        data=_data(book),
+        waivers=[_waiver(book, use) for use in judgement.waivers],
+        goals=_goals(judgement),
+        facts=sorted({v.fact for v in judgement.verdicts}),
+    )
+    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", view)
 
 
 def _rank(v: Verdict) -> tuple[int, bool]:
     return RANK[v.status], not v.required
 
 
-def _where(*globs: tuple[str, ...]) -> str:
-    named = [", ".join(g) for g in globs if g != ("*",)]
-    return "; ".join(named) or "everywhere"
+def _waiver(book: Book, use: WaiverUse) -> list[Cell]:
+    waiver = use.waiver
+    unit = book.budgets[waiver.budget].unit if waiver.budget in book.budgets else ""
+    where = [", ".join(globs) for globs in (waiver.archs, waiver.shapes, waiver.kernels) if globs != ("*",)]
+    return [
+        Cell(use.state, mark=WAIVER_MARKS.get(use.state, UNMEASURED)),
+        Cell(waiver.budget),
+        Cell(", ".join(waiver.variants), kind="wrap"),
+        Cell("; ".join(where) or "everywhere"),
+        Cell(number(waiver.accepted, unit), kind="number"),
+        Cell(number(use.worst, unit), kind="number"),
+        Cell(str(use.covers), kind="number"),
+        Cell(str(waiver.expires or "never")),
+        Cell(waiver.reason, kind="wrap"),
+    ]
 
 
 def value_cell(v: Verdict) -> Cell:
-    """The value that a verdict judged."""
+    """The value that a verdict checked."""
     if v.value is None:
         return missing(v.reason, v.fact)
     source = f"from {v.fact_source}" if v.fact_source else "from the run itself"
@@ -96,20 +143,24 @@ def value_cell(v: Verdict) -> Cell:
     return Cell(text, unit, title, sort, "number")
 
 
+def _variant(book: Book, name: str) -> Cell:
+    return Cell(name, href=variant_page(name) if name in book.record.suite.variants else "")
+
+
 def _row(book: Book, v: Verdict) -> list[Cell]:
     """A verdict as it is shown without scripts."""
     s = v.subject
-    left = headroom(book.budgets.get(v.budget), v.value)
-    known = s.variant in book.record.suite.variants
+    left = _headroom(book, v)
+    reason = v.reason or v.source
     return [
         Cell(v.status, mark=v.status),
         Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
-        Cell(s.variant, href=variant_page(s.variant) if known else ""),
+        _variant(book, s.variant),
         *(Cell(text or "–") for text in (s.arch, s.shape, s.kernel)),
         value_cell(v),
         Cell(v.limit, title=f"{v.source}\ntier {v.tier}"),
         Cell("–" if left is None else percent(left), kind="number"),
-        Cell((v.reason or v.source).strip().splitlines()[0], title=v.reason or v.source),
+        Cell(reason.strip().splitlines()[0], title=reason),
     ]
 
 
@@ -117,13 +168,19 @@ def _row(book: Book, v: Verdict) -> list[Cell]:
 
 
 def headroom(budget: Budget | None, value: object) -> float | None:
-    """How far inside its limit a value is, as a share of the limit; below 0 it is beyond. ``None``: undefined, as for a
-    limit of 0 that is kept."""
+    """The distance of a value inside its limit, as a share of the limit; below 0 it is beyond.
+
+    ``None``: undefined, as for a limit of 0 that is kept.
+    """
     if budget is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     over = excess(budget, float(value))
     limit = budget.maximum if budget.maximum is not None and over == value - budget.maximum else budget.minimum
     return -over / abs(limit) if limit else None
+
+
+def _headroom(book: Book, v: Verdict) -> float | None:
+    return headroom(book.budgets.get(v.budget), v.value)
 
 
 def percent(share: float) -> str:
@@ -133,42 +190,29 @@ def percent(share: float) -> str:
     return f"{'−' if share < 0 else ''}{text} %"
 
 
-def _matrix(book: Book) -> dict[str, Any]:
-    """For each variant and fact that is limited: the worst verdict, and the least headroom among equals."""
-    cells: dict[tuple[str, str], list[Verdict]] = {}
+def _matrix(book: Book) -> Matrix:
+    groups: dict[tuple[str, str], list[Verdict]] = {}
     for v in book.judgement.limits:
-        cells.setdefault((v.subject.variant, v.fact), []).append(v)
-    facts = list(dict.fromkeys(fact for _, fact in cells))
-    made = {key: _cell(book, own) for key, own in cells.items()}
+        groups.setdefault((v.subject.variant, v.fact), []).append(v)
+    facts = list(dict.fromkeys(fact for _, fact in groups))
+    cells = {key: _cell(book, verdicts) for key, verdicts in groups.items()}
     names = list(dict.fromkeys(variant for variant, _ in cells))
-    if len(names) > MOST_VARIANTS:
-        worst = sorted(names, key=lambda n: min(made[n, f].sort or 0 for f in facts if (n, f) in made))
-        names = [n for n in names if n in set(worst[:MOST_VARIANTS])]
-    known = book.record.suite.variants
-    return {
-        "facts": facts,
-        "rows": [
-            {
-                "name": Cell(n, href=variant_page(n) if n in known else ""),
-                "cells": [made.get((n, f)) for f in facts],
-            }
-            for n in names
-        ],
-        "left_out": len({variant for variant, _ in cells}) - len(names),
-    }
+    worst = sorted(names, key=lambda n: min(cells[n, f].sort or 0 for f in facts if (n, f) in cells))
+    shown = set(worst[:MOST_VARIANTS])
+    rows = [(_variant(book, n), [cells.get((n, f)) for f in facts]) for n in names if n in shown]
+    return Matrix(facts, rows, len(names) - len(rows))
 
 
-def _cell(book: Book, own: Sequence[Verdict]) -> Cell:
+def _cell(book: Book, verdicts: Sequence[Verdict]) -> Cell:
     keyed = []
-    for v in own:
-        left = headroom(book.budgets.get(v.budget), v.value)
+    for v in verdicts:
+        left = _headroom(book, v)
         keyed.append((RANK[v.status], math.inf if left is None else left, v))
     rank, left, v = min(keyed, key=lambda x: x[:2])
-    counts = ", ".join(f"{n} {s}" for s in RANK if (n := sum(x.status == s for x in own)))
-    found = number(v.value, v.unit) if v.value is not None else "unmeasured"
-    said = f"{v.budget} {v.limit}: {counts}; worst {found} ({v.subject})"
-    text = {"unmeasured": ""}.get(v.status, percent(left) if left < math.inf else "")
-    return Cell(text, title=said, sort=rank, mark=v.status)
+    counts = ", ".join(f"{n} {s}" for s in RANK if (n := sum(x.status == s for x in verdicts)))
+    title = f"{v.budget} {v.limit}: {counts}; worst {number(v.value, v.unit)} ({v.subject})"
+    text = percent(left) if left < math.inf and v.status != "unmeasured" else ""
+    return Cell(text, title=title, sort=rank, mark=v.status)
 
 
 # --- all verdicts as data ---------------------------------------------------------------------------
@@ -180,26 +224,23 @@ def _data(book: Book) -> dict[str, Any]:
     columns: dict[str, Iterable[Any]] = {
         "status": (v.status for v in every),
         "required": (v.required for v in every),
-        "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, unit_text(v.unit),
-                    *_ends(book.budgets.get(v.budget))] for v in every),
+        "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
         "variant": (v.subject.variant for v in every),
         "arch": (v.subject.arch for v in every),
         "shape": (v.subject.shape for v in every),
         "kernel": (v.subject.kernel for v in every),
         "launch": (v.subject.launch for v in every),
         "value": (v.value for v in every),
+        "headroom": (None if (left := _headroom(book, v)) is None else percent(left) for v in every),
         "from": (v.fact_source for v in every),
         "reason": (v.reason.strip() for v in every),
-    }  # fmt: skip
+    }
     return {
         "count": len(every),
         "known": list(book.record.suite.variants),
+        "rank": RANK,
         **{k: packed(v) for k, v in columns.items()},
     }
-
-
-def _ends(budget: Budget | None) -> tuple[float | None, float | None]:
-    return (budget.minimum, budget.maximum) if budget is not None else (None, None)
 
 
 def packed(values: Iterable[Any]) -> list[list[Any]]:
@@ -227,43 +268,22 @@ def packed(values: Iterable[Any]) -> list[list[Any]]:
 # --- goals ------------------------------------------------------------------------------------------
 
 
-def _goals(book: Book) -> list[dict[str, Any]]:
+def _goals(judgement: Judgement) -> list[Goal]:
     """Goals by name; within one, the farthest first."""
     groups: dict[str, list[Verdict]] = {}
-    for v in book.judgement.goals:
+    for v in judgement.goals:
         groups.setdefault(v.budget, []).append(v)
-    found = []
-    for name, own in groups.items():
-        ordered = sorted(own, key=lambda v: (v.progress is None, v.progress or 0.0))
-        known = [v for v in own if v.progress is not None]
-        found.append(
-            {
-                "name": name,
-                "fact": own[0].fact,
-                "limit": own[0].limit,
-                "source": own[0].source,
-                "tier": own[0].tier,
-                "reached": sum(v.status == "pass" for v in known),
-                "measured": len(known),
-                "total": len(own),
-                "reason": "" if known else own[0].reason,
-                "rows": [goal_row(v) for v in ordered[:MOST_GOALS]] if known else [],
-                "more": max(0, len(ordered) - MOST_GOALS) if known else 0,
-            }
-        )
-    return found
+    goals = []
+    for verdicts in groups.values():
+        ordered = sorted(verdicts, key=lambda v: (v.progress is None, v.progress or 0.0))
+        measured = [v for v in verdicts if v.progress is not None]
+        reached = sum(v.status == "pass" for v in measured)
+        rows = [goal_row(v) for v in ordered[:MOST_GOALS]] if measured else []
+        goals.append(Goal(verdicts[0], reached, len(measured), len(verdicts), rows))
+    return goals
 
 
-def goal_row(v: Verdict) -> dict[str, Any]:
-    """One goal on one subject, with its progress as a whole percentage (never rounded up to 100)."""
-    percent = None if v.progress is None else 100 if v.status == "pass" else min(99, int(100 * v.progress))
-    return {
-        "budget": v.budget,
-        "subject": str(v.subject),
-        "value": value_cell(v),
-        "limit": v.limit,
-        "percent": percent,
-        "status": v.status,
-        "reason": v.reason,
-        "source": v.source,
-    }
+def goal_row(v: Verdict) -> GoalRow:
+    """The row of one goal on one subject."""
+    progress = None if v.progress is None else 100 if v.status == "pass" else min(99, int(100 * v.progress))
+    return GoalRow(v, value_cell(v), progress)

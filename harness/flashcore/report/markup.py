@@ -1,4 +1,4 @@
-"""Cells and badges as HTML: what tables are made of, in plain Python since a report has tens of thousands.
+"""Cells and badges as HTML, in plain Python: a report has tens of thousands, for which a template's macro is slow.
 
 Everything that comes from a record is escaped here, as jinja's autoescape does in the templates.
 """
@@ -12,61 +12,64 @@ from markupsafe import Markup
 
 from flashcore.report.cells import Cell, Kind
 
+#: The address of a page, from the name of the page and the relative path to the report's folder.
 Href = Callable[[str, str], str]
 
 
-def mark(status: str, text: str, title: str = "") -> Markup:
-    """A status: a word, before which the style sheet sets a sign, never only a colour."""
-    hover = f' title="{escape(title)}"' if title else ""
-    return Markup(f'<span class="badge {escape(status)}"{hover}>{escape(text)}</span>')
+def mark(status: str, text: str) -> Markup:
+    """A status: a word, before which the style sheet sets a sign, never only a color."""
+    return Markup(f'<span class="badge {escape(status)}">{escape(text)}</span>')
 
 
-def badge(cell: Cell, up: str, href: Href) -> Markup:
+def badge(href: Href, cell: Cell, up: str) -> Markup:
     """A cell's status, as a link where it leads somewhere."""
     shown = mark(cell.mark, cell.text)
     return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
 
 
 def row(
-    cells: Sequence[Cell], up: str, href: Href, heading: bool = False, shown: int | None = None, usual: Kind = "text"
+    href: Href, cells: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None, usual: Kind = "text"
 ) -> Markup:
-    """The cells of a table row; with ``heading`` the first one names the row. Those after ``shown`` are hidden.
+    """The cells of a table row.
 
     Args:
-        usual: the kind that most cells of the table are of, and that goes without saying: its style is the table's.
+        heading: whether the first cell names the row.
+        shown: the cells after so many are hidden.
+        usual: the kind of most cells in the table, whose style is the table's own.
     """
-    last = len(cells) if shown is None else shown
-    return Markup("".join(_td(c, up, href, heading and i == 0, i >= last, usual) for i, c in enumerate(cells)))
+    html = ""
+    for i, cell in enumerate(cells):
+        kind: str = "" if cell.kind == usual else cell.kind
+        name, attributes = "td", ""
+        if heading and i == 0:
+            name, attributes, kind = "th", ' scope="row"', f"{kind} name".strip()
+        if kind:
+            attributes += f' class="{kind}"'
+        if shown is not None and i >= shown:
+            attributes += " hidden"
+        if cell.sort is not None and not _sorts_by_text(cell):
+            attributes += f' data-sort="{escape(str(cell.sort))}"'
+        if cell.title:
+            attributes += f' title="{escape(cell.title)}"'
+        html += f"<{name}{attributes}>{_content(href, cell, up)}</{name}>"
+    return Markup(html)
 
 
-def _reads_so(cell: Cell) -> bool:
-    """Whether a column sorts by what the cell reads: a plain number, or its own words."""
-    plain = not cell.unit and not cell.detail
-    number = cell.kind == "number" and cell.text.replace(",", "").replace(".", "").isdigit()
-    return plain and (number or cell.text == cell.sort)
-
-
-def _td(cell: Cell, up: str, href: Href, first: bool, hidden: bool, usual: Kind) -> str:
-    """Its title tells source and subject; ``data-sort`` is what the column sorts by."""
-    kind = "" if cell.kind == usual else cell.kind
-    classes = f"{kind} name".strip() if first else kind
-    name, attributes = ("th", ' scope="row"') if first else ("td", "")
-    if classes:
-        attributes += f' class="{classes}"'
-    if hidden:
-        attributes += " hidden"
-    if cell.sort is not None and not _reads_so(cell):
-        attributes += f' data-sort="{escape(str(cell.sort))}"'
-    if cell.title:
-        attributes += f' title="{escape(cell.title)}"'
+def _content(href: Href, cell: Cell, up: str) -> str:
+    inner = escape(cell.text)
     if cell.mark:
-        inner = str(badge(cell, up, href))
+        inner = str(badge(href, cell, up))
     elif cell.href:
-        inner = f'<a href="{escape(href(cell.href, up))}">{escape(cell.text)}</a>'
-    else:
-        inner = escape(cell.text)
+        inner = f'<a href="{escape(href(cell.href, up))}">{inner}</a>'
     if cell.unit:
         inner += f'<span class="unit"> {escape(cell.unit)}</span>'
     if cell.detail:
         inner += f' <span class="detail">{escape(cell.detail)}</span>'
-    return f"<{name}{attributes}>{inner}</{name}>"
+    return inner
+
+
+def _sorts_by_text(cell: Cell) -> bool:
+    """Whether a column sorts by the cell's text: a plain number, or its own words."""
+    plain = not cell.unit and not cell.detail
+    number = cell.kind == "number" and cell.text.replace(",", "").replace(".", "").isdigit()
+    return plain and (number or cell.text == cell.sort)

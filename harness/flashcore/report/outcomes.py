@@ -1,14 +1,16 @@
-"""The outcome of predictions, as badges."""
+"""Outcomes as badges: of stages and builds, of checks, of predictions."""
 
 from __future__ import annotations
 
 from flashcore.explain.predictions import Outcome
-from flashcore.model.catalogue import PHASE_SHARE
-from flashcore.model.suite import Prediction, Shape, Variant
+from flashcore.model.record import CaseOutcome
 from flashcore.report.cells import Cell
 
-#: An outcome's word, and the mark that the style sheet knows.
-OUTCOMES: dict[Outcome, tuple[str, str]] = {
+#: The style sheet's mark for the status of a case, stage or build; all others are ``unmeasured``.
+_MARKS = {"ok": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
+
+#: A prediction's outcome: its word, and the style sheet's mark.
+PREDICTIONS: dict[Outcome, tuple[str, str]] = {
     "held": ("held", "pass"),
     "more": ("exceeded", "pass"),
     "partly": ("partly", "waived"),
@@ -21,13 +23,18 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
 }
 
 
-def outcome_cell(outcome: Outcome, note: str = "") -> Cell:
-    """The badge of the outcome of a prediction; ``note`` on hover."""
-    text, mark = OUTCOMES[outcome]
-    return Cell(text, title=note, sort=float(list(OUTCOMES).index(outcome)), mark=mark)
+def status_mark(status: str) -> str:
+    """The mark of a status."""
+    return _MARKS.get(status, "unmeasured")
 
 
-def predicted_share(step: Variant, phase: str, shape: Shape) -> Prediction | None:
-    """The prediction for a phase's share; of several the first."""
-    own = (p for p in step.predictions if p.fact == PHASE_SHARE + phase and p.shape in (None, shape.name))
-    return next(own, None)
+def check_cell(check: CaseOutcome, title: str = "") -> Cell:
+    """Whether a checked case is right."""
+    word = {"ok": "right", "failed": "wrong"}.get(check.status, check.status)
+    return Cell(word, title=title, sort=float(check.status != "ok"), mark=status_mark(check.status))
+
+
+def prediction_cell(outcome: Outcome, note: str = "") -> Cell:
+    """The badge of a prediction's outcome; ``note`` on hover."""
+    text, mark = PREDICTIONS[outcome]
+    return Cell(text, title=note, sort=float(list(PREDICTIONS).index(outcome)), mark=mark)

@@ -1,4 +1,4 @@
-"""The overview: the winner, how far it is from its floor, what limits it, and the ladder that led there."""
+"""The overview: the winner, its distance from the floor, its limiters, and the ladder that led there."""
 
 from __future__ import annotations
 
@@ -12,14 +12,25 @@ from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.roofline import Gap
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Subject
-from flashcore.model.suite import REGIMES, Shape, Variant
+from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, significant
 from flashcore.report import frame
 from flashcore.report.cells import Cell, faster, missing, not_applicable
-from flashcore.report.outcomes import outcome_cell
-from flashcore.report.view import GUARDRAILS, INDEX, Book, Page, variant_page
+from flashcore.report.outcomes import check_cell, prediction_cell
+from flashcore.report.view import (
+    GUARDRAILS,
+    INDEX,
+    Answer,
+    Book,
+    LadderPicture,
+    OverviewSection,
+    Page,
+    Row,
+    Stair,
+    variant_page,
+)
 
-#: Key, heading, unit, why; the first eight are shown unless a reader chooses others.
+#: Key, heading, unit, why. The first ``USUAL`` are shown until a reader chooses others.
 COLUMNS = (
     ("variant", "variant", "", "links to its page; ★ is on the way from the baseline to the winner"),
     ("time", "time", "µs", "p50 of the regime that ranks at this shape"),
@@ -46,85 +57,58 @@ COLUMNS = (
     ("technique", "technique", "", "what it adds to its parent"),
 )
 USUAL = 8
-#: Of each variant that was timed, by resource.
+#: The order of missing results.
+STATUSES = ("failed", "stale", "skipped", "unsupported")
+MOST_MISSING = 200
+
+#: By variant and resource.
 Needs = Mapping[str, Mapping[str, bounds_in_use.Need]]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table: its cells, and its class (peer, baseline, variant)."""
-
-    cells: tuple[Cell, ...]
-    role: str
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stair:
-    """One line of the picture. Positions are percent of its width, from the floor to the slowest.
+@dataclass(frozen=True)
+class View:
+    """The template's variables.
 
     Args:
-        at, before: the positions of its time and of its parent's; ``None`` where that is not drawn.
-        needs: a resource's share of its time and of its parent's, in the order of the page; ``None``: not known.
-        usual: whether it is shown before a reader asks for all.
+        gaps: missing results: stage, status, reason, cases.
+        builds: missing builds: status, reason, archs, variants.
     """
 
-    name: Cell
-    role: str
-    text: str
-    at: float
-    before: float | None
-    slower: bool
-    needs: tuple[tuple[float, float | None, str] | None, ...]
-    usual: bool
-
-    @property
-    def left(self) -> bool:
-        """Whether its number is on its left: where the bar comes from the right, or has no room there."""
-        return self.at > 15 and (self.at > 88 or (self.before is not None and not self.slower))
+    sections: list[OverviewSection]
+    machine: list[tuple[str, str]]
+    gaps: list[tuple[str, str, str, list[str]]]
+    builds: list[tuple[str, str, tuple[str, ...], list[str]]]
+    columns: Sequence[tuple[str, str, str, str]] = COLUMNS
+    usual: int = USUAL
+    resources: Sequence[str] = bounds_in_use.RESOURCES
 
 
-def page(book: Book) -> Page:
+def page(book: Book) -> Page[View]:
     """The page ``index``."""
-    record = book.record
-    sections = [_section(book, s) for s in book.shown_shapes]
-    context: dict[str, Any] = {
-        "machine": frame.provenance(record),
-        "stages": record.stages,
-        "gaps": _gaps(book),
-        "builds": _builds(book),
-        "columns": COLUMNS,
-        "usual": USUAL,
-        "resources": bounds_in_use.RESOURCES,
-        "sections": sections,
-        "shapes_left_out": len(book.shapes) - len(book.shown_shapes),
-        "arch": book.arch,
-    }
-    return Page(INDEX, "Overview", "overview.html.j2", context)
+    view = View(sections(book), frame.provenance(book.record), _gaps(book), _builds(book))
+    return Page(INDEX, "Overview", "overview.html.j2", view)
 
 
-def _section(book: Book, shape: Shape) -> dict[str, Any]:
-    found = book.ladder(shape)
-    steps = {s.variant.name: s for s in found.steps}
+def sections(book: Book) -> list[OverviewSection]:
+    """The overview at each shown shape."""
+    return [_section(book, shape) for shape in book.shown_shapes]
+
+
+def _section(book: Book, shape: Shape) -> OverviewSection:
+    ladder = book.ladder(shape)
+    steps = {s.variant.name: s for s in ladder.steps}
     variants = book.cases(shape)
     timed = [(t, v) for v in variants if (t := _time(book, v, shape)) is not None]
     timed.sort(key=lambda x: (x[0], x[1].name))
     ordered = [v for _, v in timed] + [v for v in variants if _time(book, v, shape) is None]
     reasons = dict.fromkeys(book.why_stage(v.name, shape.name, "bench") for v in variants) if not timed else {}
-    needs = {v.name: bounds_in_use.needs(book.readings, v, shape) for _, v in timed}
-    stairs, ticks, marks = _stairs(book, shape, found, timed, needs)
-    return {
-        "shape": shape,
-        "params": shape.params_text,
-        "answer": _answer(book, shape, found),
-        "stairs": stairs,
-        "ticks": ticks,
-        "marks": marks,
-        "counted": any(n.counted for own in needs.values() for n in own.values()),
-        "table": _facts(book, shape, found, timed, needs),
-        "rows": [_row(book, v, shape, steps.get(v.name)) for v in ordered],
-        "no_times": "; ".join(list(reasons)[:3]),
-    }
+    return OverviewSection(
+        shape=shape,
+        answer=_answer(book, ladder),
+        ladder=_picture(book, ladder, timed) if timed else None,
+        rows=[_row(book, v, shape, steps.get(v.name)) for v in ordered],
+        no_times="; ".join(list(reasons)[:3]),
+    )
 
 
 def _time(book: Book, variant: Variant, shape: Shape) -> float | None:
@@ -135,37 +119,45 @@ def _time(book: Book, variant: Variant, shape: Shape) -> float | None:
 # --- the answer -------------------------------------------------------------------------------------
 
 
-def _answer(book: Book, shape: Shape, found: Ladder) -> dict[str, Any] | None:
-    """The winner in a sentence, its limiters, and its parent with those of the parent."""
-    best = found.best
+def _answer(book: Book, ladder: Ladder) -> Answer | None:
+    """The winner in a sentence, its limiters, and its parent's limiters."""
+    best, shape = ladder.best, ladder.shape
     if best is None or best.after.value is None:
         return None
     name, time = best.variant.name, best.after.value
     parent = best.parent if best.parent in book.record.suite.variants else None
-    gain = 1 / best.ratio if best.ratio else None
     subject = Subject(name, shape=shape.name)
     others = [(r, book.record.facts.number(f"{r}_p50", subject)) for r in REGIMES if r != shape.rank_by]
-    return {
-        "name": name,
-        "time": significant(time, 3),
-        "regime": shape.rank_by.replace("_", " "),
-        "over_peer": significant(found.peer[1] / time, 3) if found.peer else UNMEASURED,
-        "peer_name": found.peer[0] if found.peer else "",
-        "above": significant(found.floor.ratio, 3) if found.floor else UNMEASURED,
-        "short": book.held(name, shape.name).short or UNMEASURED,
-        "peer": faster(found.peer[1] / time, found.peer[0]) if found.peer else "no peer was timed",
-        "floor": _above(found.floor.ratio) if found.floor else "its floor is unknown",
-        "floor_title": _floor_text(found.floor) if found.floor else "",
-        "held": book.held(name, shape.name).text or UNMEASURED,
-        "parent": parent,
-        "parent_held": book.held(parent, shape.name).text or UNMEASURED if parent else "",
-        "gain": faster(gain, "").rsplit(maxsplit=1)[0] if gain else "",
-        "others": [f"{r.replace('_', ' ')} {significant(t, 3)} µs" for r, t in others if t],
-    }
+    peer, gap = ladder.peer, ladder.floor
+    over_peer = peer[1] / time if peer else None
+    return Answer(
+        name=name,
+        time=significant(time, 3),
+        regime=_words(shape.rank_by),
+        peer=faster(peer[1] / time, peer[0]) if peer else "no peer was timed",
+        floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
+        floor_title=_floor_text(gap) if gap else "",
+        limiters=book.limiters(name, shape.name),
+        parent=parent,
+        parent_limiters=book.limiters(parent, shape.name).text or UNMEASURED if parent else "",
+        gain=faster(1 / best.ratio, "").rsplit(maxsplit=1)[0] if best.ratio else "",
+        others=[f"{_words(r)} {significant(t, 3)} µs" for r, t in others if t],
+        summary=[
+            Cell(name, href=variant_page(name)),
+            _ratio_cell(time),
+            Cell(_words(shape.rank_by)),
+            replace(_ratio_cell(over_peer), detail=peer[0]) if peer and over_peer else missing("no peer was timed"),
+            _ratio_cell(gap.ratio) if gap else missing("its floor is unknown"),
+        ],
+    )
 
 
-def _above(ratio: float) -> str:
-    return f"{significant(ratio, 3)}\u00a0×\u00a0above its floor"
+def _words(regime: str) -> str:
+    return regime.replace("_", " ")
+
+
+def _ratio_cell(value: float, title: str = "") -> Cell:
+    return Cell(significant(value, 3), title=title, sort=value, kind="number")
 
 
 def _floor_text(gap: Gap) -> str:
@@ -176,73 +168,90 @@ def _floor_text(gap: Gap) -> str:
 # --- the picture ------------------------------------------------------------------------------------
 
 
-def _stairs(
-    book: Book, shape: Shape, found: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs
-) -> tuple[list[Stair], list[tuple[float, str]], list[tuple[str, float, str]]]:
-    """The lines, each after its parent, peers last; then ticks and marks (floor, fastest peer)."""
-    if not timed:
-        return [], [], []
-    floor = found.floor.floor_us if found.floor else None
+def _picture(book: Book, ladder: Ladder, timed: Sequence[tuple[float, Variant]]) -> LadderPicture:
+    """Each variant's line after its parent's, peers last; the floor and the fastest peer as marks.
+
+    Args:
+        timed: times in µs and their variants, the fastest first.
+    """
+    shape = ladder.shape
+    needs = {v.name: bounds_in_use.needs(book.readings, v, shape) for _, v in timed}
+    floor = ladder.floor.floor_us if ladder.floor else None
     low, high = min(timed[0][0], floor or timed[0][0]) * 0.9, timed[-1][0] * 1.1
 
     def at(us: float) -> float:
         return round(100 * log10(us / low) / log10(high / low), 2)
 
-    way = {s.variant.name for s in found.way}
+    way = {s.variant.name for s in ladder.way}
     times = {v.name: t for t, v in timed}
     stairs = []
-    order = {s.variant.name: i for i, s in enumerate(found.steps)}
+    order = {s.variant.name: i for i, s in enumerate(ladder.steps)}
     for t, v in sorted(timed, key=lambda x: (order.get(x[1].name, len(order)), -x[0])):
         usual = v.name in way or v.is_reference
         # A bar cannot start at a parent whose line is not shown.
-        parent = v.parent if v.parent in (way if usual else times) else None
-        own, before = needs[v.name], needs.get(parent or "", {})
-        bullets = tuple(
-            (round(own[r].percent, 1), round(before[r].percent, 1) if r in before else None, own[r].text)
-            if r in own else None
-            for r in bounds_in_use.RESOURCES
-        )  # fmt: skip
-        name = Cell(v.name, title=v.technique, href=variant_page(v.name), detail="peer" if v.is_reference else "")
-        start = at(times[parent]) if parent else None
-        slower = parent is not None and t > times[parent]
-        stairs.append(Stair(name, book.role(v), significant(t, 3), at(t), start, slower, bullets, usual))
+        before = times[v.parent] if v.parent and v.parent in (way if usual else times) else None
+        stairs.append(
+            Stair(
+                name=Cell(
+                    v.name, title=v.technique, href=variant_page(v.name), detail="peer" if v.is_reference else ""
+                ),
+                role=book.role(v),
+                text=significant(t, 3),
+                at=at(t),
+                before=at(before) if before is not None else None,
+                slower=before is not None and t > before,
+                needs=_bullets(needs[v.name], needs[v.parent] if before is not None and v.parent else {}),
+                usual=usual,
+            )
+        )
     ticks: list[tuple[float, str]] = []
     for us in _ticks(low, high):
-        if not ticks or at(us) - ticks[-1][0] >= _APART:
+        if not ticks or at(us) - ticks[-1][0] >= _LABEL_WIDTH:
             ticks.append((at(us), f"{us:,g}"))
     marks = [("floor", at(floor), f"floor {significant(floor, 3)} µs")] if floor else []
-    if found.peer:
-        marks.append(("peer", at(found.peer[1]), f"fastest peer: {found.peer[0]} {significant(found.peer[1], 3)} µs"))
-    return stairs, ticks, marks
+    if ladder.peer:
+        name, us = ladder.peer
+        marks.append(("peer", at(us), f"fastest peer: {name} {significant(us, 3)} µs"))
+    counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
+    return LadderPicture(stairs, ticks, marks, counted, _facts(book, ladder, timed, needs))
+
+
+def _bullets(
+    needs: Mapping[str, bounds_in_use.Need], before: Mapping[str, bounds_in_use.Need]
+) -> tuple[tuple[float, float | None, str] | None, ...]:
+    return tuple(
+        (round(needs[r].percent, 1), round(before[r].percent, 1) if r in before else None, needs[r].text)
+        if r in needs
+        else None
+        for r in bounds_in_use.RESOURCES
+    )
 
 
 #: Percent of the scale that a tick's label needs on a phone.
-_APART = 20
+_LABEL_WIDTH = 20
 #: Where ticks stand in a decade, coarse to fine.
 _STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """As few round values between the two as make a scale."""
-    found: list[float] = []
+    """The fewest round values between the two that make a scale."""
+    ticks: list[float] = []
     for steps in _STEPS:
         every = (round(s * 10.0**d, 6) for d in range(-3, 8) for s in steps)
-        found = [us for us in every if low < us < high]
-        if len(found) >= 3:
+        ticks = [us for us in every if low < us < high]
+        if len(ticks) >= 3:
             break
-    return found
+    return ticks
 
 
-def _facts(
-    book: Book, shape: Shape, found: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs
-) -> list[list[Any]]:
+def _facts(book: Book, ladder: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs) -> list[list[Any]]:
     """The picture's CSV."""
-    floor = found.floor.floor_us if found.floor else None
-    head = ["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs"]
-    rows: list[list[Any]] = [head + [f"{r} percent of the time" for r in bounds_in_use.RESOURCES]]
+    shape, floor = ladder.shape, ladder.floor.floor_us if ladder.floor else None
+    resources = bounds_in_use.RESOURCES
+    rows: list[list[Any]] = [["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs",
+                              *(f"{r} percent of the time" for r in resources)]]  # fmt: skip
     for t, v in reversed(timed):
-        own = needs[v.name]
-        shares = [own[r].percent if r in own else None for r in bounds_in_use.RESOURCES]
+        shares = [needs[v.name][r].percent if r in needs[v.name] else None for r in resources]
         rows.append([v.name, shape.name, book.role(v), t, v.parent, floor, *shares])
     return rows
 
@@ -256,64 +265,67 @@ def _row(book: Book, variant: Variant, shape: Shape, step: Step | None) -> Row:
     def measured(name: str) -> Cell:
         return book.cell(name, subject, with_unit=False, brief=True)
 
+    def static(name: str) -> Cell:
+        return book.static_cell(name, variant, shape.name, with_unit=False)
+
     role = book.role(variant)
-    right, note = _right(book, variant, shape)
-    mark = "★" if step and step.chosen else "" if role == "variant" else role
-    held = book.held(variant.name, shape.name)
+    correct, note = _correct(book, variant, shape)
+    mark = "★" if step and step.on_way else "" if role == "variant" else role
+    limiters = book.limiters(variant.name, shape.name)
     parent = variant.parent
     floor, gap = _floor(book, subject, shape.time)
+    no_step = not_applicable("a peer")
     cells = (
         Cell(variant.name, title=variant.technique, sort=variant.name, href=variant_page(variant.name), detail=mark),
         book.cell("ncu_duration" if variant.imported else shape.time, subject, with_unit=False),
         _over_parent(step),
         _ratio(book, "speedup_vs_peer", subject),
         gap,
-        right,
-        not_applicable("peers carry no budgets")
-        if variant.is_reference
-        else replace(book.badge(book.verdicts.get(variant.name, ())), href=f"{GUARDRAILS}?variant={variant.name}"),
-        Cell(held.short, title=held.text if held.text != held.short else "", sort=held.short)
-        if held.text else missing(book.why_stage(variant.name, shape.name, "profile")),
+        correct,
+        book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
+        Cell(
+            limiters.short,
+            title=limiters.text if limiters.text != limiters.short else "",
+            sort=limiters.short,
+        )
+        if limiters.text
+        else missing(book.why_stage(variant.name, shape.name, "profile")),
         _ratio(book, "speedup_vs_baseline", subject),
         *(measured(f"{regime}_p50") for regime in REGIMES),
         measured("isolated_p90"),
         measured("tflops"),
         floor,
         measured("tensor_active"),
-        book.static_cell("theoretical_occupancy", variant, shape.name, with_unit=False),
+        static("theoretical_occupancy"),
         measured("achieved_occupancy"),
-        book.static_cell("registers", variant, with_unit=False),
-        _spills(book, variant),
-        book.static_cell("smem", variant, shape.name, with_unit=False),
+        static("registers"),
+        _spills(static("spill_store_bytes"), static("spill_load_bytes")),
+        static("smem"),
         Cell(parent, sort=parent, href=variant_page(parent) if parent in book.record.suite.variants else "")
-        if parent else Cell("none", title="it has no parent", sort=""),
-        outcome_cell(step.outcome) if step else not_applicable("a peer"),
-        Cell(step.finding, sort=step.finding) if step else not_applicable("a peer"),
+        if parent
+        else Cell("none", title="it has no parent", sort=""),
+        prediction_cell(step.outcome) if step else no_step,
+        Cell(step.finding, sort=step.finding) if step else no_step,
         Cell(variant.technique, title=variant.technique, sort=variant.technique),
-    )  # fmt: skip
+    )
     return Row(cells, role, note)
 
 
-def _right(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
+def _correct(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
     """Whether a case is right, and the visible note if it, or a later stage, is not."""
     stale = book.record.stale.get(f"{variant.name}/{shape.name}")
     if stale is not None:
         return Cell("stale", title=stale, sort=2.0, mark="stale"), f"stale: {stale}"
-    note = ""
-    for stage in ("check", "bench", "profile", "sanitize"):
-        outcome = book.outcome(variant.name, shape.name, stage)
-        if outcome is not None and outcome.status != "ok":
-            note = f"{outcome.status} in {stage}: {outcome.reason}"
-            break
-    outcome = book.outcome(variant.name, shape.name, "check")
-    if outcome is None:
+    stages: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
+    outcomes = [o for s in stages if (o := book.outcome(variant.name, shape.name, s)) is not None]
+    note = next((f"{o.status} in {o.stage}: {o.reason}" for o in outcomes if o.status != "ok"), "")
+    check = book.outcome(variant.name, shape.name, "check")
+    if check is None:
         return missing(book.why_stage(variant.name, shape.name, "check")), note
-    if outcome.status == "ok":
-        error = book.cell("max_error", Subject(variant.name, shape=shape.name))
-        return Cell("right", title=f"largest absolute error: {error.text}", sort=0.0, mark="pass"), note
-    mark = "fail" if outcome.status == "failed" else "unmeasured"
-    text = "wrong" if outcome.status == "failed" else outcome.status
-    return Cell(text, title=outcome.reason, sort=1.0, mark=mark), note
+    if check.status != "ok":
+        return check_cell(check, check.reason), note
+    error = book.cell("max_error", Subject(variant.name, shape=shape.name))
+    return check_cell(check, f"largest absolute error: {error.text}"), note
 
 
 def _over_parent(step: Step | None) -> Cell:
@@ -321,44 +333,36 @@ def _over_parent(step: Step | None) -> Cell:
         return not_applicable("it has no parent")
     if not step.ratio:
         return missing(step.after.why or f"of its parent: {step.before.why}")
-    ends = f"{1 / step.high:.3f}–{1 / step.low:.3f}" if step.low and step.high else "unmeasured"
-    title = f"than {step.parent}; 95 % interval: {ends}"
-    return Cell(significant(1 / step.ratio, 3), title=title, sort=1 / step.ratio, kind="number")
+    ends = f"{1 / step.high:.3f}–{1 / step.low:.3f}" if step.low and step.high else UNMEASURED
+    return _ratio_cell(1 / step.ratio, f"than {step.parent}; 95 % interval: {ends}")
 
 
 def _ratio(book: Book, name: str, subject: Subject) -> Cell:
-    cell = book.cell(name, subject, with_unit=False)
-    facts = book.record.facts
-    low, high = facts.number(f"{name}_low", subject), facts.number(f"{name}_high", subject)
-    value = facts.number(name, subject)
+    value, low, high = (book.record.facts.number(f"{name}{end}", subject) for end in ("", "_low", "_high"))
     if value is None:
-        return cell
+        return book.cell(name, subject, with_unit=False)
     interval = f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
-    return replace(cell, text=significant(value, 3), title=f"95 % interval: {interval}")
+    return _ratio_cell(value, f"95 % interval: {interval}")
 
 
 def _floor(book: Book, subject: Subject, time: str) -> tuple[Cell, Cell]:
     """The floor of the regime that ranks (of no time: with caches cold), and the gap to it."""
-    bounds = book.bounds.get(subject)
-    gap = next((g for g in bounds.gaps if g.time == time), None) if bounds else None
+    bounds, gap = book.bounds.get(subject), book.gap(subject, time)
     bound = gap.floor if gap is not None else bounds.floor if bounds else None
     if bound is None:
-        gone = missing("no roof of this device is known")
-        return gone, gone
+        unknown = missing("no roof of this device is known")
+        return unknown, unknown
     roof = bound.roof.name if bound.roof else ""
     title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
-    floor = Cell(significant(bound.us or 0, 3), sort=bound.us, kind="number", detail=bound.resource)
+    floor = replace(_ratio_cell(bound.us or 0), detail=bound.resource)
     if gap is None:
         return floor, missing(book.why(time, subject))
-    over = f"over {significant(gap.floor_us, 3)} µs, {title}"
-    return floor, Cell(significant(gap.ratio, 3), title=over, sort=gap.ratio, kind="number")
+    return floor, _ratio_cell(gap.ratio, f"over {significant(gap.floor_us, 3)} µs, {title}")
 
 
-def _spills(book: Book, variant: Variant) -> Cell:
-    stores = book.static_cell("spill_store_bytes", variant, with_unit=False)
-    loads = book.static_cell("spill_load_bytes", variant, with_unit=False)
+def _spills(stores: Cell, loads: Cell) -> Cell:
     if not isinstance(stores.sort, float) or not isinstance(loads.sort, float):
-        return stores if not isinstance(stores.sort, float) else loads
+        return loads if isinstance(stores.sort, float) else stores
     title = f"stores: {stores.title}\nloads: {loads.title}"
     return Cell(f"{stores.text} + {loads.text}", title=title, sort=stores.sort + loads.sort, kind="number")
 
@@ -366,23 +370,21 @@ def _spills(book: Book, variant: Variant) -> Cell:
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def _builds(book: Book) -> list[dict[str, Any]]:
-    """Builds that failed or are not meant to be, by the first line of the reason: the variants that have it for the
-    same archs, the failed ones first."""
+def _builds(book: Book) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
+    """Builds that failed or are unsupported, by the reason's first line and their archs, the failed ones first."""
     archs: dict[tuple[str, str, str], list[str]] = {}
     for a in book.record.artifacts:
         if a.status != "ok":
             reason = next(iter(a.message.strip().splitlines()), "no message was kept")
             archs.setdefault((a.status, reason, a.variant), []).append(a.arch)
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (status, reason, variant), own in archs.items():
-        alike.setdefault((status, reason, tuple(own)), []).append(variant)
-    found = [{"status": s, "reason": r, "archs": own, "variants": names} for (s, r, own), names in alike.items()]
-    return sorted(found, key=lambda b: b["status"] != "failed")
+    for (status, reason, variant), on in archs.items():
+        alike.setdefault((status, reason, tuple(on)), []).append(variant)
+    return sorted(((*key, variants) for key, variants in alike.items()), key=lambda build: build[0] != "failed")
 
 
-def _gaps(book: Book) -> list[dict[str, Any]]:
-    """Missing results: cases by stage, state and reason, the most frequent reason first."""
+def _gaps(book: Book) -> list[tuple[str, str, str, list[str]]]:
+    """Missing results: cases by stage, status and reason, the most frequent reason first."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     record = book.record
     for case, reason in record.stale.items():
@@ -393,10 +395,5 @@ def _gaps(book: Book) -> list[dict[str, Any]]:
     for plan in record.plans:
         if plan.error:
             groups.setdefault(("launch plan", "unsupported", plan.error), []).append(f"{plan.variant}/{plan.shape}")
-    rank = {"failed": 0, "stale": 1, "skipped": 2, "unsupported": 3}
-    found = [
-        {"stage": stage, "status": status, "reason": reason, "cases": cases[:40], "more": max(0, len(cases) - 40),
-         "count": len(cases)}
-        for (stage, status, reason), cases in groups.items()
-    ]  # fmt: skip
-    return sorted(found, key=lambda g: (rank.get(str(g["status"]), 9), -int(str(g["count"]))))[:200]
+    gaps = [(*key, cases) for key, cases in groups.items()]
+    return sorted(gaps, key=lambda gap: (STATUSES.index(gap[1]), -len(gap[3])))[:MOST_MISSING]

@@ -22,7 +22,7 @@ from flashcore.plugins.tune.samplers import objectives, plain_values
 from flashcore.plugins.tune.study import Header, Result
 from flashcore.plugins.tune.summary import Timed
 from flashcore.report import environment, policy, static
-from flashcore.report.cells import Cell, missing
+from flashcore.report.cells import Bar, Cell, missing
 
 #: Rows of the table of all candidates; who wants more has the study's own file.
 MOST = 2000
@@ -139,10 +139,9 @@ def _axes(grid: Grid, found: Sequence[Timed], shape: str) -> dict[str, Any] | No
         return None
     known = importance(grid, [one.result for one in found], shape)
     shares = [
-        {"name": axis, "percent": round(100 * share, 1), "parent": None, "text": "",
-         "cell": Cell(f"{100 * share:.0f} %", title=f"{METHOD}: {share:.4f}", sort=share)}
+        Bar(axis, Cell(f"{100 * share:.0f} %", title=f"{METHOD}: {share:.4f}", sort=share), round(100 * share, 1))
         for axis, share in known.shares.items()
-    ]  # fmt: skip
+    ]
     rows = []
     for axis, of in summary.fastest_with(grid, found).items():
         low = min(us for us, _ in of.values())

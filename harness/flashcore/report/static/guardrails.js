@@ -3,7 +3,6 @@
 "use strict";
 (() => {
   let state, all; // report.js's, once it is there
-  const RANK = { fail: 0, unmeasured: 1, waived: 2, open: 3, pass: 4 };
   const WORDS = ["status", "variant", "arch", "shape", "kernel", "reason"];
   const AROUND = 12; // rows kept above and below those in view
 
@@ -26,18 +25,6 @@
     const [digits, power] = value.toExponential(5).split("e");
     return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
   }
-  function share(value) {
-    const size = Math.abs(100 * value);
-    const text = size === 0 ? "0" : size < 1 ? "<1" : WHOLE.format(Math.floor(size));
-    return `${value < 0 ? "−" : ""}${text} %`;
-  }
-  function headroom(value, low, high) {
-    if (typeof value !== "number" || (low === null && high === null)) return null;
-    const over = high === null ? -Infinity : value - high;
-    const under = low === null ? -Infinity : low - value;
-    const limit = over >= under ? high : low;
-    return limit ? -Math.max(over, under) / Math.abs(limit) : null;
-  }
 
   class Verdicts {
     constructor(table) {
@@ -49,7 +36,8 @@
       const given = JSON.parse(document.getElementById(`${table.dataset.verdicts}-data`).textContent);
       this.count = given.count;
       this.known = new Set(given.known);
-      for (const name of [...WORDS, "required", "budget", "launch", "value", "from"]) this[name] = unpacked(given[name], given.count);
+      for (const name of [...WORDS, "required", "budget", "launch", "value", "headroom", "from"]) this[name] = unpacked(given[name], given.count);
+      this.rank = given.rank;
       this.ranks = {};
       this.sorting();
       this.read();
@@ -60,18 +48,14 @@
     get(name, row) {
       return this[name].values[this[name].at[row]];
     }
-    left(row) {
-      const budget = this.get("budget", row);
-      return headroom(this.get("value", row), budget[7], budget[8]);
-    }
 
     // --- order: each row's place in a column, found once; what has no value stays last ---
     places(key) {
       if (this.ranks[key]) return this.ranks[key];
-      const of = { verdict: ["status", (s) => RANK[s]], "limit-on": ["budget", (b) => b[0]], promised: ["budget", (b) => b[2]],
-        "reason-or-source": ["reason", (r) => r || null] }[key] ?? [key, (v) => v];
-      const [column, take] = key === "headroom" ? [null, null] : of;
-      const values = column ? this[column].values.map((v) => take(v) ?? null) : Array.from({ length: this.count }, (_, row) => this.left(row));
+      const of = { verdict: ["status", (s) => this.rank[s]], "limit-on": ["budget", (b) => b[0]], promised: ["budget", (b) => b[2]],
+        headroom: [key, (text) => text && parseFloat(text.replaceAll(",", "").replace("−", "-").replace("<1", ".5"))], "reason-or-source": ["reason", (r) => r || null] };
+      const [column, take] = of[key] ?? [key, (v) => v];
+      const values = this[column].values.map((v) => take(v) ?? null);
       const given = values.map((v) => (typeof v === "boolean" ? Number(v) : v));
       const order = Uint32Array.from(given.keys()).filter((i) => given[i] !== null);
       if (order.every((i) => typeof given[i] === "number")) {
@@ -87,7 +71,7 @@
         rank[i] = place && given[before] === given[i] ? rank[before] : place + 1;
       });
       const rows = new Int32Array(this.count);
-      for (let row = 0; row < this.count; row++) rows[row] = rank[column ? this[column].at[row] : row];
+      for (let row = 0; row < this.count; row++) rows[row] = rank[this[column].at[row]];
       return (this.ranks[key] = rows);
     }
     sorting() {
@@ -205,8 +189,7 @@
     row(at, index) {
       const [budget, fact, limit, source, tier, , unit] = this.get("budget", at);
       const [status, variant, arch, shape, kernel, reason] = WORDS.map((name) => this.get(name, at));
-      const [value, launch, from] = ["value", "launch", "from"].map((name) => this.get(name, at));
-      const left = this.left(at);
+      const [value, headroom, launch, from] = ["value", "headroom", "launch", "from"].map((name) => this.get(name, at));
       const row = document.createElement("tr");
       row.setAttribute("aria-rowindex", index + 2);
       row.dataset.status = status;
@@ -229,7 +212,7 @@
       if (value === null) cell("unmeasured", reason, "missing");
       else cell(`${number(value)}${unit && typeof value === "number" ? ` ${unit}` : ""}`, `${value} ${unit}\n${fact}, ${from ? `from ${from}` : "from the run itself"}`, "number");
       cell(limit, `${source}\ntier ${tier}`);
-      cell(left === null ? "–" : share(left), "", "number");
+      cell(headroom ?? "–", "", "number");
       cell((reason || source).split("\n")[0], reason || source);
       return row;
     }
