@@ -24,7 +24,7 @@ from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
 from flashcore.model import plugin
 from flashcore.model.record import Fact, Record
-from flashcore.model.suite import Suite, Tier
+from flashcore.model.suite import Tier
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
 from flashcore.suites import load
@@ -33,15 +33,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def load_suite(folder: Path | str) -> Suite:
-    """Reads and validates the manifest in ``folder``.
-
-    Raises:
-        UsageError: there is no such folder or no manifest in it.
-        ManifestError: the manifest is wrong; holds every mistake found.
-    """
-    plugins.load()
-    return load.load(folder)
+load_suite = load.load
+plugins.load()  # their facts and causes are in records, their tables in manifests
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,134 @@
+"""The core without each of its plugins; and the plugins of ``docs/developing/extend.md``, as they stand there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashcore.pipeline import plugins
+from flashcore.records import store
+from tests import factory
+from tests.conftest import ROOT, TOY
+
+PACKAGE = ROOT / "harness" / "flashcore"
+#: A plugin → words of a command line that need it.
+NEEDS = {
+    "tune": "tune space",
+    "capture": "capture -- true",
+    "history": "publish",
+    "against": "bench --suite suite --against HEAD",
+}
+OURS = [Path(name) for name in NEEDS]
+#: Imports every module of the core, then runs command lines; prints the exit code and standard error of each.
+SESSION = """
+import contextlib, importlib, io, json, pathlib, pkgutil, shlex, sys
+import flashcore
+folder = pathlib.Path(flashcore.__file__).parent
+for module in pkgutil.walk_packages([str(folder)], "flashcore."):
+    if ".plugins" not in module.name and module.name != "flashcore.__main__":
+        importlib.import_module(module.name)
+from flashcore.cli.main import main
+for line in sys.argv[1:]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(shlex.split(line))
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the toy suite and a recorded run."""
+    folder = tmp_path_factory.mktemp("work")
+    shutil.copytree(TOY, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
+    record = factory.record()
+    (folder / "profiles" / record.id).mkdir(parents=True)
+    store.write(record, folder / "profiles" / record.id)
+    return folder
+
+
+def copy_without(removed: Path, target: Path) -> Path:
+    """The package without a folder of its plugins; the other files are linked."""
+    skip = plugins.FOLDER / removed
+
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        return {n for n in names if n == "__pycache__" or Path(folder, n) == skip}
+
+    return shutil.copytree(PACKAGE, target / "flashcore", ignore=ignore, copy_function=os.link).parent
+
+
+def run_session(package: Path, cwd: Path, *lines: str) -> list[tuple[int, str, str]]:
+    environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SESSION, *lines],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("removed", OURS, ids=str)
+def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
+    removed: Path, work: Path, tmp_path: Path
+) -> None:
+    package = copy_without(removed, tmp_path)
+    core = ("--help", "list --suite suite", "gate 2026", f"report 2026 -o {tmp_path / 'report'}", "diff 2026 2026")
+    *results, needed = run_session(package, work, *core, NEEDS[removed.name])
+    assert [code for code, _, _ in results] == [0] * len(core), results
+    code, _, message = needed
+    assert code == 2 and f"the plugin {removed.name}, which is not installed" in message
+
+
+# --- docs/developing/extend.md ------------------------------------------------------------------
+
+
+def test_the_plugins_of_the_documentation_work_as_shown(work: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "developing" / "extend.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^```(python|jinja|console)\n(.*?)^```$", page)
+    names = []
+    for language, block in blocks:
+        if named := re.match(r"(?:# |\{# )([\w.]+)", block):
+            (tmp_path / named[1]).write_text(block, encoding="utf-8")
+            assert block.count("\n") <= 40
+            names += [named[1].removesuffix(".py")] if language == "python" else []
+    metadata = tmp_path / "examples-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: examples\nVersion: 1.0\n")
+    entry_points = "".join(f"{name} = {name}:PLUGIN\n" for name in names)
+    (metadata / "entry_points.txt").write_text(f"[flashcore.plugins]\n{entry_points}")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'harness'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        plugins.VARIABLE: ",".join(names),
+    }
+    (tmp_path / "bin").mkdir()
+    for name, words in (("flashcore", f"{sys.executable} -m flashcore"), ("python", sys.executable)):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    for path in (tmp_path / "bin").iterdir():
+        path.chmod(0o755)
+    environment["PATH"] = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    cwd = shutil.copytree(work, tmp_path / "work")
+    for language, block in blocks:
+        if language == "console" and "export" not in block:
+            script = "\n".join(line[2:] for line in block.splitlines() if line.startswith(("$ ", "> ")))
+            done = subprocess.run(
+                ["sh", "-e", "-c", script], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, script + done.stderr
+            for line in (line for line in block.splitlines() if not line.startswith(("$ ", "> "))):
+                assert line in done.stdout.splitlines(), (script, done.stdout)
