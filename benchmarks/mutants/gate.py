@@ -115,10 +115,14 @@ class Workplace:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
                 record = line.present(self._settings(), lambda _: None)
                 report = self.folder / "gate.json"
-                code = gate.judged(
-                    record, require="timing", variants=chosen, held_to=baseline.baseline_path(record),
-                    formats=[f"json={report}"], day=_DAY,
-                )  # fmt: skip
+                request = gate.Request(
+                    require="timing",
+                    variants=chosen,
+                    baseline=baseline.baseline_path(record),
+                    formats=[f"json={report}"],
+                    day=_DAY,
+                )
+                code = gate.judged(request, record)
         except FlashcoreError as error:
             return Said(error=str(error))
         except Exception:

@@ -33,7 +33,7 @@ def test_one_call_writes_them_all(
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     formats = ["github", f"sarif={sarif}", f"json={tmp_path}/gate.json"]
-    gate.judged(troubled(tmp_path), require="static", variants=None, held_to=None, formats=formats, day=TODAY)
+    gate.judged(gate.Request(require="static", formats=formats, day=TODAY), troubled(tmp_path))
     assert json.loads(sarif.read_text())["version"] == "2.1.0"
     verdicts = json.loads((tmp_path / "gate.json").read_text())["verdicts"]
     assert {"file": "my kernels/fast.cu", "line": 4} in [v["place"] for v in verdicts]
@@ -59,13 +59,13 @@ def test_a_baseline_that_is_named_and_not_there_is_refused(tmp_path: Path, where
         (tmp_path / "baseline.txt").write_text(baseline.save(other, None).baseline.text())
     record = factory.record(suite)
     with pytest.raises(UsageError, match=r"expected the baseline that|expected a baseline of attention"):
-        gate.judged(record, require="static", variants=None, held_to=saving.baseline_path(record, named))
+        gate.judged(gate.Request(require="static", baseline=saving.baseline_path(record, named)), record)
 
 
 def test_a_default_baseline_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = factory.record(factory.suite(root=str(tmp_path)))
     path = saving.baseline_path(record)
-    assert gate.judged(record, require="static", variants=None, held_to=path) is Exit.OK
+    assert gate.judged(gate.Request(require="static", baseline=path), record) is Exit.OK
     assert f"note: no baseline: there is no {tmp_path}/baseline.txt" in capsys.readouterr().out
 
 

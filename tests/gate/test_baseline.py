@@ -196,11 +196,11 @@ def test_slack_of_the_manifests_own_limits_is_suggested() -> None:
 def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "baseline.txt"
     file.write_text(BEFORE.text())
-    options: dict[str, Any] = {"require": "static", "day": TODAY, "variants": None, "held_to": file}
+    request = gate_command.Request(require="static", day=TODAY, baseline=file, ratchet=True)
     other = of(fact("registers", 64), environment=factory.environment(nvcc="12.8.93"))
-    assert gate_command.judged(other, ratchet=True, **options) is Exit.INCAPABLE
+    assert gate_command.judged(request, other) is Exit.INCAPABLE
     assert file.read_text() == BEFORE.text()
-    assert gate_command.judged(of(fact("registers", 64)), ratchet=True, **options) is Exit.OK
+    assert gate_command.judged(request, of(fact("registers", 64))) is Exit.OK
     assert "fast_kernel * registers 64" in file.read_text()
     assert "tightened: fast sm_90a fast_kernel * registers 96 → 64" in capsys.readouterr().err
 
@@ -226,8 +226,9 @@ def test_a_build_that_fails_leaves_its_facts_as_they_were_and_exits_1(
 
 
 def test_without_a_baseline_nothing_is_held_to_one(tmp_path: Path) -> None:
-    code = gate_command.judged(of(), formats=[f"json={tmp_path}/x.json"], require="static", day=TODAY, variants=None,
-                               held_to=tmp_path / "baseline.txt")  # fmt: skip
+    formats = [f"json={tmp_path}/x.json"]
+    request = gate_command.Request(require="static", day=TODAY, baseline=tmp_path / "baseline.txt", formats=formats)
+    code = gate_command.judged(request, of())
     assert code is Exit.OK
     assert '"baseline_' not in (tmp_path / "x.json").read_text()
 

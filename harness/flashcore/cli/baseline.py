@@ -6,14 +6,14 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import options, progress
 from flashcore.errors import Exit, UsageError
-
-if TYPE_CHECKING:
-    from flashcore.gate.baseline import Baseline
-    from flashcore.model.record import Record
+from flashcore.gate import baseline
+from flashcore.gate.baseline import DEFAULT, Baseline
+from flashcore.model.files import write_atomically
+from flashcore.model.record import Record
+from flashcore.pipeline import run as pipeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import progress
-    from flashcore.gate import baseline
-    from flashcore.pipeline import run
-
     with progress.shown(arguments.quiet) as say:
-        record = run.present(options.settings(arguments, upto=None), say)
+        record = pipeline.present(options.settings(arguments, upto=None), say)
     file = baseline_path(record, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 
@@ -40,14 +36,12 @@ def baseline_path(record: Record, named: str | None = None, *, new: bool = False
         UsageError: the manifest's path, or a link in its place, leads out of the suite's folder; or a named file does
             not exist: only the default file may be missing, which is reported.
     """
-    from flashcore.gate.baseline import DEFAULT
-
     root = Path(record.suite.root)
-    own = record.suite.gate.baseline
-    path = Path(named) if named is not None else root / (own or DEFAULT)
+    declared = record.suite.gate.baseline
+    path = Path(named) if named is not None else root / (declared or DEFAULT)
     if named is None and not path.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
-    if not path.is_file() and (named or own or os.path.lexists(path)) and not new:
+    if not path.is_file() and (named or declared or os.path.lexists(path)) and not new:
         raise UsageError(
             f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
             "  hint: correct the name, or write it with: flashcore baseline save"
@@ -58,9 +52,6 @@ def baseline_path(record: Record, named: str | None = None, *, new: bool = False
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
     """Writes the present facts as the baseline. Facts that are worse than the old ones, and those of variants that do
     not build, keep their lines, and the command exits 1."""
-    from flashcore.gate import baseline
-    from flashcore.model.files import write_atomically
-
     saved = baseline.save(record, old, ratchet=ratchet)
     if not saved.baseline.values:
         raise UsageError(f"{file}: expected static facts to write, found none: nothing was built")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options
+from flashcore.cli import check, options, text_tables
 from flashcore.errors import worst
 
 
@@ -14,8 +14,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import check, text_tables
-
     records = [run.record for run in check.measured(arguments, options.settings(arguments, upto="bench"))]
     for record in records:
         print(text_tables.of_chip(text_tables.ladder(record), record, records))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flashcore.cli import options, output
+from flashcore.chips import devices
+from flashcore.cli import options, output, text_tables
 from flashcore.cli.output import picked
 from flashcore.errors import Exit, UsageError
-
-if TYPE_CHECKING:
-    from flashcore.explain.roofline import Bound
-    from flashcore.model.record import Roof
+from flashcore.explain import roofline
+from flashcore.explain.roofline import Bound
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.model.record import Roof
+from flashcore.model.suggest import did_you_mean
+from flashcore.records import lookup
+from flashcore.suites.find import suite_folder
+from flashcore.suites.load import load, select
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,49 +27,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_shapes(parser)
     output.add_format(parser)
-    parser.add_argument("--device", metavar="NAME",
-                        help="a device of the table (default: this GPU, or the newest run's)")  # fmt: skip
+    text = "a device of the table (default: this GPU, or the newest run's)"
+    parser.add_argument("--device", metavar="NAME", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import text_tables
-    from flashcore.explain import roofline
-    from flashcore.measure.workers.problem_file import load_problem, work_of
-    from flashcore.suites.find import suite_folder
-    from flashcore.suites.load import load, select
-
     suite = load(suite_folder(arguments.suite))
     _, shapes = select(suite, None, tuple(arguments.shapes))
     ceilings, device = _ceilings(arguments, suite.name)
-    found = []
+    bounds = []
     for shape in shapes:
         problem = load_problem(suite.root, suite.problems[shape.problem].file)
         for dtype in dict.fromkeys(v.roof for v in suite.variants.values() if v.problem == shape.problem):
             work = work_of(problem, shape.params, dtype)
-            found.append((shape.name, dtype, roofline.bounds(work, dtype, ceilings)))
+            bounds.append((shape.name, dtype, roofline.bounds(work, dtype, ceilings)))
     if arguments.format == "json":
-        print(as_json(found, device))
+        print(as_json(bounds, device))
         return Exit.OK
     if arguments.device is None:
         print(device)
-    print(text_tables.bounds(found))
+    print(text_tables.bounds(bounds))
     return Exit.OK
 
 
 def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof], str]:
     """The roofs of the device that the user names, else of this GPU, else of the newest run's; and its name."""
-    from flashcore.chips import devices
-    from flashcore.explain import roofline
-    from flashcore.measure.machine.gpu import Gpu
-    from flashcore.model.suggest import did_you_mean
-    from flashcore.records import lookup
-
-    known = devices.load()
+    by_name = devices.load()
     if arguments.device is not None:
         device = devices.find(arguments.device)
         if device is None:
-            hint = did_you_mean(arguments.device, known)
-            raise UsageError(f"--device {arguments.device}: expected one of {', '.join(known)}{hint}")
+            hint = did_you_mean(arguments.device, by_name)
+            raise UsageError(f"--device {arguments.device}: expected one of {', '.join(by_name)}{hint}")
         return roofline.roofs(device), device.title
     gpu = Gpu.find()
     runs = lookup.measured_runs(options.places(arguments), suite)
@@ -71,23 +65,20 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
     name = gpu.name if gpu else record.gpu if record else None
     if name is None:
         no_device = "there is no GPU, and no recorded run of the suite has one"
-        raise UsageError(f"expected --device, one of {', '.join(known)}: {no_device}")
+        raise UsageError(f"expected --device, one of {', '.join(by_name)}: {no_device}")
     measured = record.roofs if record else ()
     return roofline.roofs(devices.find(name), measured=measured), name
 
 
-def as_json(found: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> str:
+def as_json(cases: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> str:
     """``device`` and ``bounds``: for each shape and compute dtype of a variant the least ``us`` that each resource
     allows for the ``amount`` in ``unit``, the ``roof`` that gives it (``value``, ``unit``, ``origin``), and if it is
     the ``floor``. Where the amount or the roof is unknown they are ``null``, and ``reason`` says which."""
-    from flashcore.explain import roofline
-
     rows: list[dict[str, Any]] = []
-    for shape, dtype, bounds in found:
+    for shape, dtype, bounds in cases:
         lowest = roofline.floor(bounds)
         for bound in bounds:
             roof = None if bound.roof is None else picked(bound.roof, "value", "unit", "origin")
-            own = picked(bound, "resource", "amount", "unit", "us")
-            rows.append({"shape": shape, "compute": dtype, **own, "roof": roof,
-                         "floor": bound is lowest, "reason": bound.note})  # fmt: skip
+            row = {"shape": shape, "compute": dtype, **picked(bound, "resource", "amount", "unit", "us"), "roof": roof}
+            rows.append({**row, "floor": bound is lowest, "reason": bound.note})
     return output.document(device=device, bounds=rows)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options
+from flashcore.cli import options, progress, text_tables
 from flashcore.errors import Exit
+from flashcore.pipeline import compile_ahead
+from flashcore.pipeline import run as pipeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,10 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import progress, text_tables
-    from flashcore.pipeline import compile_ahead, run
-
-    job = run.start(options.settings(arguments, upto=None))
+    job = pipeline.start(options.settings(arguments, upto=None))
     with progress.shown(arguments.quiet) as say:
         built = compile_ahead.compile_all(job, say)
     print(text_tables.static(job.suite, built.artifacts, built.facts))

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import options, progress, text_tables
 from flashcore.errors import Exit, worst
-
-if TYPE_CHECKING:
-    from flashcore.model.record import Record
-    from flashcore.pipeline.run import Run
-    from flashcore.pipeline.state import Settings
+from flashcore.model.record import Record
+from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.on_cpu import check_peers
+from flashcore.pipeline.run import Run
+from flashcore.pipeline.state import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                        help="cpu: only the problem's file and the peers (default: %(default)s)")  # fmt: skip
+    text = "cpu: only the problem's file and the peers (default: %(default)s)"
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import progress, text_tables
-
     if arguments.device == "cpu":
-        from flashcore.pipeline.on_cpu import check_peers
-
         with progress.shown(arguments.quiet) as say:
             record = check_peers(options.settings(arguments, upto="check"), say)
         print(text_tables.checked(record))
@@ -39,11 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
     """The records of a command that needs a GPU, one for each kind of GPU."""
-    from flashcore.cli import progress
-    from flashcore.pipeline import run
-
     with progress.shown(arguments.quiet) as say:
-        return run.runs(settings, say, resume=arguments.resume, needed=True)
+        return pipeline.runs(settings, say, resume=arguments.resume, needed=True)
 
 
 def failed(record: Record) -> Exit:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flashcore.cli import options, output
+from flashcore.cli import options, output, progress, terminal, text_tables
 from flashcore.errors import Exit, UsageError
+from flashcore.explain import diff
 from flashcore.model import plugin
+from flashcore.model.record import Record, Subject
+from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.state import Settings
+from flashcore.records import lookup, store
+from flashcore.suites.load import NothingMatches, select
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from flashcore.model.record import Record, Subject
-    from flashcore.pipeline.state import Settings
-
-    Say = Callable[[str], None]
-
+Say = Callable[[str], None]
 WORKING_TREE = "."
 
 
@@ -41,11 +41,8 @@ def record(name: str, settings: Settings, say: Say) -> Record:
         UsageError: it is neither.
         CapabilityError: there is no nvcc to build with.
     """
-    from flashcore.pipeline import run
-    from flashcore.records import lookup, store
-
     if name == WORKING_TREE:
-        return replace(run.present(settings, say), id="working tree")
+        return replace(pipeline.present(settings, say), id="working tree")
     try:
         return store.read(lookup.find(settings.places, name))
     except UsageError as error:
@@ -54,25 +51,20 @@ def record(name: str, settings: Settings, say: Say) -> Record:
 
 def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say], Record]) -> int:
     """Prints the differences between two records; ``record`` finds or makes the one that a name means."""
-    from flashcore.cli import progress, terminal, text_tables
-    from flashcore.explain import diff
-    from flashcore.records import lookup, store
-    from flashcore.suites.load import select
-
     names = (arguments.a, arguments.b)
     runs = [run.name for run in lookup.everywhere(options.places(arguments))]
     need_none = all(
         Path(name, store.HEADER).is_file() or name.endswith(lookup.PACKED) or any(r.startswith(name) for r in runs)
         for name in names
     )
-    own = {"suite": ""} if need_none else {}
-    settings = options.settings(arguments, upto=None, **own)
+    no_suite = {"suite": ""} if need_none else {}
+    settings = options.settings(arguments, upto=None, **no_suite)
     with progress.shown(arguments.quiet) as say:
-        a, b = _sides(names, settings, lambda name, own: record(name, own, say))
+        a, b = _sides(names, settings, lambda name, settings: record(name, settings, say))
     chosen = arguments.variant
     if chosen is not None:  # a run has them all
-        known = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
-        matching = [v.name for v in select(known, chosen)[0]]
+        both = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
+        matching = [v.name for v in select(both, chosen)[0]]
         a, b = diff.narrowed(a, matching), diff.narrowed(b, matching)
     text = as_json(a, b) if arguments.format == "json" else text_tables.difference(a, b, whole=chosen is not None)
     print(text if arguments.format == "json" else terminal.painted(text))
@@ -81,19 +73,17 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say]
 
 def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
     """The records of both; a side that lacks the named variants is built as a whole, and then has none of them."""
-    from flashcore.suites.load import NothingMatches
-
-    found: list[Record | NothingMatches] = []
+    sides: list[Record | NothingMatches] = []
     for name in names:
         try:
-            found.append(record(name, settings))
+            sides.append(record(name, settings))
         except NothingMatches as error:
-            found.append(error)
-    errors = [one for one in found if isinstance(one, NothingMatches)]
-    if len(errors) == len(found):
+            sides.append(error)
+    errors = [one for one in sides if isinstance(one, NothingMatches)]
+    if len(errors) == len(sides):
         raise errors[-1]
     whole = replace(settings, variant=None)
-    return [record(n, whole) if isinstance(one, NothingMatches) else one for n, one in zip(names, found, strict=True)]
+    return [record(n, whole) if isinstance(one, NothingMatches) else one for n, one in zip(names, sides, strict=True)]
 
 
 def as_json(a: Record, b: Record) -> str:
@@ -105,7 +95,6 @@ def as_json(a: Record, b: Record) -> str:
     - ``imported``: the facts of each imported case that changed;
     - ``times``: in us, ``null`` where they do not compare; then ``times_reason`` says why.
     """
-    from flashcore.explain import diff
 
     def side(record: Record) -> dict[str, Any]:
         return {"id": record.id, "suite": record.suite.name, "gpu": record.gpu, "nvcc": record.environment.nvcc}
@@ -124,7 +113,7 @@ def as_json(a: Record, b: Record) -> str:
         builds={"same": same, "both": both},
         static=[subject(c.subject) | output.picked(c, *changed) for c in diff.changes(a, b)],
         imported=[
-            subject(s) | {"facts": [output.picked(c, *changed) for c in found]} for s, found in diff.imported(a, b)
+            subject(s) | {"facts": [output.picked(c, *changed) for c in facts]} for s, facts in diff.imported(a, b)
         ],
         times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in diff.timing(a, b)],
         times_reason=reason,

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from flashcore.cli import output, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.measure.machine import compute_sanitizer, ncu, toolchain
+from flashcore.measure.machine.capabilities import lacking
+from flashcore.measure.machine.gpu import Gpu
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,13 +45,10 @@ class Part(NamedTuple):
 
 def examine() -> list[Part]:
     """Looks for everything that a stage needs."""
-    from flashcore.measure.machine import compute_sanitizer, ncu, toolchain
-    from flashcore.measure.machine.capabilities import lacking
-    from flashcore.measure.machine.gpu import Gpu
 
     def nvcc() -> str:
-        found = toolchain.find_nvcc()
-        return f"{found.version} at {found.path}, runtime {found.cudart_static.name}"
+        compiler = toolchain.find_nvcc()
+        return f"{compiler.version} at {compiler.path}, runtime {compiler.cudart_static.name}"
 
     def torch() -> str:
         return f"{package('torch')} at {toolchain.torch_root()}"
@@ -74,7 +74,7 @@ def examine() -> list[Part]:
             raise lacking(name)
         return version
 
-    looks: dict[tuple[str, str], Callable[[], str]] = {
+    checks: dict[tuple[str, str], Callable[[], str]] = {
         ("nvcc", "build"): nvcc,
         ("host compiler", "build"): lambda: str(toolchain.find_cxx()),
         ("ninja", "build"): lambda: str(toolchain.find_ninja()),
@@ -93,11 +93,11 @@ def examine() -> list[Part]:
         "ncu-report": "import of .ncu-rep files",
     }
     for name, needed_for in packages.items():
-        looks[name, needed_for] = lambda name=name: package(name)  # type: ignore[misc]
+        checks[name, needed_for] = lambda name=name: package(name)  # type: ignore[misc]
     parts = []
-    for (name, needed_for), look in looks.items():
+    for (name, needed_for), check in checks.items():
         try:
-            parts.append(Part(name, True, look(), needed_for))
+            parts.append(Part(name, True, check(), needed_for))
         except CapabilityError as error:
             parts.append(Part(name, False, error.what, needed_for, error.mend))
         except FlashcoreError as error:
@@ -111,11 +111,11 @@ def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
     return output.document(parts=[part._asdict() for part in parts], can=can)
 
 
-def abilities(found: Collection[str]) -> list[str]:
+def abilities(parts: Collection[str]) -> list[str]:
     """What a machine with these parts can do; all but the report begins with a build."""
 
     def has(*names: str) -> bool:
-        return all(name in found for name in names)
+        return all(name in parts for name in names)
 
     can = []
     if has("nvcc", "host compiler", "ninja"):

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
 
-from flashcore import __version__
+from flashcore import __version__, frames
 from flashcore.cli import options
 from flashcore.errors import Exit
 from flashcore.model.files import write_atomically
-
-if TYPE_CHECKING:
-    from flashcore.model.record import Record
+from flashcore.model.record import Record
 
 JSON_VERSION = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
-    parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
-                        help="recorded runs (default: %(default)s)")  # fmt: skip
+    options.add_profiles(parser)
     options.add_records(parser)
     parser.add_argument("--format", choices=("csv", "json"), default="csv", help="csv or json (default: %(default)s)")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
@@ -41,11 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
 def as_csv(record: Record) -> str:
     """A header, then a line per fact. An empty field stands for ``None``; ``type`` distinguishes ``1`` from ``1.0`` and
     from text."""
-    import csv
-    from types import SimpleNamespace
-
-    from flashcore import frames
-
     lines: list[str] = []
     # With its own line end the writer quotes a carriage return in a note; Unix tools want only the newline.
     writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
@@ -55,8 +48,6 @@ def as_csv(record: Record) -> str:
 
 def as_json(record: Record) -> str:
     """The run's name, and an object per fact; ``null`` stands for ``None``."""
-    from flashcore import frames
-
-    found = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(record)]
+    facts = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(record)]
     head = {"version": JSON_VERSION, "tool": f"flashcore {__version__}", "run": record.id, "suite": record.suite.name}
-    return json.dumps({**head, "facts": found}, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps({**head, "facts": facts}, ensure_ascii=False, allow_nan=False) + "\n"

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
+import gc
 import os
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from flashcore.cli import options, output, terminal
+from flashcore.cli import options, output, progress, terminal, text_tables
 from flashcore.cli.baseline import baseline_path, save
 from flashcore.errors import Exit, UsageError
+from flashcore.gate import baseline, judge, regressions
+from flashcore.gate.formats import FORMATS
+from flashcore.gate.judge import Judgement
+from flashcore.gate.locate import Places
+from flashcore.gate.together import together
+from flashcore.model.record import Record
+from flashcore.model.suite import Budget, Tier
 from flashcore.pipeline import plugins
-
-if TYPE_CHECKING:
-    import datetime
-
-    from flashcore.gate.judge import Judgement
-    from flashcore.gate.locate import Places
-    from flashcore.model.record import Record
-    from flashcore.model.suite import Budget, Tier
+from flashcore.pipeline import run as pipeline
+from flashcore.suites.load import select
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,22 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)
-    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]",
-                        help="table, json, junit, sarif, markdown or github, on standard output or into FILE; "
-                        "repeatable (default: table)")  # fmt: skip
-    parser.add_argument("--budgets", metavar="FILE", help="[[budget]] tables to judge by besides the suite's; "
-                        "their unmeasured facts exit 3")  # fmt: skip
+    text = "table, json, junit, sarif, markdown or github, on standard output or into FILE; repeatable (default: table)"
+    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
+    text = "[[budget]] tables to judge by besides the suite's; their unmeasured facts exit 3"
+    parser.add_argument("--budgets", metavar="FILE", help=text)
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's own)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
     parser.add_argument("--what-if", action="store_true", help="for each kernel, what one more block per SM would need")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import gc
-
-    from flashcore.cli import progress
-    from flashcore.pipeline import run
-
     gc.set_threshold(100_000)  # hundreds of thousands of facts and verdicts, none of them garbage
     _parsed(arguments.format)
     if arguments.recorded:
@@ -53,10 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         records = options.all_recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
-            records = run.each_present(options.settings(arguments, upto=None), say)
-    own = _budgets(arguments.budgets)
-    records = [dataclasses.replace(r, suite=dataclasses.replace(r.suite, budgets=(*r.suite.budgets, *own)))
-               for r in records]  # fmt: skip
+            records = pipeline.each_present(options.settings(arguments, upto=None), say)
+    budgets = _budgets(arguments.budgets)
+    records = [_with_budgets(record, budgets) for record in records]
     for name, record in zip(arguments.recorded, records, strict=False):
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
@@ -65,22 +61,22 @@ def run(arguments: argparse.Namespace) -> int:
             )
     if arguments.ratchet and len(arguments.recorded) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
-    held = not arguments.recorded or arguments.baseline is not None
-    if arguments.ratchet and not held:
+    compares = not arguments.recorded or arguments.baseline is not None
+    if arguments.ratchet and not compares:
         raise UsageError("--ratchet: expected with RUN the --baseline FILE to tighten, found none")
     variants = chosen(arguments.variant, *records)
     if variants is not None and not variants:
         raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only peers")
-    return judged(
-        *records,
+    request = Request(
         formats=arguments.format,
         require=arguments.require,
-        insisted=[budget.name for budget in own],
+        required_budgets=[budget.name for budget in budgets],
         variants=variants,
-        held_to=baseline_path(records[0], arguments.baseline) if held else None,
+        baseline=baseline_path(records[0], arguments.baseline) if compares else None,
         ratchet=arguments.ratchet,
         what_if=arguments.what_if,
     )
+    return judged(request, *records)
 
 
 def _budgets(file: str | None) -> Sequence[Budget]:
@@ -91,10 +87,13 @@ def _budgets(file: str | None) -> Sequence[Budget]:
     return budgets.read(Path(file))
 
 
+def _with_budgets(record: Record, budgets: Sequence[Budget]) -> Record:
+    suite = dataclasses.replace(record.suite, budgets=(*record.suite.budgets, *budgets))
+    return dataclasses.replace(record, suite=suite)
+
+
 def today() -> datetime.date:
     """The day that waivers' dates are compared with."""
-    import datetime
-
     return datetime.datetime.now(datetime.UTC).date()
 
 
@@ -104,80 +103,81 @@ def chosen(glob: str | None, *records: Record) -> list[str] | None:
     Raises:
         UsageError: there is none of that name.
     """
-    from flashcore.suites.load import select
-
     every = (v.name for r in records for v in select(r.suite, glob)[0] if not v.is_reference)
     return None if glob is None else list(dict.fromkeys(every))
 
 
-def judged(
-    *records: Record,
-    require: Tier,
-    variants: Collection[str] | None,
-    held_to: Path | None,
-    formats: Sequence[str] = (),
-    day: datetime.date | None = None,
-    ratchet: bool = False,
-    what_if: bool = False,
-    insisted: Collection[str] = (),
-) -> Exit:
-    """Judges, writes the outputs and, with ``ratchet``, tightens the baseline where there is slack.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How records are judged, and where the outcome is written.
 
     Args:
-        records: one run, or one of each chip: these are judged together, and the worst exit code counts.
-        insisted: budgets, by name, whose facts are required whatever their tier.
-        held_to: the baseline's file, if the record is to be compared with one. It need not exist.
+        require: the highest tier whose missing facts are gaps.
+        required_budgets: budgets, by name, whose facts are required whatever their tier.
+        variants: the variants to judge; ``None`` for all.
+        baseline: the baseline's file, if the records are compared with one. It need not exist.
+        formats: see :func:`flashcore.cli.output.parse`.
         day: when it is judged, if not today.
+        ratchet: tighten the baseline where there is slack.
+        what_if: print what one more block per SM would need.
+    """
+
+    require: Tier
+    required_budgets: Collection[str] = ()
+    variants: Collection[str] | None = None
+    baseline: Path | None = None
+    formats: Sequence[str] = ()
+    day: datetime.date | None = None
+    ratchet: bool = False
+    what_if: bool = False
+
+
+def judged(request: Request, *records: Record) -> Exit:
+    """Judges one run, or one of each chip together: the worst exit code counts. Writes the outputs.
 
     Raises:
         UsageError: a format, or the baseline, cannot be read.
     """
-    from flashcore.cli import text_tables
-    from flashcore.gate import baseline, judge, regressions
-    from flashcore.gate.locate import Places
-    from flashcore.gate.together import together
-
-    record = records[0]
-    old = baseline.read(held_to) if held_to is not None else None
+    record, file = records[0], request.baseline
+    old = baseline.read(file) if file is not None else None
     if old is not None and not (old.values and old.suite == record.suite.name):
         raise UsageError(
-            f"{held_to}: expected a baseline of {record.suite.name}, found one of {old.suite} with {len(old.values)} "
+            f"{file}: expected a baseline of {record.suite.name}, found one of {old.suite} with {len(old.values)} "
             "facts\n  hint: name another, or write it again with: flashcore baseline save"
         )
-    day = day or today()
-    judgement = together(
-        records,
-        [
-            judge.judge(r, require=require, today=day, variants=variants, baseline=old, insisted=insisted)
-            for r in records
-        ],
-    )
-    if held_to is not None and old is None:
-        missing = f"no baseline: there is no {held_to} to compare with (flashcore baseline save writes it)"
+    judgement = together(records, [_judgement(request, r, old) for r in records])
+    if file is not None and old is None:
+        missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
         judgement = dataclasses.replace(judgement, notes=(*judgement.notes, missing))
     places = Places(record, _repository(Path(record.suite.root)))
-    for form, file in _parsed(formats):
-        _write(form, file, judgement, record, places)
-    for one in records if what_if else ():
+    for form, target in _parsed(request.formats):
+        _write(form, target, judgement, record, places)
+    for one in records if request.what_if else ():
         print(text_tables.next_steps(one))
-    if ratchet and held_to is not None and judgement.exit_code is not Exit.INCAPABLE:
-        save(record, old, held_to, ratchet=True)
+    if request.ratchet and file is not None and judgement.exit_code is not Exit.INCAPABLE:
+        save(record, old, file, ratchet=True)
         for line in regressions.slack(record):
             print(f"slack in the manifest: {line}", file=sys.stderr)
     return judgement.exit_code
 
 
-def _parsed(wanted: Sequence[str]) -> list[tuple[str, str | None]]:
-    from flashcore.gate.formats import FORMATS
+def _judgement(request: Request, record: Record, old: baseline.Baseline | None) -> Judgement:
+    return judge.judge(
+        record,
+        require=request.require,
+        today=request.day or today(),
+        variants=request.variants,
+        baseline=old,
+        insisted=request.required_budgets,
+    )
 
-    return output.parse(wanted, ("table", *FORMATS, *dict(plugins.entries("formats"))))
+
+def _parsed(formats: Sequence[str]) -> list[tuple[str, str | None]]:
+    return output.parse(formats, ("table", *FORMATS, *dict(plugins.entries("formats"))))
 
 
 def _write(form: str, file: str | None, judgement: Judgement, record: Record, places: Places) -> None:
     """One format. ``github`` has the table below its annotations, and adds the Markdown to the job's summary."""
-    from flashcore.cli import text_tables
-    from flashcore.gate.formats import FORMATS
-
     text = ""
     if form != "table":
         render = FORMATS.get(form) or plugins.find("formats", form)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from flashcore.errors import Exit
+from flashcore.suites import template
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,8 +14,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.suites import template
-
     for path in template.write(Path(arguments.folder)):
         print(path)
     print(f"next: flashcore build --suite {arguments.folder}")

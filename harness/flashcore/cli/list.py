@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options, output
+from flashcore.cli import options, output, text_tables
 from flashcore.cli.output import picked
 from flashcore.errors import Exit
+from flashcore.model.catalogue import FACTS
 from flashcore.model.suite import Suite, Variant, manifest_keys
+from flashcore.suites.find import suite_folder
+from flashcore.suites.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,13 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import text_tables
-    from flashcore.model.catalogue import FACTS
-    from flashcore.suites.find import suite_folder
-    from flashcore.suites.load import load
-
     if arguments.schema:
-        from flashcore.suites.schema import schema_text
+        from flashcore.suites.schema import schema_text  # imports pydantic
 
         print(schema_text(), end="")
         return Exit.OK

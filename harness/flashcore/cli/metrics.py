@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from flashcore.chips.metric_tables import lookup
 from flashcore.errors import Exit, UsageError
+from flashcore.measure.machine import metric_lists
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.catalogue import CHIPS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")
     parser.add_argument("--chip", metavar="CHIP", help="as ncu names it: gh100, ad104, ga102 (default: this GPU's)")
-    parser.add_argument("--learn", action="store_true", help="ask ncu, or nvidia-cuda-cupti, for the chip's table, and "
-                        "write it into --table FILE")  # fmt: skip
+    text = "ask ncu, or nvidia-cuda-cupti, for the chip's table, and write it into --table FILE"
+    parser.add_argument("--learn", action="store_true", help=text)
     parser.add_argument("--table", metavar="FILE", help="read or, with --learn, write this table")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.chips.metric_tables import lookup
-    from flashcore.measure.machine import metric_lists
-    from flashcore.measure.machine.gpu import Gpu
-    from flashcore.model.catalogue import CHIPS
-
     file = Path(arguments.table) if arguments.table else None
     if arguments.learn and file is None:
         raise UsageError(

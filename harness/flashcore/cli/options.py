@@ -9,35 +9,29 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flashcore.errors import UsageError
+from flashcore.explain import chips
+from flashcore.model.record import Record
+from flashcore.model.suite import TIERS
+from flashcore.pipeline.state import Settings
+from flashcore.records import lookup, store
+from flashcore.suites.find import suite_folder
 
-if TYPE_CHECKING:
-    from flashcore.model.record import Record
-    from flashcore.pipeline.state import Settings
+_DEFAULTS = {f.name: f.default for f in fields(Settings)}
 
 
 def default(name: str) -> Any:
     """The default of a setting."""
-    from dataclasses import fields
-
-    from flashcore.pipeline.state import Settings
-
-    return next(f.default for f in fields(Settings) if f.name == name)
+    return _DEFAULTS[name]
 
 
-def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
-    """The user's settings for a run; ``own`` are those that the command itself decides."""
-    from dataclasses import fields
-
-    from flashcore.pipeline.state import Settings
-    from flashcore.records import lookup
-    from flashcore.suites.find import suite_folder
-
-    names = {f.name for f in fields(Settings)}
-    given = {name: value for name, value in vars(arguments).items() if name in names}
+def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
+    """The user's settings for a run; ``fixed`` are those that the command itself decides."""
+    given = {name: value for name, value in vars(arguments).items() if name in _DEFAULTS}
     given["shapes"] = tuple(given.get("shapes", ()))
     given["records"] = tuple(given.get("records", ()))
     for name in ("time_limit", "repeats", "samples"):
@@ -46,9 +40,9 @@ def settings(arguments: argparse.Namespace, **own: Any) -> Settings:
     for place in given["records"]:  # before anything is compiled
         lookup.elsewhere(Path(place))
     given["command"] = shlex.join(["flashcore", *sys.argv[1:]])
-    if "suite" not in own:
+    if "suite" not in fixed:
         given["suite"] = suite_folder(arguments.suite)
-    return Settings(**{**given, **own})
+    return Settings(**{**given, **fixed})
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:
@@ -56,18 +50,23 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", metavar="DIR", help="suite folder or its suite.toml (default: the one that is near)")
 
 
+def add_profiles(parser: argparse.ArgumentParser) -> None:
+    """The folder of runs."""
+    text = "recorded runs (default: %(default)s)"
+    parser.add_argument("--profiles", default=default("profiles"), metavar="DIR", help=text)
+
+
 def add_places(parser: argparse.ArgumentParser) -> None:
     """The folders of runs and builds."""
-    parser.add_argument("--profiles", default=default("profiles"), metavar="DIR",
-                        help="recorded runs (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--build-dir", dest="build", default=default("build"), metavar="DIR",
-                        help="compiled objects (default: %(default)s)")  # fmt: skip
+    add_profiles(parser)
+    text = "compiled objects (default: %(default)s)"
+    parser.add_argument("--build-dir", dest="build", default=default("build"), metavar="DIR", help=text)
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
     """Which shapes."""
-    parser.add_argument("--shape", dest="shapes", action="append", default=[], metavar="NAME",
-                        help="only this shape; repeatable")  # fmt: skip
+    text = "only this shape; repeatable"
+    parser.add_argument("--shape", dest="shapes", action="append", default=[], metavar="NAME", help=text)
 
 
 def add_cases(parser: argparse.ArgumentParser) -> None:
@@ -82,34 +81,35 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     """How cases are run on a GPU."""
     parser.add_argument("--resume", action="store_true", help="continue with the newest run that did not end")
     add_gpus(parser)
-    parser.add_argument("--time-limit", type=float, default=default("time_limit"), metavar="S",
-                        help="seconds a case may take (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=default("repeats"), metavar="N",
-                        help="calls that must agree bit by bit in check (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--samples", type=int, default=default("samples"), metavar="N",
-                        help="timing samples, at least (default: %(default)s)")  # fmt: skip
+    text = "seconds a case may take (default: %(default)g)"
+    parser.add_argument("--time-limit", type=float, default=default("time_limit"), metavar="S", help=text)
+    text = "calls that must agree bit by bit in check (default: %(default)s)"
+    parser.add_argument("--repeats", type=int, default=default("repeats"), metavar="N", help=text)
+    text = "timing samples, at least (default: %(default)s)"
+    parser.add_argument("--samples", type=int, default=default("samples"), metavar="N", help=text)
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
     """Which GPUs."""
-    parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...",
-                        help="GPUs that share the cases, a run for each kind (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--cluster", metavar="ADDRESS",
-                        help="the GPUs of a Ray cluster: auto, or host:port (default: this host's)")  # fmt: skip
+    text = "GPUs that share the cases, a run for each kind (default: %(default)s)"
+    parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
+    text = "the GPUs of a Ray cluster: auto, or host:port (default: this host's)"
+    parser.add_argument("--cluster", metavar="ADDRESS", help=text)
 
 
 def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False) -> None:
     """Which recorded run; or which ones, each of another chip."""
-    several = "; several: one of each chip" if of_chips else ""
-    parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN",
-                        help=f"a run's id, folder or packed file{several}")  # fmt: skip
+    text = "a run's id, folder or packed file" + ("; several: one of each chip" if of_chips else "")
+    parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN", help=text)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    """What was recorded elsewhere."""
-    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE",
-                        help="runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a "
-                        "file of `flashcore pack`; repeatable")  # fmt: skip
+    """Runs that were recorded elsewhere."""
+    text = (
+        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a file of `flashcore "
+        "pack`; repeatable"
+    )
+    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE", help=text)
 
 
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
@@ -119,8 +119,6 @@ def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 def recorded(arguments: argparse.Namespace) -> Record:
     """The run that the user names; the newest if none."""
-    from flashcore.records import lookup, store
-
     return store.read(lookup.find(places(arguments), arguments.recorded))
 
 
@@ -131,18 +129,16 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
     Raises:
         UsageError: see :func:`flashcore.explain.chips.names`.
     """
-    from flashcore.explain import chips
-    from flashcore.records import lookup, store
-
     where = places(arguments)
-    found = [store.read(lookup.find(where, name)) for name in arguments.recorded or [None]]
+    records = [store.read(lookup.find(where, name)) for name in arguments.recorded or [None]]
     if not arguments.recorded:
-        newest = found[0]
-        beside = lookup.recorded_with(where, newest.suite.name, {newest.recording} - {""})
-        found = [newest if run.name == newest.id else store.read(run) for run, _ in reversed(beside)] or found
-    if len(found) > 1:
-        chips.names(found)
-    return found
+        newest = records[0]
+        same_command = lookup.recorded_with(where, newest.suite.name, {newest.recording} - {""})
+        runs = [newest if run.name == newest.id else store.read(run) for run, _ in reversed(same_command)]
+        records = runs or records
+    if len(records) > 1:
+        chips.names(records)
+    return records
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
@@ -152,8 +148,6 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gating(parser: argparse.ArgumentParser) -> None:
-    """What the gate requires."""
-    from flashcore.model.suite import TIERS
-
-    parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER",
-                        help="highest tier whose missing or stale facts exit 3 (default: %(default)s)")  # fmt: skip
+    """The highest tier that the gate requires."""
+    text = "highest tier whose missing or stale facts exit 3 (default: %(default)s)"
+    parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER", help=text)

@@ -8,10 +8,12 @@ A form may get new keys within a version; one that changes or loses a key gets a
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from flashcore import __version__
 from flashcore.cli import terminal
 from flashcore.errors import UsageError
 from flashcore.model.files import write_atomically, writing
@@ -20,23 +22,23 @@ from flashcore.model.suggest import did_you_mean
 VERSION = 1
 
 
-def parse(wanted: Sequence[str], known: Collection[str]) -> list[tuple[str, str | None]]:
+def parse(requested: Sequence[str], available: Collection[str]) -> list[tuple[str, str | None]]:
     """``FORMAT`` or ``FORMAT=FILE`` each; the table on standard output where nothing else goes there.
 
     Raises:
         UsageError: a format is not known, or two want standard output or the same file.
     """
-    found: list[tuple[str, str | None]] = []
-    for text in wanted:
+    outputs: list[tuple[str, str | None]] = []
+    for text in requested:
         form, equals, file = text.partition("=")
-        if form not in known or (equals and not file):
-            near = did_you_mean(form, known)
-            raise UsageError(f"--format {text}: expected {', '.join(known)}, or one of them with =FILE{near}")
-        found.append((form, file or None))
-    targets = [file for _, file in found]
+        if form not in available or (equals and not file):
+            near = did_you_mean(form, available)
+            raise UsageError(f"--format {text}: expected {', '.join(available)}, or one of them with =FILE{near}")
+        outputs.append((form, file or None))
+    targets = [file for _, file in outputs]
     if len(set(targets)) < len(targets):
-        raise UsageError(f"--format {' '.join(wanted)}: expected one format for each file and for standard output")
-    return found if None in targets else [*found, ("table", None)]
+        raise UsageError(f"--format {' '.join(requested)}: expected one format for each file and for standard output")
+    return outputs if None in targets else [*outputs, ("table", None)]
 
 
 def write(text: str, file: str | None, *, append: bool = False) -> None:
@@ -60,16 +62,12 @@ def write(text: str, file: str | None, *, append: bool = False) -> None:
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     """The option; its keys stand in the docstring of the command's ``as_json``."""
-    parser.add_argument("--format", choices=("table", "json"), default="table",
-                        help=f"table, or json in version {VERSION} of its form (default: %(default)s)")  # fmt: skip
+    text = f"table, or json in version {VERSION} of its form (default: %(default)s)"
+    parser.add_argument("--format", choices=("table", "json"), default="table", help=text)
 
 
 def document(**content: Any) -> str:
     """The object as text."""
-    import json
-
-    from flashcore import __version__
-
     head = {"version": VERSION, "tool": f"flashcore {__version__}"}
     return json.dumps({**head, **content}, indent=1, ensure_ascii=False, allow_nan=False)
 

@@ -7,29 +7,26 @@ from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
+from flashcore.model.files import write_atomically, writing
+from flashcore.records import lookup, pack, store
+from flashcore.records.lookup import PACKED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from flashcore.records.lookup import PACKED
-
     options.add_run(parser)
-    parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
-                        help="recorded runs (default: %(default)s)")  # fmt: skip
+    options.add_profiles(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help=f"file to write (default: <id>{PACKED})")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.model.files import write_atomically, writing
-    from flashcore.records import lookup, pack, store
-
-    found = lookup.find(Path(arguments.profiles), arguments.recorded)
-    if not isinstance(found, Path):
+    folder = lookup.find(Path(arguments.profiles), arguments.recorded)
+    if not isinstance(folder, Path):
         raise UsageError(f"{arguments.recorded}: expected a run's id or folder, found a packed run")
-    record = store.read(found)
-    file = Path(arguments.output or f"{record.id}{lookup.PACKED}")
-    if not file.name.endswith(lookup.PACKED):  # --records looks for such names in a folder
-        raise UsageError(f"-o {file}: expected a name that ends in {lookup.PACKED}")
-    data = pack.packed(found)
+    record = store.read(folder)
+    file = Path(arguments.output or f"{record.id}{PACKED}")
+    if not file.name.endswith(PACKED):  # --records looks for such names in a folder
+        raise UsageError(f"-o {file}: expected a name that ends in {PACKED}")
+    data = pack.packed(folder)
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, data)

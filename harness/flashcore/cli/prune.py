@@ -7,8 +7,10 @@ those that a process holds. Builds that are kept: those of the suite's present s
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -16,6 +18,12 @@ from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from flashcore.measure.build import build
+from flashcore.measure.machine import git
+from flashcore.model.files import PARTIAL, writing
+from flashcore.records import assemble, lookup, store
+from flashcore.suites.find import suite_folder
+from flashcore.suites.load import load
 
 _HASHED = re.compile(r"(.+-)?[0-9a-f]{16}")
 _DAY = 86_400.0
@@ -27,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--runs", action="store_true", help="only runs")
     only.add_argument("--builds", action="store_true", help="only builds")
-    parser.add_argument("--keep", type=int, default=10, metavar="N",
-                        help="number of newest runs that are kept (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS",
-                        help="younger ones are kept (default: %(default)g)")  # fmt: skip
+    text = "number of newest runs that are kept (default: %(default)s)"
+    parser.add_argument("--keep", type=int, default=10, metavar="N", help=text)
+    text = "younger ones are kept (default: %(default)g)"
+    parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS", help=text)
     parser.add_argument("--yes", action="store_true", help="remove them; a removed run cannot be recovered")
 
 
@@ -43,25 +51,25 @@ def remove(arguments: argparse.Namespace, folders: Iterable[Path] = ()) -> int:
     if arguments.keep < 0 or arguments.older_than < 0:
         raise UsageError("--keep and --older-than: expected 0 or more")
     before = time.time() - arguments.older_than * _DAY
-    found: list[Path] = []
+    old: list[Path] = []
     if not arguments.builds:
-        found += old_runs(Path(arguments.profiles), arguments.keep, before)
+        old += old_runs(Path(arguments.profiles), arguments.keep, before)
     if not arguments.runs:
         try:
-            found += old_builds(arguments.suite, Path(arguments.build), before, folders)
+            old += old_builds(arguments.suite, Path(arguments.build), before, folders)
         except CapabilityError as error:
             if arguments.builds:
                 raise
             print(f"flashcore: builds are left as they are: {error}", file=sys.stderr)
     total = 0
-    for path in found:
+    for path in old:
         size = sum(p.lstat().st_size for p in path.rglob("*"))
         if arguments.yes and not _remove(path):
             continue
         total += size
         print(f"{'removed' if arguments.yes else 'to remove'}  {path}  {size / 1e6:,.1f} MB")
-    said = "" if arguments.yes or not found else "; nothing was removed yet: --yes does it"
-    print(f"{total / 1e6:,.1f} MB in all{said}")
+    hint = "" if arguments.yes or not old else "; nothing was removed yet: --yes does it"
+    print(f"{total / 1e6:,.1f} MB in all{hint}")
     return Exit.OK
 
 
@@ -75,9 +83,6 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
     Raises:
         CapabilityError, FlashcoreError: git cannot say what it tracks.
     """
-    from flashcore.model.files import PARTIAL
-    from flashcore.records import store
-
     if not profiles.is_dir():
         return []
     folders = [p for p in profiles.iterdir() if store.RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
@@ -87,8 +92,6 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
 
 
 def _began(run_id: str) -> float:
-    import datetime
-
     return datetime.datetime.strptime(run_id[:16] + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
 
 
@@ -97,8 +100,6 @@ def _tracked(folder: Path) -> set[str]:
     whole = folder.resolve()
     if not any((p / ".git").exists() for p in (whole, *whole.parents)):
         return set()
-    from flashcore.measure.machine import git
-
     done = git.run(folder, "ls-files", "-z")
     if done.returncode != 0:
         raise FlashcoreError(f"{folder}: expected git to say which runs it tracks, found: {done.stderr.strip()}")
@@ -107,8 +108,6 @@ def _tracked(folder: Path) -> set[str]:
 
 def _joined(profiles: Path) -> set[str]:
     """The runs that facts are joined from, for each suite and GPU: the newest measured one is among them."""
-    from flashcore.records import assemble, lookup, store
-
     measured = set()
     for folder in lookup.runs(profiles):
         try:
@@ -126,13 +125,8 @@ def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Pa
     Raises:
         CapabilityError: there are old builds, and no compiler, whose version is part of a build's name.
     """
-    from flashcore.measure.build import build
-    from flashcore.records import store
-    from flashcore.suites.find import suite_folder
-    from flashcore.suites.load import load
-
-    found = load(suite_folder(suite))
-    places = [folder / found.name, *more]
+    loaded = load(suite_folder(suite))
+    places = [folder / loaded.name, *more]
     old = [
         path
         for place in places
@@ -140,17 +134,12 @@ def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Pa
         if _HASHED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
         if path.stat().st_mtime < before and not store.is_going(path)
     ]
-    needed = build.in_use(found, folder) if old else set()
+    needed = build.in_use(loaded, folder) if old else set()
     return [path for path in old if path not in needed]
 
 
 def _remove(path: Path) -> bool:
     """Removes the folder, unless a process now holds it."""
-    import shutil
-
-    from flashcore.model.files import writing
-    from flashcore.records import store
-
     try:
         with store.claimed(path), writing(path):
             (path / store.HEADER).unlink(missing_ok=True)  # first, since an incomplete run is no run

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import gate, options, output
 from flashcore.errors import Exit, UsageError
-
-if TYPE_CHECKING:
-    from flashcore.model.record import Record
+from flashcore.gate import baseline
+from flashcore.model.record import Record
+from flashcore.pipeline import plugins
+from flashcore.records import lookup, store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_reporting(parser)
     options.add_gating(parser)
-    parser.add_argument("--against", metavar="OTHER",
-                        help="another run, by id or folder, that the page Compare shows beside this one")  # fmt: skip
-    parser.add_argument("--format", choices=("html", "md"), default="html",
-                        help="md: a summary for a pull request, on standard output or into the file of -o")  # fmt: skip
+    text = "another run, by id or folder, that the page Compare shows beside this one"
+    parser.add_argument("--against", metavar="OTHER", help=text)
+    text = "md: a summary for a pull request, on standard output or into the file of -o"
+    parser.add_argument("--format", choices=("html", "md"), default="html", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,27 +31,21 @@ def run(arguments: argparse.Namespace) -> int:
         hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
         raise UsageError(f"--against: expected with one run, found it with several, each of another chip{hint}")
     if arguments.format == "md":
-        from flashcore.cli import gate, output
-        from flashcore.report import markdown
+        from flashcore.report import markdown  # imports jinja2
 
         parts = [markdown.render(record, require=arguments.require, today=gate.today()) for record in records]
         output.write("\n".join(parts), arguments.output)
     else:
-        from flashcore.records import lookup, store
-
         other = store.read(lookup.find(options.places(arguments), arguments.against)) if arguments.against else None
         print(pages(arguments, *records, against=other)[0])
     return Exit.OK
 
 
 def pages(
-    arguments: argparse.Namespace, *records: Record, held_to: Path | None = None, against: Record | None = None
+    arguments: argparse.Namespace, *records: Record, baseline_file: Path | None = None, against: Record | None = None
 ) -> list[Path]:
     """Writes the pages of a run, or of runs on several chips; the first page is the entry."""
-    from flashcore import report
-    from flashcore.cli import gate
-    from flashcore.gate import baseline
-    from flashcore.pipeline import plugins
+    from flashcore import report  # imports jinja2
 
     more = report.Additions(
         [make for _, make in plugins.objects("pages")],
@@ -65,7 +59,7 @@ def pages(
         single_file=arguments.single_file,
         require=arguments.require,
         today=gate.today(),
-        baseline=None if held_to is None else baseline.read(held_to),
+        baseline=None if baseline_file is None else baseline.read(baseline_file),
         against=against,
         others=records[1:],
         runs=(folder.absolute().parent / "runs.html").is_file(),

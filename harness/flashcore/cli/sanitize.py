@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options
+from flashcore.cli import check, options, text_tables
 from flashcore.errors import UsageError, worst
+from flashcore.measure.machine.compute_sanitizer import find_sanitizer
+from flashcore.suites.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,10 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import check, text_tables
-    from flashcore.measure.machine.compute_sanitizer import find_sanitizer
-    from flashcore.suites.load import load
-
     settings = options.settings(arguments, upto=None, sanitize=True)
     if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):
         raise UsageError(
