@@ -24,6 +24,7 @@ NEEDS = {
     "capture": "capture -- true",
     "history": "publish",
     "against": "bench --suite suite --against HEAD",
+    "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",
 }
 OURS = [Path(name) for name in NEEDS]
 #: Imports every module of the core, then runs command lines; prints the exit code and standard error of each.
@@ -87,7 +88,7 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
 ) -> None:
     package = copy_without(removed, tmp_path)
     core = ("--help", "list --suite suite", "gate 2026", f"report 2026 -o {tmp_path / 'report'}", "diff 2026 2026")
-    *results, needed = run_session(package, work, *core, NEEDS[removed.name])
+    *results, needed = run_session(package, work, *core, NEEDS[str(removed)])
     assert [code for code, _, _ in results] == [0] * len(core), results
     code, _, message = needed
     assert code == 2 and f"the plugin {removed.name}, which is not installed" in message

@@ -53,7 +53,7 @@ def test_a_baseline_that_is_named_and_not_there_is_refused(tmp_path: Path, where
     elif where == "a dangling link":
         (tmp_path / "baseline.txt").symlink_to(tmp_path / "gone.txt")
     elif where == "only a header":
-        (tmp_path / "baseline.txt").write_text(baseline.Baseline("attention", "13.0.88", {}).text())
+        (tmp_path / "baseline.txt").write_text(baseline.Baseline("attention", {"nvcc": "13.0.88"}, {}).text())
     elif where == "of another suite":
         other = factory.record(factory.suite(name="other"))
         (tmp_path / "baseline.txt").write_text(baseline.save(other, None).baseline.text())

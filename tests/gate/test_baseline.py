@@ -53,7 +53,7 @@ def failed(judgement: Judgement) -> list[tuple[str, str]]:
 def test_what_was_written_is_read_and_the_same_facts_give_the_same_bytes() -> None:
     text = BEFORE.text()
     again = parse(text)
-    assert (again.suite, again.nvcc, again.values) == (BEFORE.suite, BEFORE.nvcc, BEFORE.values)
+    assert (again.suite, again.compilers, again.values) == (BEFORE.suite, BEFORE.compilers, BEFORE.values)
     assert again.text() == text
     rows = [line for line in text.splitlines() if line and not line.startswith(("#", "suite ", "nvcc "))]
     assert rows == sorted(rows) and len(rows) == len(BEFORE.values)
@@ -163,7 +163,7 @@ def test_the_ratchet_only_tightens() -> None:
 def test_another_nvcc_starts_anew() -> None:
     record = of(fact("registers", 255), environment=factory.environment(nvcc="13.0.99"))
     saved = save(record, BEFORE)
-    assert saved.baseline.nvcc == "13.0.99" and not saved.kept
+    assert saved.baseline.compilers == {"nvcc": "13.0.99"} and not saved.kept
     with pytest.raises(UsageError, match=r"nvcc 13\.0\.99"):
         save(record, BEFORE, ratchet=True)
 
@@ -289,15 +289,15 @@ def test_what_is_worse_on_one_shape_is_loosened_for_that_shape() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Baseline("another", BEFORE.nvcc, BEFORE.values),
-        Baseline("zzz", "12.0.1", BEFORE.values),
-        Baseline(BEFORE.suite, "99.0.1", BEFORE.values),
-        Baseline("aaa", "99.0.1", {}),
+        Baseline("another", BEFORE.compilers, BEFORE.values),
+        Baseline("zzz", {"nvcc": "12.0.1"}, BEFORE.values),
+        Baseline(BEFORE.suite, {"nvcc": "99.0.1"}, BEFORE.values),
+        Baseline("aaa", {"nvcc": "99.0.1"}, {}),
     ],
 )
 def test_a_baseline_of_another_suite_or_nvcc_is_replaced_as_a_whole(other: Baseline) -> None:
     saved = save(of(fact("registers", 255)), other)
-    assert (saved.baseline.suite, saved.baseline.nvcc, saved.kept) == (BEFORE.suite, BEFORE.nvcc, ())
+    assert (saved.baseline.suite, saved.baseline.compilers, saved.kept) == (BEFORE.suite, BEFORE.compilers, ())
     with pytest.raises(UsageError, match="--ratchet"):
         save(of(), other, ratchet=True)
 

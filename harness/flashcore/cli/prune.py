@@ -18,9 +18,9 @@ from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure.build import build
 from flashcore.measure.machine import git
 from flashcore.model.files import PARTIAL, writing
+from flashcore.pipeline import languages
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
@@ -134,7 +134,7 @@ def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Pa
         if _HASHED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
         if path.stat().st_mtime < before and not store.is_going(path)
     ]
-    needed = build.in_use(loaded, folder) if old else set()
+    needed = languages.in_use(loaded, folder) if old else set()
     return [path for path in old if path not in needed]
 
 

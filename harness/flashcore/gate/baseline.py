@@ -8,6 +8,7 @@ reason. Facts compare within one nvcc version only, which the file names.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
 from flashcore.model.record import Fact, Record
+from flashcore.model.suite import AheadOfTime
 from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
@@ -37,24 +39,20 @@ class Key:
 
 #: The line of a suite whose kernels were all recorded: their facts are of no compiler here.
 _RECORDED = {"cubins": "recorded"}
+#: A line above the facts.
+_HEAD = re.compile(r"(?=suite |cubins recorded|\w+ [0-9]+\.)([a-z]\w*) (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Facts by what they are about, of one suite and one version of each compiler (empty: none was used). ``lines``
-    says where each stands."""
+    """Facts by what they are about, of one suite and one version of each of the ``compilers`` that were used.
+    ``lines`` says where each stands."""
 
     suite: str
-    nvcc: str
+    compilers: Mapping[str, str]
     values: Mapping[Key, float]
     file: str = ""
     lines: Mapping[Key, int] | None = None
-    triton: str = ""
-
-    @property
-    def compilers(self) -> dict[str, str]:
-        """Compiler → version."""
-        return {name: version for name, version in (("nvcc", self.nvcc), ("triton", self.triton)) if version}
 
     def text(self) -> str:
         """The file: a header, then a fact a line, sorted."""
@@ -108,8 +106,8 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         parts = line.split()
         if not parts or parts[0].startswith("#"):
             continue
-        if len(parts) == 2 and (parts[0] in ("suite", "nvcc", "triton") or (parts[0], parts[1]) in _RECORDED.items()):
-            heads[parts[0]] = parts[1]
+        if head := _HEAD.fullmatch(" ".join(parts)):
+            heads[head[1]] = head[2]
             continue
         try:
             *names, value = parts
@@ -123,10 +121,11 @@ def parse(text: str, file: str = "baseline") -> Baseline:
             expected = "one line for each fact" if again else "a fact that baselines hold, with its value"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{mend}")
         lines[key] = line_number
-    for name in ("suite", "nvcc"):
-        if name not in heads and not (name == "nvcc" and heads.keys() & {"triton", *_RECORDED}):
-            raise UsageError(f"{file}: expected a line `{name} …`, found none{mend}")
-    return Baseline(heads["suite"], heads.get("nvcc", ""), values, file, lines, heads.get("triton", ""))
+    suite = heads.pop("suite", "")
+    if not suite or not heads:
+        raise UsageError(f"{file}: expected a line `{'nvcc' if suite else 'suite'} …`, found none{mend}")
+    versions = {name: version for name, version in heads.items() if name not in _RECORDED}
+    return Baseline(suite, versions, values, file, lines)
 
 
 # --- the present facts ---------------------------------------------------------------------------
@@ -139,9 +138,10 @@ def shaped(key: Key, shape: str) -> Key:
 
 def compilers(record: Record) -> dict[str, str]:
     """Compiler → the version that made the record's static facts."""
-    machine, used = record.environment, {v.kind.compiler for v in record.suite.variants.values()}
-    versions = {"nvcc": machine.nvcc, **{name: machine.libraries.get(name) for name in record.suite.languages}}
-    return {name: version for name, version in versions.items() if version and (name == "nvcc" or name in used)}
+    languages = {v.kind.language for v in record.suite.variants.values() if isinstance(v.kind, AheadOfTime)}
+    machine = record.environment
+    versions = {"nvcc": machine.nvcc, **{name: machine.libraries.get(name) for name in sorted(languages)}}
+    return {name: version for name, version in versions.items() if version}
 
 
 def present(record: Record) -> dict[Key, Fact]:
@@ -207,7 +207,6 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     used = {v.kind.compiler for v in record.suite.variants.values() if not v.is_reference}
     if not made_by and used != {""}:
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
-    nvcc, triton = made_by.get("nvcc", ""), made_by.get("triton", "")
     facts = {k: f.number for k, f in present(record).items()}
     planless = {p.variant for p in record.plans if p.error}
     built = {(a.variant, a.arch): a.status != "failed" and a.variant not in planless for a in record.artifacts}
@@ -220,7 +219,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
                 f"--ratchet: expected a baseline of {record.suite.name}, {words(made_by)}, found {found}\n"
                 "  hint: flashcore baseline save"
             )
-        return Saved(Baseline(record.suite.name, nvcc, _collapse(now), triton=triton), failed=failed)
+        return Saved(Baseline(record.suite.name, made_by, _collapse(now)), failed=failed)
     names = renames(old, now)
     before = {k: v for k, v in _expanded(old, now, names).items() if v is not None}
     made: dict[Key, float] = {}
@@ -249,7 +248,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         and k.arch in variant.where.archs
     }
     values = {**_collapse(made), **untouched}
-    return Saved(Baseline(record.suite.name, nvcc, values, triton=triton), tuple(tightened), tuple(kept), failed)
+    return Saved(Baseline(record.suite.name, made_by, values), tuple(tightened), tuple(kept), failed)
 
 
 def words(versions: Mapping[str, str]) -> str:

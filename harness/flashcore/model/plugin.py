@@ -50,6 +50,7 @@ class Plugin:
             :data:`flashcore.model.cause_text.FORMS`.
         tables: a table ``[NAME.…]`` of manifests → its form, a :class:`flashcore.suites.schema.TableForm`.
         api: an attribute of ``flashcore`` → the function or class.
+        languages: a value of ``cubins`` in manifests → a module, a :class:`flashcore.model.languages.Language`.
         readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
     """
@@ -64,6 +65,7 @@ class Plugin:
     causes: Entries = field(default_factory=dict)
     tables: Entries = field(default_factory=dict)
     api: Entries = field(default_factory=dict)
+    languages: Entries = field(default_factory=dict)
     readers: Entries = field(default_factory=dict)
     formats: Entries = field(default_factory=dict)
 
@@ -74,6 +76,7 @@ SHIPPED: Mapping[str, Entries] = {
     "commands": {"tune": "tune", "import": "imports", "capture": "capture", "publish": "history"},
     "options": dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
     "tables": {"space": "tune"},
+    "languages": {"triton": "triton"},
     "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 

@@ -191,6 +191,7 @@ class RecordedCubins:
     folder: str
     callable: str
     type: Literal["recorded_cubins"] = "recorded_cubins"
+    language: ClassVar[str] = "triton"  # which wrote the cache that they were copied from
     compiler: ClassVar[str] = ""
 
     @property

@@ -18,8 +18,9 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
+from flashcore.model.suite import Shape, Suite
+from flashcore.pipeline.languages import by_language, language
 from flashcore.pipeline.state import Job
-from flashcore.plugins.languages.triton import traced
 
 
 def compile_all(job: Job, say: Callable[[str], None]) -> Built:
@@ -83,7 +84,8 @@ class Compiling:
             gpu_arch=job.gpu_arch,
             say=self._tell,
         )
-        artifacts += traced.build(job.suite, Path(job.settings.build), archs, job.variants)
+        for module, variants in by_language(job.variants):
+            artifacts += module.build(job.suite, Path(job.settings.build), archs, variants)
         self._seconds = time.monotonic() - self._started  # without the time spent waiting for it
         return artifacts
 
@@ -95,10 +97,16 @@ class Compiling:
     def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
         suite = self._job.suite
         shapes = list(suite.shapes.values())
-        # Triton gives a kernel other shared memory on another arch: a plan is that of the GPU's arch, or of the last.
+        # A compiler may give a kernel other shared memory on another arch: a plan is of the GPU's arch, or of the last.
         own = {a.variant: a for a in sorted(artifacts, key=lambda a: a.arch == self._job.gpu_arch) if a.cubins}
-        own_plans = (p for a in own.values() for p in traced.plans(a, shapes))
+        own_plans = (p for a in own.values() for p in _plans_of(a, suite, shapes))
         return (*launch_plan.plans(suite, artifacts, shapes), *own_plans)
+
+
+def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
+    """The plans that a language made while it compiled; none of a CUDA file."""
+    module = language(suite.variants[artifact.variant]) if artifact.cubins else None
+    return module.plans(artifact, shapes, possible=possible) if module else []
 
 
 def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None]) -> Built:
@@ -120,7 +128,7 @@ def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None
         facts += found
         if artifact.status == "ok":
             sms = job.gpu.sms if job.gpu and artifact.arch == job.gpu_arch else None
-            plans = traced.plans(artifact, job.suite.shapes.values(), possible=True) if artifact.cubins else built.plans
+            plans = _plans_of(artifact, job.suite, job.suite.shapes.values(), possible=True) or built.plans
             facts += _plan_facts(artifact, (p for p in plans if p.variant == artifact.variant), found, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached

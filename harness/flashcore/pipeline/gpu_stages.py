@@ -9,15 +9,16 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import gpu_lease, toolchain
 from flashcore.measure.workers.journal import HANG
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.progress import Failure, Step
-from flashcore.model.record import Built, CaseOutcome, Measured, StageNote, StageResult
-from flashcore.model.suite import GPU_STAGES, CompiledCallable, Cuda, Shape, Stage, Variant, manifest_keys
+from flashcore.model.record import Artifact, Built, CaseOutcome, Measured, StageNote, StageResult
+from flashcore.model.suite import GPU_STAGES, CompiledCallable, Cuda, PythonCallable, Shape, Stage, Variant
+from flashcore.pipeline import plugins
 from flashcore.pipeline.state import Job
 from flashcore.readers import phases
 
@@ -141,10 +142,25 @@ def _not_ready(job: Job, built: Built, variant: Variant, shape: Shape) -> tuple[
     return None
 
 
+def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[str, Any]:
+    """What a child calls for a variant: the fields of its case that depend on the variant's kind."""
+    kind = variant.kind
+    if isinstance(kind, PythonCallable) or artifact is None:
+        return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
+    if not isinstance(kind, CompiledCallable):
+        return {"library": str(Path(artifact.library or "").resolve()), "callable": None, "operator": artifact.host}
+    return {
+        "library": None,
+        "callable": kind.callable,
+        "config": dict(variant.config),
+        "calls": tuple(plugins.find("languages", kind.language).calls(artifact, shape.name)),
+        "language": dict(plugins.entries("languages"))[kind.language],
+    }
+
+
 def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) -> list[Case]:
     """Each case as the processes that run kernels need it."""
     from flashcore.measure.workers.kernel_call import Case
-    from flashcore.plugins.languages.triton import traced
 
     built_as = {a.variant: a for a in built.artifacts if a.arch == job.gpu_arch}
     planned = {(p.variant, p.shape): len(p.launches) for p in built.plans}
@@ -157,11 +173,7 @@ def child_cases(job: Job, built: Built, pairs: Sequence[tuple[Variant, Shape]]) 
             problem_file=job.suite.problems[v.problem].file,
             params=dict(shape.params),
             arguments=job.suite.problems[v.problem].arguments,
-            library=str(Path(built_as[v.name].library or "").resolve()) if isinstance(v.kind, Cuda) else None,
-            operator=built_as[v.name].host if isinstance(v.kind, Cuda) else "",
-            callable=manifest_keys(v.kind).get("callable"),
-            config=dict(v.config) if isinstance(v.kind, CompiledCallable) else {},
-            calls=tuple(traced.calls(built_as[v.name], shape.name)) if isinstance(v.kind, CompiledCallable) else (),
+            **_target(v, shape, built_as.get(v.name)),
             tolerance=v.tolerance,
             seeds=job.suite.problems[v.problem].seeds,
             roof=v.roof,

@@ -46,9 +46,9 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
     text = path.read_bytes()
     if known is None:
         return _validated(path, text)[0]
-    tables = plugin.entries("tables")
+    tables, languages = plugin.entries("tables"), plugin.entries("languages")
     readers = [*_READERS, *map(plugin.file_of, dict(tables).values())]
-    key = f"{hashlib.sha256(text).hexdigest()} {root} {tables} {cache.stamp(readers)}"
+    key = f"{hashlib.sha256(text).hexdigest()} {root} {tables} {languages} {cache.stamp(readers)}"
     name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
     remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(known, name, key)
     if remembered is not None:

@@ -51,8 +51,6 @@ from flashcore.suites.schema import (
     WaiverForm,
 )
 
-#: The languages whose kernels are compiled ahead of time; a manifest names the release of each that it uses.
-LANGUAGES = ("triton",)
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 MOST_POINTS, MOST_ANCESTORS = 10_000, 100
 #: What a roof may be of: the roofs suite measures these, and datasheets state rates for others.
@@ -67,6 +65,7 @@ class Builder:
         self.root = root
         self.placed = placed  # puts the file before a key that does not stand in suite.toml
         self.mistakes: list[str] = []
+        self.languages = dict(plugin.entries("languages"))
         # `archs` is what a variant is built for unless it says otherwise; it may name more.
         self.archs = tuple(
             dict.fromkeys([*manifest.archs, *(a for v in manifest.variant.values() for a in v.where.archs or ())])
@@ -113,7 +112,7 @@ class Builder:
             title=m.title,
             root=str(self.root),
             nvcc=m.nvcc or "",
-            languages={name: release for name in LANGUAGES if (release := getattr(m, name))},
+            languages={name: release for name in self.languages if (release := getattr(m, name))},
             archs=self.archs,
             baseline=m.baseline,
             problems=problems,
@@ -260,11 +259,13 @@ class Builder:
             self._wrong(f"{key}.config", "no config for a callable without `cubins`, a peer", repr(form.config))
         if form.cubins and not form.callable:
             self._wrong(f"{key}.cubins", "a callable that launches them", "none")
-        if form.cubins and form.cubins not in LANGUAGES:
+        if form.cubins and form.cubins not in self.languages:
             for arch in form.where.archs or self.m.archs:
                 folder = self.root / form.cubins / arch
                 if not list(folder.glob("*.cubin")) and arch not in form.where.unsupported:
-                    self._wrong(f"{key}.cubins", f"triton, or a folder with {arch}/*.cubin", repr(form.cubins))
+                    expected = ", ".join([*self.languages, f"or a folder with {arch}/*.cubin"])
+                    missing = plugin.missing("languages", form.cubins)
+                    self._wrong(f"{key}.cubins", expected, repr(form.cubins) + missing)
         if form.document and form.document not in self.m.documents:
             known = ", ".join(self.m.documents) or "none"
             self._wrong(f"{key}.document", f"one of documents ({known})", repr(form.document))
@@ -288,7 +289,7 @@ class Builder:
         return name, Variant(
             name=name,
             problem=problem,
-            kind=kind_of(form.model_dump(), LANGUAGES),
+            kind=kind_of(form.model_dump(), self.languages),
             technique=fill(form.technique),
             where=Where(
                 tuple(a for a in archs if a not in form.where.unsupported),

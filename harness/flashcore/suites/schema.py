@@ -107,7 +107,7 @@ class VariantForm(Form):
     source: Text | None = None
     config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
     callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
-    cubins: Text | None = None  # "triton", or a folder of recorded ones
+    cubins: Text | None = None  # a language, or a folder of recorded ones
     plan: Literal["declared", "recorded"] = "declared"  # recorded: of a launcher that is used as it is
     parent: Text | None = None
     document: Text | None = None
@@ -179,7 +179,6 @@ class Manifest(Form):
     name: Name
     title: Text
     nvcc: Release | None = None
-    triton: Release | None = None
     archs: list[Arch] = Field(min_length=1)
     baseline: Name
     rank_by: Regime = "isolated"
@@ -196,13 +195,14 @@ class Manifest(Form):
 
 
 def manifest_form() -> type[Manifest]:
-    """The form of a manifest with the tables of the loaded plugins."""
-    return _with_tables(tuple(plugin.entries("tables")))
+    """The form of a manifest with the tables, and the languages' releases, of the loaded plugins."""
+    return _extended(tuple(plugin.entries("tables")), tuple(dict(plugin.entries("languages"))))
 
 
 @functools.cache
-def _with_tables(tables: tuple[tuple[str, str], ...]) -> type[Manifest]:
-    added: dict[str, Any] = {key: (dict[Name, plugin.resolve(form)], {}) for key, form in tables}  # type: ignore[misc]
+def _extended(tables: tuple[tuple[str, str], ...], languages: tuple[str, ...]) -> type[Manifest]:
+    added: dict[str, Any] = dict.fromkeys(languages, (Release | None, None))
+    added |= {key: (dict[Name, plugin.resolve(form)], {}) for key, form in tables}  # type: ignore[misc]
     return create_model("Manifest", __base__=Manifest, __doc__=Manifest.__doc__, **added)
 
 
@@ -331,6 +331,7 @@ def _expectation(error: Any, form: type[Form]) -> str:
         name = str(error["loc"][-1])
         near = (
             plugin.missing("tables", name)
+            or plugin.missing("languages", name)
             or did_you_mean(name, keys)
             or f" (is it misspelt? there are {', '.join(keys)})"
         )

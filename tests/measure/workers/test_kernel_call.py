@@ -19,6 +19,7 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.plugins.languages.triton import calls as triton_calls
+from flashcore.plugins.languages.triton import traced as traced_module
 from tests import update_cases
 from tests.softmax_cases import case
 
@@ -35,7 +36,14 @@ def traced(calls: Any, root: Path) -> Case:
     """A callable that writes its argument times ``FACTOR``, compiled to make these launches."""
     (root / "twice.py").write_text("def twice(x, out, scale, FACTOR):\n    out.copy_(x * FACTOR)\n", encoding="utf-8")
     config = {"FACTOR": 3}
-    made = dataclasses.replace(case("right"), callable="twice.py:twice", library=None, config=config, calls=calls)
+    made = dataclasses.replace(
+        case("right"),
+        callable="twice.py:twice",
+        library=None,
+        config=config,
+        calls=calls,
+        language=traced_module.__name__,
+    )
     return dataclasses.replace(made, root=str(root))
 
 

@@ -42,7 +42,6 @@ from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
-from flashcore.plugins.languages.triton import traced
 from flashcore.readers import host_code
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -143,10 +142,9 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
     """
     root = folder / suite.name
     if not suite.uses_nvcc:
-        return traced.in_use(suite, folder)
+        return set()
     inputs = _inputs(suite, root, toolchain.find_nvcc(folder), toolchain.torch_root())
     found = {_problem_files(suite, root, p, inputs.tools)[0] for p in suite.problems.values()}
-    found |= traced.in_use(suite, folder)
     for options in (Options(), Options(debug=True)):
         units, _ = _units(suite, root, options, suite.variants.values(), None, inputs, True)
         found |= {name for unit in units for name in _names(unit, root, inputs)}

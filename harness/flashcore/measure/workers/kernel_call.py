@@ -24,9 +24,9 @@ from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.workers.guarded import POISON_BYTE, Outputs, write
 from flashcore.measure.workers.journal import Journal, Task, child
 from flashcore.measure.workers.problem_file import load_file, load_problem
+from flashcore.model import plugin
 from flashcore.model.record import Subject
 from flashcore.model.suite import Argument, Regime
-from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.readers import cubin
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Case:
     """A variant on a shape, with all that a child process needs to run it.
 
     ``library`` is the variant's ``.so``; ``callable`` (``peers.py:cudnn``) stands in its place for a peer.
-    A callable with ``calls``, the launches that it was compiled for, is a variant and gets ``config`` by keyword.
+    A callable with ``calls``, the launches that it was compiled for, is a variant and gets ``config`` by keyword;
+    ``language`` is the module of the plugin that compiled it.
     With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
     are absolute. ``build`` tells several builds of one variant apart in one process: ``before``.
     ``launches`` is how many kernels its plan launches; a peer has none. ``operator`` is the hash of the library's host
@@ -67,6 +68,7 @@ class Case:
     config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
     calls: tuple[Sequence[Mapping[str, Any]], ...] = ()
     operator: str = ""
+    language: str = ""
 
     @property
     def name(self) -> str:
@@ -234,9 +236,8 @@ class AsCompiled:
         named = zip(arguments, self._case.arguments, strict=True)
         names = {value.data_ptr(): a.name for value, a in named if value is not None and a.kind == "tensor"}
         if not self._case.was_recorded:
-            with triton_calls.recorded(names, launch=True) as ran:
-                self._target(*arguments)
-            wrong = triton_calls.difference(self._case.calls, [call.identity for call in ran])
+            language = plugin.resolve(self._case.language)
+            wrong = language.run(lambda: self._target(*arguments), names, self._case.calls)
         else:
             self._target(*arguments)
             left = {cubin.code_of(path.read_bytes()) for path in _cubins_left().rglob("*.cubin")}

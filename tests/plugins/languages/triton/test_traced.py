@@ -256,7 +256,9 @@ def test_a_second_build_starts_nothing(compiled: Compiled, monkeypatch: pytest.M
     monkeypatch.setattr(traced, "_make", None)
     again = traced.build(compiled.suite, compiled.build, (ARCH,), compiled.suite.variants.values())
     assert all(a.cached for a in again) and len(again) == len(compiled.artifacts)
-    assert {Path(a.log or "").parent for a in again} <= traced.in_use(compiled.suite, compiled.build)
+    assert {Path(a.log or "").parent for a in again} <= traced.in_use(
+        compiled.suite, compiled.build, compiled.suite.variants.values()
+    )
 
 
 @pytest.mark.parametrize(

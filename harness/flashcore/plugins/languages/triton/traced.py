@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.model.files import writing
 from flashcore.model.record import Artifact, Launch, Plan
-from flashcore.model.suite import AheadOfTime, CompiledCallable, Shape, Suite, Variant, manifest_keys
+from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
+from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.readers import cubin
 
 TRACED, LOG = "traced.json", "variant.log"
@@ -52,7 +53,7 @@ def build(suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[V
     """
     artifacts: list[Artifact] = []
     units: list[_Unit] = []
-    for variant in (v for v in variants if isinstance(v.kind, CompiledCallable)):
+    for variant in variants:
         for arch in archs:
             if arch in variant.where.archs:
                 units.append(_unit(suite, folder / suite.name, variant, arch))
@@ -67,10 +68,9 @@ def build(suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[V
     return [*artifacts, *(_artifact(u, seconds if u in missing else None) for u in units)]
 
 
-def in_use(suite: Suite, folder: Path) -> set[Path]:
-    """Where the suite's variants of this kind are built as they are now."""
-    own = [v for v in suite.variants.values() if isinstance(v.kind, CompiledCallable)]
-    return {_unit(suite, folder / suite.name, v, arch).folder for v in own for arch in v.where.archs}
+def in_use(suite: Suite, folder: Path, variants: Iterable[Variant]) -> set[Path]:
+    """The folders of the variants as they are now."""
+    return {_unit(suite, folder / suite.name, v, arch).folder for v in variants for arch in v.where.archs}
 
 
 def _unit(suite: Suite, root: Path, variant: Variant, arch: str) -> _Unit:
@@ -214,6 +214,13 @@ def calls(artifact: Artifact, shape: str) -> list[list[dict[str, Any]]]:
     :attr:`flashcore.plugins.languages.triton.calls.Call.identity`."""
     found = _traced(Path(artifact.log or "").parent)
     return _unnamed(found["shapes"][shape]["calls"]) if found and shape in found["shapes"] else []
+
+
+def run(call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Calls the variant; how its launches differ from the expected ones, empty if they do not."""
+    with triton_calls.recorded(names, launch=True) as ran:
+        call()
+    return triton_calls.difference(expected, [one.identity for one in ran])
 
 
 def _unnamed(calls: Iterable[Iterable[Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:

@@ -1,0 +1,40 @@
+"""The contract of a kernel language whose kernels are compiled ahead of time, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from flashcore.model.record import Artifact, Plan
+from flashcore.model.suite import Shape, Suite, Variant
+
+#: A launch as plain data, without its kernel's name.
+Launched = Mapping[str, Any]
+
+
+class Language(Protocol):
+    """A module of a plugin; see ``languages`` of :class:`flashcore.model.plugin.Plugin`."""
+
+    def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
+        """Compiles the variants for each arch, in a folder for each below ``folder``.
+
+        Raises:
+            CapabilityError: the language is not installed.
+        """
+
+    def in_use(self, suite: Suite, folder: Path, variants: Iterable[Variant]) -> set[Path]:
+        """The folders of what :func:`build` makes of the variants as they are now."""
+
+    def plans(self, artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
+        """The launch plan on each shape; with ``possible`` also where only a GPU decides between several."""
+
+    def calls(self, artifact: Artifact, shape: str) -> Sequence[Sequence[Launched]]:
+        """The launches on a shape, each as the configurations that it may have."""
+
+    def run(self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Launched]]) -> str:
+        """Calls the variant in a child process; how its launches differ from the expected ones, empty if they do not.
+
+        Args:
+            names: the arguments' names by their addresses.
+        """

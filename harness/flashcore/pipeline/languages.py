@@ -1,0 +1,41 @@
+"""The kernel languages of a suite's variants, each a module of a plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from flashcore.measure.build import build
+from flashcore.model.languages import Language
+from flashcore.model.suite import CompiledCallable, Suite, Variant
+from flashcore.pipeline import plugins
+
+
+def language(variant: Variant) -> Language | None:
+    """The language of a variant's kernels; ``None`` for a CUDA file, and where the kernels are not known.
+
+    Raises:
+        UsageError: its plugin is not installed.
+    """
+    kind = variant.kind
+    found: Language | None = plugins.find("languages", kind.language) if isinstance(kind, CompiledCallable) else None
+    return found
+
+
+def by_language(variants: Iterable[Variant]) -> list[tuple[Language, list[Variant]]]:
+    """Each language with its variants."""
+    found: dict[str, tuple[Language, list[Variant]]] = {}
+    for variant in variants:
+        if isinstance(variant.kind, CompiledCallable) and (module := language(variant)):
+            found.setdefault(variant.kind.language, (module, []))[1].append(variant)
+    return list(found.values())
+
+
+def in_use(suite: Suite, folder: Path) -> set[Path]:
+    """The folders of the suite's present variants, if they are built.
+
+    Raises:
+        CapabilityError: a compiler whose version is part of a folder's name is not installed.
+    """
+    folders = build.in_use(suite, folder)
+    return folders.union(*(module.in_use(suite, folder, own) for module, own in by_language(suite.variants.values())))
