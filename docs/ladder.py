@@ -67,7 +67,7 @@ def _rung(number: int, variant: Variant, shapes: list[Shape], ladders: dict[str,
     sizes = ", ".join(f"{key} {value}" for key, value in shape.params.items() if isinstance(value, (int, str)))
     return _row((
         str(number),
-        f"**{name}**" if step.chosen else name,
+        f"**{name}**" if step.on_way else name,
         _plain(variant.technique + (f" (also: {variant.also})" if variant.also else "")),
         f"`{variant.parent}`" if variant.parent else "",
         f"`{shape.name}`: {sizes}",
