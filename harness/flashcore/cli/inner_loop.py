@@ -29,13 +29,13 @@ def answers(record: Record, previous: Record | None, variant: str, today: date |
     gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
     lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
-    lines += _labelled("3 limited by?", [x for s in shapes for x in _held_back(record, gaps, variant, s)])
+    lines += _labelled("3 limited by?", [x for s in shapes for x in _limits(record, gaps, variant, s)])
     lines += _labelled("4 promises? ", list(_promises(record, before, variant, today)))
     return lines
 
 
-def _labelled(label: str, found: Sequence[str]) -> list[str]:
-    rows = found or ["unmeasured"]
+def _labelled(label: str, answers: Sequence[str]) -> list[str]:
+    rows = answers or ["unmeasured"]
     return [f"{label} {rows[0]}", *(f"{'':{len(label)}} {r}" for r in rows[1:])]
 
 
@@ -65,8 +65,8 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
     now = record.samples.get(key)
     text = f"{shape}: {number(round(time, 3), 'us')} {_words(regime)}"
     for other in (r for r in REGIMES if r != regime):
-        beside = record.facts.number(f"{other}_p50", subject)
-        text += f", {number(round(beside, 3), 'us')} {_words(other)}" if beside is not None else ""
+        if (time := record.facts.number(f"{other}_p50", subject)) is not None:
+            text += f", {number(round(time, 3), 'us')} {_words(other)}"
     was = before.samples.get(key) if before else None
     if before is not None and was and now and diff.same_shape(before, record, shape):
         change = diff.time_change(subject, regime, was, now, False, diff.same_code(before, record, subject.case))
@@ -74,9 +74,9 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
         text += f"; {change.text} than before{code} (another run: shown, not judged)"
     yield text
     parent = record.suite.variants[variant].parent if variant in record.suite.variants else None
-    theirs = record.samples.get(f"{parent}/{shape}/{regime}")
-    if parent and theirs and now:
-        change = diff.time_change(subject, regime, theirs, now, True, False)
+    of_parent = record.samples.get(f"{parent}/{shape}/{regime}")
+    if parent and of_parent and now:
+        change = diff.time_change(subject, regime, of_parent, now, True, False)
         yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
     for what in ("baseline", "peer"):
         values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]
@@ -88,9 +88,7 @@ def _words(regime: str) -> str:
     return regime.replace("_", " ")
 
 
-def _held_back(
-    record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], variant: str, shape: str
-) -> Iterator[str]:
+def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], variant: str, shape: str) -> Iterator[str]:
     subject = Subject(variant, shape=shape)
     stale = record.stale.get(subject.case)
     if stale is not None:
@@ -100,11 +98,10 @@ def _held_back(
         f"{g.ratio:.1f} times its floor of {g.floor_us:.2f} µs ({g.floor.resource}, {g.time.split('_')[0]})"
         for g in gaps.get(subject, ())[:1]
     ]
-    shares = {r: record.facts.number(f"stall_share_{r}", subject) for r in STALL_REASONS if r != "selected"}
-    known: Mapping[str, float] = {r: v for r, v in shares.items() if v is not None}
-    if known:
-        worst = max(known, key=lambda r: known[r])
-        parts.append(f"stalls most on {worst} ({known[worst]:.0f} %)")
+    stalls = ((record.facts.number(f"stall_share_{r}", subject), r) for r in STALL_REASONS if r != "selected")
+    share, reason = max(((s, r) for s, r in stalls if s is not None), key=lambda stall: stall[0], default=(None, ""))
+    if share is not None:
+        parts.append(f"stalls most on {reason} ({share:.0f} %)")
     for name, text in (("tensor_active", "tensor pipe active"), ("achieved_occupancy", "occupancy achieved")):
         value = record.facts.number(name, subject)
         if value is not None:
@@ -126,5 +123,5 @@ def _promises(record: Record, before: Record | None, variant: str, today: date |
         # A launch plan is of every shape; what belongs to no arch is of the cases that a run chose.
         cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]
         for c in diff.changes(before, record):
-            if c.subject.variant == variant and (c.subject.arch or all(c.subject.shape in own for own in cases)):
+            if c.subject.variant == variant and (c.subject.arch or all(c.subject.shape in shapes for shapes in cases)):
                 yield f"changed: {c.subject} {c.fact} {c.text} ({c.direction})"

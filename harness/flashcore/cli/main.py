@@ -11,6 +11,7 @@ import argparse
 import errno
 import functools
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -48,8 +49,18 @@ RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
 
 #: Errors of a file or a disk, not of flashcore.
-_OF_FILES = (errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP,
-             errno.EISDIR, errno.ENOTDIR, errno.EFBIG)  # fmt: skip
+_FILE_ERRORS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 
 _EXITS = """exit codes:
   0  fine
@@ -92,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (absent := plugin.absent(error)):
             return _refused(absent)
-        if isinstance(error, OSError) and error.errno in _OF_FILES:
+        if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
             print(
                 f"flashcore: {str(error.filename)[:200]}: {error.strerror}\n"
                 "  hint: name another file or folder, free space, or change its permissions",
@@ -107,8 +118,6 @@ def _run(arguments: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return int(Exit.INCAPABLE)
-        import traceback
-
         # Python's own exit code for this is 1, which here says that a guardrail failed.
         traceback.print_exc()
         print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
@@ -127,16 +136,16 @@ def _interrupted(resumes: bool = False) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Suggests the known command, option or choice that a misspelt one may have meant."""
+    """Suggests the command, option or choice that a misspelled one may have meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, unknown = super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [o for a in self._actions for o in a.option_strings]
             names = [(word, word.split("=")[0]) for word in unknown]
-            said = [f"{word}{plugin.missing('options', n) or did_you_mean(n, options)}" for word, n in names]
-            self.error(f"unrecognized arguments: {' '.join(said)}")
-        return found, unknown
+            hints = [f"{word}{plugin.missing('options', n) or did_you_mean(n, options)}" for word, n in names]
+            self.error(f"unrecognized arguments: {' '.join(hints)}")
+        return parsed, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:

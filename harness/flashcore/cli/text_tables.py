@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from flashcore.explain import diff, explain
+from flashcore.explain import diff, explain, roofline
+from flashcore.explain.measured_roofs import Measured
+from flashcore.explain.roofline import Bound
+from flashcore.gate.judge import Judgement, Verdict, WaiverUse
+from flashcore.gate.together import chip_of
+from flashcore.gate.wording import summary, value_of
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Facts, Record, Subject
 from flashcore.model.suite import TIERS, Stage, Suite
 from flashcore.model.text import UNMEASURED, fixed, number, unit_text
-
-if TYPE_CHECKING:
-    from flashcore.explain.measured_roofs import Measured
-    from flashcore.explain.roofline import Bound
-    from flashcore.gate.judge import Judgement, Verdict, WaiverUse
 
 _SHOWN = 48  # groups of verdicts that are listed; the rest are counted
 
@@ -47,29 +46,35 @@ def _show(fact: Fact | None, digits: int = 1) -> str:
 # --- what was built and measured ------------------------------------------------------------------
 
 
-def static(suite: Suite, artifacts: Sequence[Artifact], found: Iterable[Fact]) -> str:
+def static(suite: Suite, artifacts: Sequence[Artifact], measured: Iterable[Fact]) -> str:
     """Registers, spills, shared memory and theoretical occupancy of each kernel, by arch."""
-    facts = Facts(found)
+    facts = Facts(measured)
     rows: list[list[str]] = []
     for artifact in artifacts:
         if artifact.status != "ok":
             rows.append([artifact.variant, artifact.arch, artifact.status, *["-"] * 7])
             continue
-        own = [f for f in facts.of(artifact.variant) if f.subject.arch == artifact.arch]
-        for kernel in (f.subject for f in own if f.name == "registers"):
-            planned = (f for f in own if f.name == "theoretical_occupancy" and f.subject.kernel == kernel.kernel)
-            first = next(planned, None)
-            wanted = [(n, kernel) for n in ("registers", "spill_store_bytes", "spill_load_bytes", "stack_bytes")]
-            wanted += [("smem", first.subject) if first else ("static_smem", kernel)]
-            values = [*(facts.get(*w) for w in wanted), first]
-            values += [facts.get("occupancy_limiter", first.subject) if first else None]
+        of_arch = [f for f in facts.of(artifact.variant) if f.subject.arch == artifact.arch]
+        occupancies = {f.subject.kernel: f for f in reversed(of_arch) if f.name == "theoretical_occupancy"}
+        for kernel in (f.subject for f in of_arch if f.name == "registers"):
+            occupancy = occupancies.get(kernel.kernel)
+            values = [facts.get(name, kernel) for name in _OF_KERNELS]
+            if occupancy is None:
+                values += [facts.get("static_smem", kernel), None, None]
+            else:
+                launch = occupancy.subject
+                values += [facts.get("smem", launch), occupancy, facts.get("occupancy_limiter", launch)]
             rows.append([artifact.variant, artifact.arch, kernel.kernel or "", *map(_show, values)])
-    return grid(
-        ("variant", "arch", "kernel", "regs", "spill st B", "spill ld B", "stack B", "smem B", "occupancy %",
-         "limited by"), rows,
-    )  # fmt: skip
+    header = ("variant", "arch", "kernel", *_OF_KERNELS.values(), "smem B", "occupancy %", "limited by")
+    return grid(header, rows)
 
 
+_OF_KERNELS = {
+    "registers": "regs",
+    "spill_store_bytes": "spill st B",
+    "spill_load_bytes": "spill ld B",
+    "stack_bytes": "stack B",
+}
 _TIMES = {
     "isolated_p50": "isolated p50 µs",
     "isolated_p90": "p90",
@@ -100,14 +105,12 @@ def ladder(record: Record) -> str:
     return "\n\n".join(parts) or "no times were recorded"
 
 
-def bounds(given: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
+def bounds(cases: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
     """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
-    from flashcore.explain import roofline
-
     rows: list[list[str]] = []
-    for shape, dtype, found in given:
-        lowest = roofline.floor(found)
-        for bound in found:
+    for shape, dtype, bounds in cases:
+        lowest = roofline.floor(bounds)
+        for bound in bounds:
             mark = "floor" if bound is lowest else ""
             amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
             roof = bound.roof
@@ -116,7 +119,7 @@ def bounds(given: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
     return grid(("shape", "compute", "resource", "amount", "least µs", "", "roof"), rows)
 
 
-def roofs(found: Sequence[Measured]) -> str:
+def roofs(measured: Sequence[Measured]) -> str:
     """Every measured ceiling: value, value per clock cycle, the clock, the spread, the datasheet."""
     rows = [
         [
@@ -131,7 +134,7 @@ def roofs(found: Sequence[Measured]) -> str:
             "-" if one.datasheet is None else f"{one.datasheet:,.4g}",
             fixed(None if one.ratio is None else 100 * one.ratio, 1, "-"),
         ]
-        for one in sorted(found, key=lambda m: (m.resource, m.unit == "us", -m.value))
+        for one in sorted(measured, key=lambda m: (m.resource, m.unit == "us", -m.value))
     ]
     return grid(("case", "roof of", "measured", "unit", "a clock", "MHz", "std/p50", "C", "datasheet", "% of it"), rows)
 
@@ -155,8 +158,8 @@ def sanitized(record: Record) -> str:
     names = [n for n, s in FACTS.items() if s.group == "sanitizer"]
     rows = []
     for o in _outcomes(record, "sanitize"):
-        found = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
-        rows.append([o.case, o.status, *(fixed(x, 0, "-") for x in found), o.reason])
+        values = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
+        rows.append([o.case, o.status, *(fixed(x, 0, "-") for x in values), o.reason])
     header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
     return grid(["case", "status", *header, "reason"], rows)
 
@@ -168,20 +171,19 @@ def _outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
 # --- what a suite holds ---------------------------------------------------------------------------
 
 
-def suite(given: Suite) -> str:
+def suite(declared: Suite) -> str:
     """Variants, shapes and budgets of a suite."""
     variants = [
-        (v.name, v.parent or "-", v.origin, ", ".join(v.where.archs), v.technique) for v in given.variants.values()
+        (v.name, v.parent or "-", v.origin, ", ".join(v.where.archs), v.technique) for v in declared.variants.values()
     ]
-    shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in given.shapes.values()]
-    budgets = [
-        (b.name, b.fact, "-" if b.minimum is None else f"{b.minimum:g}", "-" if b.maximum is None else f"{b.maximum:g}",
-         b.unit, b.tier, b.severity, b.source)
-        for b in given.budgets
-    ]  # fmt: skip
+    shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in declared.shapes.values()]
+    budgets = []
+    for b in declared.budgets:
+        limits = ("-" if limit is None else f"{limit:g}" for limit in (b.minimum, b.maximum))
+        budgets.append((b.name, b.fact, *limits, b.unit, b.tier, b.severity, b.source))
     return "\n\n".join(
         [
-            f"{given.name}: {given.title}",
+            f"{declared.name}: {declared.title}",
             grid(("variant", "parent", "source", "archs", "technique"), variants),
             grid(("shape", "parameters", "stages"), shapes),
             grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
@@ -210,12 +212,12 @@ def difference(a: Record, b: Record, *, whole: bool = False) -> str:
     if both:
         lines.append(f"machine code: the same in {same} of {both} builds")
     lone = {} if whole else diff.one_sided(a, b)
-    found = [c for c in diff.changes(a, b) if c.subject.variant not in lone]
+    changes = [c for c in diff.changes(a, b) if c.subject.variant not in lone]
     where = " in the variants that both have" if lone else ""
-    lines += ["", f"static facts: {f'{len(found)} changed' if found else 'no change'}{where}"]
+    lines += ["", f"static facts: {f'{len(changes)} changed' if changes else 'no change'}{where}"]
     for variant, (how, count) in lone.items():
         lines.append(f"  {variant}  {how} with {count} facts (--variant {variant} lists them)")
-    lines += [f"  {c.subject}  {c.fact}  {c.text}  {c.direction}" for c in found]
+    lines += [f"  {c.subject}  {_change(c)}" for c in changes]
     if not diff.comparable(a, b):
         times = diff.timing(a, b)
         lines += ["", "times (other runs: shown, not judged)" if times else "times: none on both sides"]
@@ -224,16 +226,16 @@ def difference(a: Record, b: Record, *, whole: bool = False) -> str:
             medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
             lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
             if t.mode == b.suite.shapes[t.subject.shape or ""].rank_by and not t.same_code and not t.low <= 1 <= t.high:
-                moved = diff.moved(a, b, t.subject)
-                lines += [f"    with it: {c.fact}  {c.text}  {c.direction}" for c in moved]
+                lines += [f"    with it: {_change(c)}" for c in diff.moved(a, b, t.subject)]
     if imported := diff.imported(a, b):
         lines += ["", "imported (other runs: shown, not judged)"]
         for subject, moved in imported:
-            lines += [
-                f"  {subject}" + ("" if moved else "  no difference"),
-                *(f"    {c.fact}  {c.text}  {c.direction}" for c in moved),
-            ]
+            lines += [f"  {subject}" + ("" if moved else "  no difference"), *(f"    {_change(c)}" for c in moved)]
     return "\n".join(lines)
+
+
+def _change(change: diff.Change) -> str:
+    return f"{change.fact}  {change.text}  {change.direction}"
 
 
 # --- what the gate says ---------------------------------------------------------------------------
@@ -244,58 +246,55 @@ def of_chip(text: str, record: Record, records: Sequence[Record]) -> str:
     return f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text
 
 
-def judgement(found: Judgement) -> str:
+def judgement(result: Judgement) -> str:
     """A judgement: failures first, the summary last."""
-    from flashcore.gate.wording import summary
-
-    gaps, tiers = found.own_gaps, TIERS[: TIERS.index(found.require) + 1]
-    default = " (the default)" if found.require == TIERS[0] else ""
-    other = [v for v in found.limits if v.status == "unmeasured" and not v.required]
+    gaps, tiers = result.own_gaps, TIERS[: TIERS.index(result.require) + 1]
+    default = " (the default)" if result.require == TIERS[0] else ""
+    other = [v for v in result.limits if v.status == "unmeasured" and not v.required]
     parts = [
-        _group("FAILED", found.failed),
-        _gaps(f"UNMEASURED, required by --require {found.require}{default}", [v for v in gaps if v.tier in tiers]),
+        _group("FAILED", result.failed),
+        _gaps(f"UNMEASURED, required by --require {result.require}{default}", [v for v in gaps if v.tier in tiers]),
         _gaps("UNMEASURED, required by --budgets", [v for v in gaps if v.tier not in tiers]),
-        _group("waived", found.waived),
-        _waivers(found.waivers),
-        _loosened(found),
+        _group("waived", result.waived),
+        _waivers(result.waivers),
+        _loosened(result),
         _gaps("unmeasured, not required", other),
-        _goals(found.goals),
-        _passes(found.limits),
-        [f"note: {n}" for n in found.notes],
+        _goals(result.goals),
+        _passes(result.limits),
+        [f"note: {n}" for n in result.notes],
     ]
-    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(found)])
+    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(result)])
+
+
+def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], object]) -> list[list[Verdict]]:
+    groups: dict[object, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(key(verdict), []).append(verdict)
+    return list(groups.values())
 
 
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Equal verdicts on several shapes, or failed builds for several archs, are one row, so that they do not bury
     another failure; the title counts them all."""
-    from flashcore.gate.wording import value_of
 
-    groups: dict[tuple[object, ...], list[Verdict]] = {}
-    for v in verdicts:
-        s = v.subject
-        alike = (v.budget, replace(s, shape=None, arch=None if v.budget == "builds" else s.arch), s.shape is None,
-                 v.value, v.unit, v.limit, v.reason or v.source)  # fmt: skip
-        groups.setdefault(alike, []).append(v)
+    def alike(v: Verdict) -> object:
+        subject = replace(v.subject, shape=None, arch=None if v.budget == "builds" else v.subject.arch)
+        return v.budget, subject, v.subject.shape is None, v.value, v.unit, v.limit, v.reason or v.source
+
+    groups = _grouped(verdicts, alike)
     rows = []
-    for v, *others in groups.values():
+    for v, *others in groups[:_SHOWN]:
         what = "shape" if v.subject.shape else "arch"
         more = f" and {len(others)} more {what}{'s' if len(others) > 1 else ''}" if others else ""
         rows.append((v.budget, f"{v.subject}{more}", value_of(v), v.limit, v.reason or v.source))
-    hidden = sum(len(own) for own in [*groups.values()][_SHOWN:])
-    return _block(f"{title} ({len(verdicts)})", rows[:_SHOWN], [f"… and {hidden} more"] if hidden else [])
+    hidden = sum(map(len, groups[_SHOWN:]))
+    return _block(f"{title} ({len(verdicts)})", rows, [f"… and {hidden} more"] if hidden else [])
 
 
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
-    from flashcore.gate.together import chip_of
-
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for v in verdicts:
-        groups.setdefault((v.budget, v.reason, chip_of(v.subject)), []).append(str(v.subject))
-    rows = []
-    for (budget, reason, _), (first, *others) in groups.items():
-        rows.append((budget, first + (f" and {len(others)} more" if others else ""), reason))
+    groups = _grouped(verdicts, lambda v: (v.budget, v.reason, chip_of(v.subject)))
+    rows = [(v.budget, f"{v.subject}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
     return _block(f"{title} ({len(verdicts)})", rows)
 
 
@@ -308,37 +307,35 @@ def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
     ]
 
 
-def _loosened(found: Judgement) -> list[str]:
+def _loosened(result: Judgement) -> list[str]:
     """All that the manifest loosens, with the reasons."""
     rows = []
-    for use in found.loosened:
+    for use in result.loosened:
         w = use.waiver
         until = f"until {w.expires}" if w.expires else ""
         where = ", ".join(w.variants) if w.variants != ("*",) else "all variants"
         rows.append((w.budget, where, f"accepted {number(w.accepted)}", w.reason, until))
-    return _block(f"loosened in the manifest ({len(rows) + len(found.relaxed)})", rows, found.relaxed)
+    return _block(f"loosened in the manifest ({len(rows) + len(result.relaxed)})", rows, result.relaxed)
 
 
 def _goals(verdicts: Sequence[Verdict]) -> list[str]:
     """One line a goal: how many subjects reached it, and the one that is farthest from it."""
-    by_name: dict[str, list[Verdict]] = {}
-    for v in verdicts:
-        by_name.setdefault(v.budget, []).append(v)
     rows = []
-    for name, own in by_name.items():
-        if name.startswith(PREFIX) and all(v.status == "pass" for v in own):
+    for goal in _grouped(verdicts, lambda v: v.budget):
+        first = goal[0]
+        if first.budget.startswith(PREFIX) and all(v.status == "pass" for v in goal):
             continue  # facts that are only shown matter when they change
-        known = [v for v in own if v.progress is not None]
-        reached = sum(v.status == "pass" for v in known)
-        text = f"reached by {reached} of {len(own)}"
-        if len(known) < len(own):
-            text += f", {len(own) - len(known)} unmeasured"
-        remark = "" if known else own[0].reason
-        if reached < len(known):
-            worst = min(known, key=lambda v: v.progress or 0.0)
+        measured = [v for v in goal if v.progress is not None]
+        reached = sum(v.status == "pass" for v in measured)
+        text = f"reached by {reached} of {len(goal)}"
+        if len(measured) < len(goal):
+            text += f", {len(goal) - len(measured)} unmeasured"
+        remark = "" if measured else first.reason
+        if reached < len(measured):
+            worst = min(measured, key=lambda v: v.progress or 0.0)
             way = f"{100 * (worst.progress or 0.0):.0f} % of the way"
             remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {way}"
-        rows.append((name, own[0].limit, text, remark))
+        rows.append((first.budget, first.limit, text, remark))
     return _block(f"goals ({len(rows)})", rows)
 
 
