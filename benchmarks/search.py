@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import json
 import logging
@@ -46,15 +47,15 @@ GOAL, NEAR = 0.1, 1.02
 class Memory(study.Study):
     """A study that is not written down."""
 
-    def keep(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         self.results[result.index] = result
 
 
 def ours(kind: str, header: study.Header, grid: Grid, recorded: Sequence[Result], seed: int, most: int) -> list[int]:
     """The points that one of our samplers asks for, in its order, by the loop that tunes."""
     own = Memory(Path(), header, {})
-    sampler, (batch, ahead) = Proposing(kind, grid, {}, seed=seed, count=most), pace(kind, most)
-    tune.search(own, sampler, tune.Replay(recorded), tune.Budget(most), lambda _: None, batch=batch, ahead=ahead)
+    sampler = Proposing(dataclasses.replace(header, sampler=kind, seed=seed), grid, {}, most)
+    tune.search(own, sampler, tune.Replay(recorded), tune.Budget(most), lambda _: None, pace(kind, most))
     return list(own.results)
 
 

@@ -37,19 +37,19 @@ def job() -> Job:
 def facts(name: str, **values: float) -> list[Fact]:
     kernel = Subject(name, ARCH, kernel="k")
     planned = Subject(name, ARCH, "mission", "k")
-    found = [
+    results = [
         Fact(kernel if n in ("registers", "stack_bytes") else planned, n, v, "1", Source.CUBIN)
         for n, v in values.items()
     ]
-    return [replace(f, note="too much") if f.name == "blocks_per_sm" else f for f in found]
+    return [replace(f, note="too much") if f.name == "blocks_per_sm" else f for f in results]
 
 
 def test_what_cannot_run_falls_and_soft_budgets_are_told(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    points = grid.of(job.suite, "toy")
-    own = candidates.job_of(job, points, range(4))
-    assert list(own.suite.variants) == ["toy_0", "toy_1", "toy_2", "toy_3"] and [s.name for s in own.shapes] == [
+    points = grid.of_suite(job.suite, "toy")
+    narrow = candidates.narrowed(job, points, range(4))
+    assert list(narrow.suite.variants) == ["toy_0", "toy_1", "toy_2", "toy_3"] and [s.name for s in narrow.shapes] == [
         "mission"
     ]
     values = [
@@ -71,16 +71,16 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
     )
     monkeypatch.setattr(candidates, "compile_all", lambda job, say: built)
     monkeypatch.setattr(host_code, "read", lambda path, without: ("host", "cxx"))
-    _, found = candidates.prepared(own, points, range(4), lambda _: None)
-    assert [r.fell for r in found] == ["", "static", "static", "build"]
-    assert found[0].broken == {"registers_limit": 0.1}, "missed by a tenth; the other variant's budget is none of its"
-    assert found[0].facts["stack_bytes"] == 8 and found[0].code
-    assert found[1].reason.startswith("smem_limit: 2000") and found[1].broken == {"smem_limit": 1.0}
-    assert found[2].reason == "cannot be launched: too much"
-    assert found[3].reason == "static assertion failed"
+    _, results = candidates.build(narrow, points, range(4), lambda _: None)
+    assert [r.fell for r in results] == ["", "static", "static", "build"]
+    assert results[0].broken == {"registers_limit": 0.1}, "missed by a tenth; the other variant's budget is none of its"
+    assert results[0].facts["stack_bytes"] == 8 and results[0].code
+    assert results[1].reason.startswith("smem_limit: 2000") and results[1].broken == {"smem_limit": 1.0}
+    assert results[2].reason == "cannot be launched: too much"
+    assert results[3].reason == "static assertion failed"
     refused = replace(built, plans=(replace(plans[0], error="expected whole tiles", launches=()), *plans[1:]))
     monkeypatch.setattr(candidates, "compile_all", lambda job, say: refused)
-    assert candidates.prepared(own, points, [0], lambda _: None)[1][0].reason == "expected whole tiles"
+    assert candidates.build(narrow, points, [0], lambda _: None)[1][0].reason == "expected whole tiles"
 
 
 def test_machine_code_is_told_apart_by_device_host_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.measure.build import build
-from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.against.decide import Decision, Outcome
 from flashcore.plugins.tune import finalists, grid
-from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune.finalists import Final, Shortlist
 from flashcore.plugins.tune.offer import offer
 from flashcore.plugins.tune.study import Result
 from flashcore.suites.load import load
 from tests.conftest import ROOT
 
 SUITE = load(ROOT / "examples" / "tune")
-GRID = grid.of(SUITE, "mma")
-JOB = Job(Settings("s"), SUITE, None, None, build.Options(), (), ())
-NAMED = grid.ancestors(SUITE, GRID)
+GRID = grid.of_suite(SUITE, "mma")
+NAMED = grid.named_points(SUITE, GRID)
 BY_HAND = next(i for i, name in NAMED.items() if name == "mma_keys_by_hand")
 
 
@@ -45,35 +41,44 @@ def test_the_fastest_by_name_is_to_be_beaten_by_the_fastest_that_are_new() -> No
     }
     results[5] = replace(timed(5, 3.9), twin=1)
     results[6] = Result(6, "check", "wrong")
-    assert finalists.chosen(JOB, GRID, results, 2) == ("mma_keys_by_hand", [1, 2])
-    assert finalists.chosen(JOB, GRID, {1: results[1]}, 3) == ("mma_keys", [1]), "none by name: the space's own"
+    assert finalists.shortlist(SUITE, GRID, results, 2) == Shortlist("mma_keys_by_hand", [1, 2])
+    assert finalists.shortlist(SUITE, GRID, {1: results[1]}, 3) == Shortlist("mma_keys", [1]), (
+        "none by name: the space's own"
+    )
 
 
 def final(index: int, outcome: Outcome, change: float, shape: str = "mission") -> Final:
     return Final(index, shape, "base", 5.0, 5.0 * (1 + change), Decision(outcome, change, 0.005))
 
 
-def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none() -> None:
-    first, second = "mission", "s1024"
-    shapes = (first, second)
-    same = [final(i, "no difference", 0.0, second) for i in (1, 2)]
-    assert finalists.winner([final(1, "faster", -0.05), final(2, "faster", -0.1), *same], shapes) == 2
-    assert finalists.winner([final(2, "faster", -0.1), final(2, "slower", 0.02, second)], shapes) is None
-    assert finalists.winner([final(2, "faster", -0.1), final(2, "undecided", 0.0, second)], shapes) is None
-    assert finalists.winner([final(2, "no difference", -0.1), same[1]], shapes) is None
-    assert finalists.winner([Final(2, first, "base", reason="wrong"), same[1]], shapes) is None
-    assert finalists.winner([], shapes) is None
+SAME = [final(i, "no difference", 0.0, "s1024") for i in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("finals", "winner"),
+    [
+        ([final(1, "faster", -0.05), final(2, "faster", -0.1), *SAME], 2),
+        ([final(2, "faster", -0.1), final(2, "slower", 0.02, "s1024")], None),
+        ([final(2, "faster", -0.1), final(2, "undecided", 0.0, "s1024")], None),
+        ([final(2, "no difference", -0.1), SAME[1]], None),
+        ([Final(2, "mission", "base", reason="wrong"), SAME[1]], None),
+        ([], None),
+    ],
+)
+def test_a_winner_is_faster_at_the_first_shape_and_slower_at_none(finals: list[Final], winner: int | None) -> None:
+    first = finalists.winner(finals, ("mission", "s1024"))
+    assert (first and (first.index, first.shape)) == (winner and (winner, "mission"))
 
 
 def test_finalists_are_kept_with_the_study(tmp_path: Path) -> None:
     decision = Decision("faster", -0.05, 0.01)
     finals = [Final(1, "mission", "base", 5.0, 4.75, decision), Final(2, "mission", "base", reason="it hangs")]
-    assert finalists.kept(tmp_path) == []
-    finalists.keep(finals, tmp_path)
-    assert finalists.kept(tmp_path) == finals and finalists.kept(tmp_path / "results.jsonl") == []
-    (tmp_path / finalists.KEPT).write_text('[{"index": 1}]')
+    assert finalists.load(tmp_path) == []
+    finalists.save(finals, tmp_path)
+    assert finalists.load(tmp_path) == finals and finalists.load(tmp_path / "results.jsonl") == []
+    (tmp_path / finalists.FILE).write_text('[{"index": 1}]')
     with pytest.raises(UsageError, match="expected a study's finalists"):
-        finalists.kept(tmp_path)
+        finalists.load(tmp_path)
 
 
 def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
@@ -90,7 +95,8 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text.replace('"../', f'"{ROOT}/examples/'))
     suite = load(tmp_path)
     index = GRID.index({"STRIPES": 2, "WARPS": 8, "KEYS": 128, "MIN_BLOCKS": 2, "PROGRAMMATIC": 1})
-    made = offer(suite, grid.of(suite, "mma"), index, "mma_keys_by_hand", "mma-1", '"3 %" faster')
+    winner = Final(index, "mission", "mma_keys_by_hand", 5.0, 4.85, Decision("faster", -0.03, 0.01))
+    made = offer(suite, grid.of_suite(suite, "mma"), winner, "mma-1")
     assert all(line.startswith(("+", " ", "-", "@")) for line in made.diff.splitlines())
     assert not [line for line in made.diff.splitlines() if line.startswith("-") and not line.startswith("---")]
     made.write()
@@ -100,5 +106,5 @@ def test_the_offer_is_a_variant_that_the_manifest_takes(tmp_path: Path) -> None:
     base = suite.variants["mma_keys"]
     assert (new.kind, new.tolerance, new.where, new.roof) == (base.kind, base.tolerance, base.where, base.roof)
     assert {n: v for n, v in after.variants.items() if n != "mma_tuned_1"} == dict(suite.variants)
-    assert "study mma-1" in made.file.read_text() and tomllib.loads(made.file.read_text())
-    assert "mma_tuned_2" in offer(after, grid.of(after, "mma"), index + 1, "mma_keys", "s", "g").diff
+    assert "study mma-1: 3.0 % faster than mma_keys_by_hand at mission." in made.file.read_text()
+    assert "mma_tuned_2" in offer(after, grid.of_suite(after, "mma"), winner, "s").diff

@@ -54,10 +54,10 @@ def test_variants_of_the_same_source_are_where_a_search_begins() -> None:
     ]
     suite = factory.suite(variants=variants, baseline="base")
     suite = replace(suite, tables=tables(SPACE))
-    points = grid.of(suite, "toy")
-    assert set(grid.ancestors(suite, points).values()) == {"base", "rung"}
-    made = grid.variant(suite, points, 4)
+    points = grid.of_suite(suite, "toy")
+    assert set(grid.named_points(suite, points).values()) == {"base", "rung"}
+    made = grid.candidate(suite, points, 4)
     assert made.name == "toy_04" and made.config == {"ROWS": 16, "STAGES": 3, "COPY": "plain", "OTHER": 1}
     assert made.parent is None and made.kind == CudaSource("a.cu")
     with pytest.raises(UsageError, match=r"expected a space of suite .* \(did you mean toy\?\)"):
-        grid.of(suite, "tox")
+        grid.of_suite(suite, "tox")

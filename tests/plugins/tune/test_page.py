@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +11,10 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.text import significant
-from flashcore.plugins.tune import page, study, summary
+from flashcore.plugins.tune import page, study
 from flashcore.plugins.tune.finalists import Final
-from flashcore.plugins.tune.grid import Grid
-from flashcore.plugins.tune.study import Result
+from flashcore.plugins.tune.study import Header, Result
+from flashcore.plugins.tune.summary import Summary
 from tests.browser import PROGRAM, Browser, browser
 from tests.conftest import ROOT
 from tests.plugins.tune.spaces import GRID, RECORDED, SPACE, header
@@ -22,6 +22,10 @@ from tests.report.test_report import Page
 
 RESULTS = {r.index: r for r in RECORDED}
 SPACES = sorted((ROOT / "benchmarks" / "results" / "search").glob("*.jsonl.xz"))
+
+
+def written(file: Path, head: Header, results: Mapping[int, Result] = RESULTS, finals: Sequence[Final] = ()) -> Path:
+    return page.write(Summary(head, results), file, finals)
 
 
 def words(file: Path) -> str:
@@ -33,20 +37,19 @@ def test_a_recorded_space_is_rendered_by_the_command(recorded: Path, tmp_path: P
     file = tmp_path / "deep" / "study.html"
     assert main(["tune", "--show", str(recorded), "--report", str(file)]) == Exit.OK
     head, results = study.read(recorded)
-    grid, shape = Grid(head.space, head.constants), head.space.shapes[0]
+    whole = Summary(head, results)
     text, read = file.read_text(encoding="utf-8"), words(file)
-    timed = summary.timed(results, shape)
-    best = min(timed, key=lambda one: one.us)
-    assert f"{significant(best.us)} µs at {shape}" in read and grid.text(best.result.index) in read
-    for step in summary.funnel(grid, results):
+    best = whole.ranked[0]
+    assert f"{significant(best.us)} µs at {whole.shape}" in read and whole.grid.text(best.index) in read
+    for step in whole.funnel:
         assert f"{step.name} {step.left:,}" in read
-        assert all(why in read for _, why in step.reasons)
-    assert text.count("<circle") >= len(timed), "each that was timed is drawn"
-    for axis, of in summary.fastest_with(grid, timed).items():
-        assert axis in read and all(significant(us) in read for us, _ in of.values())
+        assert all(why in read for _, why in step.rejections)
+    assert text.count("<circle") >= len(whole.timed), "each that was timed is drawn"
+    for axis, values in whole.fastest_by_value().items():
+        assert axis in read and all(significant(us) in read for us, _ in values.values())
     assert "PED-ANOVA (Optuna)" in read
     assert text.split('id="all"')[1].count("<tr>") == len(results) + 1, "every candidate has its row"
-    again = page.write(head, results, tmp_path / "again.html")
+    again = page.write(whole, tmp_path / "again.html")
     assert again.read_bytes() == file.read_bytes(), "the same bytes"
     assert len(file.read_bytes()) < 500_000 and "plotly" not in text
 
@@ -65,26 +68,23 @@ def test_the_faster_losers_and_what_they_broke_stand_there(tmp_path: Path) -> No
     whole = {i: replace(r, broken={}) for i, r in RESULTS.items()}
     quick = sorted(whole, key=lambda i: whole[i].times.get("small", 99))[:3]
     results = {**whole, **{i: replace(whole[i], broken={"registers": 0.1, "spills": 8.0}) for i in quick}}
-    read = words(page.write(header("grid"), results, tmp_path / "p.html"))
-    timed = summary.timed(results, "small")
-    faster, kept = summary.faster_than_kept(timed)
-    assert kept is not None and [one.result.index for one in faster] == quick
+    read = words(written(tmp_path / "p.html", header("grid"), results))
+    faster, kept = Summary(header("grid"), results).within_budgets()
+    assert kept is not None and [one.index for one in faster] == quick
     assert f"The fastest that keeps every soft budget takes {significant(kept.us)} µs" in read
     assert read.split("Who was faster")[1].split("Genealogy")[0].count("registers by 10 %, spills by 800 %") == 3
 
 
 def test_several_objectives_have_a_front(tmp_path: Path) -> None:
-    one = page.write(header("grid"), RESULTS, tmp_path / "one.html")
-    several = page.write(
-        header("grid", space=replace(SPACE, objectives=("time", "smem"))), RESULTS, tmp_path / "p.html"
-    )
+    one = written(tmp_path / "one.html", header("grid"))
+    several = written(tmp_path / "p.html", header("grid", space=replace(SPACE, objectives=("time", "smem"))))
     assert "Pareto" not in words(one) and "What no other candidate beats in every objective" in words(several)
 
 
 def test_what_nobody_timed_is_unmeasured_and_its_static_facts_are_there(tmp_path: Path) -> None:
     built = {i: Result(i, facts={"registers": 90.0, "spill_store_bytes": 16.0}, broken={"spills": 16.0})
              for i in GRID.feasible}  # fmt: skip
-    read = words(page.write(header("grid"), built, tmp_path / "p.html"))
+    read = words(written(tmp_path / "p.html", header("grid"), built))
     assert f"{len(built)} of {len(built)} candidates compile and may be launched; none was timed." in read
     assert f"Soft budgets broken, of {len(built)} candidates that may be launched: spills by {len(built)}." in read
     assert (
@@ -98,14 +98,14 @@ def test_finalists_and_hostile_words_stand_as_they_are(tmp_path: Path) -> None:
     bad = "</script><script>alert(1)</script> & <b>"
     results = {**RESULTS, GRID.feasible[0]: Result(GRID.feasible[0], "build", bad)}
     finals = [Final(GRID.feasible[-1], "small", "base", 5.0, None, None, "it hangs")]
-    file = page.write(header("grid", command=bad), results, tmp_path / "p.html", finals)
+    file = written(tmp_path / "p.html", header("grid", command=bad), results, finals)
     text = file.read_text(encoding="utf-8")
     assert "<script>alert" not in text and text.count("&lt;script&gt;alert(1)") >= 3
     assert "not timed: it hangs" in words(file)
 
 
 def test_no_result_at_all_is_a_page_too(tmp_path: Path) -> None:
-    assert "Nothing was looked at yet." in words(page.write(header("grid"), {}, tmp_path / "p.html"))
+    assert "Nothing was looked at yet." in words(written(tmp_path / "p.html", header("grid"), {}))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def chromium() -> Iterator[Browser]:
 def test_in_a_browser_it_is_quiet_fits_and_sorts(
     chromium: Browser, tmp_path: Path, size: tuple[int, int], dark: bool
 ) -> None:
-    file = page.write(*study.read(SPACES[0]), tmp_path / "p.html")
+    file = written(tmp_path / "p.html", *study.read(SPACES[0]))
     with chromium.page(file, size=size, dark=dark) as shown:
         assert shown.console == [] and shown.requests == []
         assert shown.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -15,8 +15,10 @@ from flashcore.errors import Exit, ManifestError
 from flashcore.model.suite import AheadOfTime
 from flashcore.pipeline.run import start
 from flashcore.pipeline.state import Settings
-from flashcore.plugins.tune import candidates, grid, offer, session, study, trial, tune
-from flashcore.plugins.tune.samplers import Exhaustive
+from flashcore.plugins.against.decide import Decision
+from flashcore.plugins.tune import candidates, grid, offer, session, study, tune
+from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune.samplers import Exhaustive, Pace
 from flashcore.plugins.tune.study import Result
 from flashcore.suites.load import load
 from tests.conftest import ROOT
@@ -53,7 +55,7 @@ def built(suite: Path) -> tuple[str, dict[int, Result]]:
 
 
 def points(suite: Path) -> grid.Grid:
-    return grid.of(load(suite), "matmul")
+    return grid.of_suite(load(suite), "matmul")
 
 
 def test_every_point_is_compiled_and_judged_without_a_gpu(suite: Path, built: tuple[str, dict[int, Result]]) -> None:
@@ -76,12 +78,12 @@ def test_every_point_is_compiled_and_judged_without_a_gpu(suite: Path, built: tu
 class StandIn(candidates.Local):
     """Builds as ever; stands in for the GPU with times that the tile's rows decide."""
 
-    def measure(self, results: Sequence[Result], told: tune.Told) -> None:
+    def measure(self, results: Sequence[Result], report: tune.Report) -> None:
         for result in results:
             (case,) = self._cases(result.index)
             assert case.callable == "matmul.py:matmul" and case.config == self._grid.point(result.index)
             assert case.calls and case.library is None, "the first call is held to what was judged"
-            told(dataclasses.replace(result, times={"square": 100.0 - int(case.config["BM"])}, error=0.1))
+            report(dataclasses.replace(result, times={"square": 100.0 - int(case.config["BM"])}, error=0.1))
 
 
 def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_path: Path) -> None:
@@ -90,14 +92,15 @@ def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_p
     job = start(Settings(str(suite), upto=None, build=str(suite.parent / "build" / session.FOLDER)))
     job = dataclasses.replace(job, gpu_arch="sm_90a", options=dataclasses.replace(job.options, archs=("sm_90a",)))
     header = study.Header("triton_kernels", own.space, "grid", 0, "c", compiler="triton")
-    with study.begun(tmp_path, header) as kept:
-        local = StandIn(job, own, tmp_path, True, trial.Settings(), lambda _: None)
-        tune.search(kept, Exhaustive(own, {}), local, tune.Budget(), lambda _: None, batch=2)
+    with study.create(tmp_path, header) as kept:
+        local = StandIn(job, own, tmp_path, True, lambda _: None)
+        tune.search(kept, Exhaustive(own, {}), local, tune.Budget(), lambda _: None, Pace(2))
     assert len({r.code for r in kept.results.values()}) == 4
     best = tune.best(kept.results.values(), "square")
     assert best is not None and own.point(best.index)["BM"] == 64
     whole = load(suite)
-    made = offer.offer(whole, own, best.index, "matmul_64x64", "study", "2 % faster")
+    winner = Final(best.index, "square", "matmul_64x64", 50.0, 49.0, Decision("faster", -0.02, 0.01))
+    made = offer.offer(whole, own, winner, "study")
     copy = shutil.copytree(suite, tmp_path / "copy")
     dataclasses.replace(made, file=copy / "suite.toml").write()
     found = load(copy).variants["matmul_tuned_1"]
@@ -107,8 +110,8 @@ def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_p
 
 def test_the_search_begins_at_the_variants_of_the_same_callable(suite: Path) -> None:
     whole = load(ROOT / "examples" / "triton_kernels")
-    assert set(grid.ancestors(whole, grid.of(whole, "matmul")).values()) == {"matmul_64x64", "matmul_128x256"}
-    assert set(grid.ancestors(load(suite), points(suite)).values()) == set(), "4 stages are no value of the axis"
+    assert set(grid.named_points(whole, grid.of_suite(whole, "matmul")).values()) == {"matmul_64x64", "matmul_128x256"}
+    assert set(grid.named_points(load(suite), points(suite)).values()) == set(), "4 stages are no value of the axis"
 
 
 def test_recorded_cubins_and_peers_have_no_config_to_search(suite: Path, tmp_path: Path) -> None:

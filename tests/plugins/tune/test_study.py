@@ -13,11 +13,11 @@ from tests.plugins.tune.spaces import RECORDED, header
 
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    with study.begun(tmp_path, header()) as own:
+    with study.create(tmp_path, header()) as own:
         for result in RECORDED:
-            own.keep(result)
+            own.record(result)
         folder = own.folder
-        with pytest.raises(UsageError, match="no process works on"), study.resumed(folder):
+        with pytest.raises(UsageError, match="no process works on"), study.resume(folder):
             pass
     assert study.read(folder) == (header(), {r.index: r for r in RECORDED})
     packed = tmp_path / "copy.jsonl.xz"
@@ -29,15 +29,15 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_is_cut_off_and_the_study_goes_on(tmp_path: Path) -> None:
-    with study.begun(tmp_path, header()) as own:
-        own.keep(RECORDED[0])
+    with study.create(tmp_path, header()) as own:
+        own.record(RECORDED[0])
     path = own.folder / study.RESULTS
     whole = path.read_bytes()
     for torn in (b"{", b'{"index":3,"fell":"",', b'{"index":3}'):
         path.write_bytes(whole + torn)
         assert list(study.read(own.folder)[1]) == [RECORDED[0].index]
-        with study.resumed(own.folder) as again:
-            again.keep(RECORDED[1])
+        with study.resume(own.folder) as again:
+            again.record(RECORDED[1])
         assert [r.index for r in study.read(own.folder)[1].values()] == [RECORDED[0].index, RECORDED[1].index]
 
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable
 
 from flashcore.plugins.tune import summary
 from flashcore.plugins.tune.study import Result
-from tests.plugins.tune.spaces import GRID, RECORDED
+from flashcore.plugins.tune.summary import Summary
+from tests.plugins.tune.spaces import GRID, RECORDED, header
 
-RESULTS = {r.index: r for r in RECORDED}
-TIMED = summary.timed(RESULTS, "small")
+
+def study(results: Iterable[Result]) -> Summary:
+    return Summary(header(), {r.index: r for r in results})
+
+
+STUDY = study(RECORDED)
 
 
 def test_the_funnel_adds_up() -> None:
-    steps = summary.funnel(GRID, RESULTS)
+    steps = STUDY.funnel
     assert [s.name for s in steps][:3] == ["all points", "meet the conditions", "looked at"]
-    assert steps[0].left == len(GRID) and sum(n for n, _ in steps[1].reasons) == len(GRID) - len(GRID.feasible)
+    assert steps[0].left == len(GRID) and steps[1].rejected == len(GRID) - len(GRID.feasible)
     for before, after in itertools.pairwise(steps[2:]):
-        assert before.left is not None and after.left == before.left - sum(n for n, _ in after.reasons)
-    assert steps[-1].left == len(TIMED)
-    static = summary.funnel(GRID, {i: Result(i) for i in GRID.feasible})
+        assert before.left is not None and after.left == before.left - after.rejected
+    assert steps[-1].left == len(STUDY.timed)
+    static = study(map(Result, GRID.feasible)).funnel
     assert [s.left for s in static[-2:]] == [None, None]
 
 
@@ -28,50 +34,47 @@ def test_reasons_that_differ_in_numbers_alone_are_one_with_their_range() -> None
     texts = ["265,216 B; the most is 232,448", "274,432 B; the most is 232,448", "9,000 B; the most is 232,448"]
     log = "a.cuh(33): warning #179-D: odd\n  x\na.cuh(40): error: no such thing\nmore"
     reasons = [*texts, "other", log, ""]
-    results = {i: Result(i, "static", text) for i, text in zip(GRID.feasible, reasons, strict=False)}
-    (step,) = [s for s in summary.funnel(GRID, results) if s.fell == "static"]
-    assert step.reasons[0] == (3, "9,000 to 274,432 B; the most is 232,448")
-    assert set(step.reasons[1:]) == {(1, "other"), (1, "no such thing, at a.cuh(40)"), (1, "no reason was recorded")}
+    results = [Result(i, "static", text) for i, text in zip(GRID.feasible, reasons, strict=False)]
+    step = study(results).funnel[-3]
+    assert step.rejections[0] == (3, "9,000 to 274,432 B; the most is 232,448")
+    assert set(step.rejections[1:]) == {(1, "other"), (1, "no such thing, at a.cuh(40)"), (1, "no reason was recorded")}
 
 
 def test_evaluations_count_what_came_to_a_gpu() -> None:
     first, second = GRID.feasible[:2]
     results = [Result(first, "check", "wrong"), Result(second, times={"small": 2.0}), Result(30, "build", "no")]
     results += [Result(31, times={"small": 2.0}, twin=second), Result(32, times={"small": 1.0})]
-    found = summary.timed({r.index: r for r in results}, "small")
-    assert [(one.evaluation, one.result.index) for one in found] == [(2, second), (2, 31), (3, 32)]
-    assert [one.result.index for one in summary.improvements(found)] == [second, 32]
+    counted = study(results)
+    assert [(one.evaluation, one.index) for one in counted.timed] == [(2, second), (2, 31), (3, 32)]
+    assert [one.index for one in counted.improvements] == [second, 32] and counted.evaluations == 3
 
 
 def test_the_fastest_with_each_value() -> None:
-    table = summary.fastest_with(GRID, TIMED)
-    best = min(one.us for one in TIMED)
+    table = STUDY.fastest_by_value()
+    best = min(one.us for one in STUDY.timed)
     assert list(table) == list(GRID.space.axes)
-    for of in table.values():
-        assert min(us for us, _ in of.values()) == best and sum(n for _, n in of.values()) == len(TIMED)
+    for values in table.values():
+        assert min(us for us, _ in values.values()) == best and sum(n for _, n in values.values()) == len(STUDY.timed)
 
 
 def test_a_genealogy_begins_somewhere_and_only_gets_faster() -> None:
     rng = random.Random(3)
     for _ in range(20):
         order = rng.sample(RECORDED, len(RECORDED))
-        found = summary.timed({r.index: r for r in order}, "small")
-        winner = min(found, key=lambda one: one.us)
-        way = summary.genealogy(GRID, found, winner.result.index)
-        assert way[-1] is winner and all(one in found for one in way)
-        times, places = [one.us for one in way], [found.index(one) for one in way]
+        shuffled = study(order)
+        path = shuffled.genealogy(shuffled.ranked[0].index)
+        assert path[-1] is shuffled.ranked[0]
+        times, places = [one.us for one in path], [shuffled.timed.index(one) for one in path]
         assert times == sorted(times, reverse=True) and places == sorted(places)
-        assert not [one for one in found[: places[0]] if one.us > way[0].us], "nobody slower came before the beginning"
+        assert not [one for one in shuffled.timed[: places[0]] if one.us > path[0].us], "none slower came before"
 
 
 def test_a_parent_is_the_nearest_slower_one() -> None:
     near, far, winner = (GRID.index({"ROWS": r, "STAGES": s, "COPY": c})
                          for r, s, c in ((32, 2, "async"), (16, 1, "plain"), (64, 2, "async")))  # fmt: skip
-    found = summary.timed(
-        {i: Result(i, times={"small": us}) for i, us in ((far, 3.0), (near, 4.0), (winner, 1.0))}, "small"
-    )
-    assert [one.result.index for one in summary.genealogy(GRID, found, winner)] == [near, winner]
-    assert summary.changed(GRID, near, winner) == "ROWS 32 to 64"
+    timed = study(Result(i, times={"small": us}) for i, us in ((far, 3.0), (near, 4.0), (winner, 1.0)))
+    assert [one.index for one in timed.genealogy(winner)] == [near, winner]
+    assert timed.change(near, winner) == "ROWS 32 to 64"
 
 
 def test_what_was_broken_is_said_with_by_how_much() -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from flashcore.plugins.tune import tables as study_tables
-from flashcore.plugins.tune.pareto import front
-from flashcore.plugins.tune.study import Result
+from flashcore.plugins.tune.objectives import front
+from flashcore.plugins.tune.study import Header, Result
+from flashcore.plugins.tune.summary import Summary
+from flashcore.plugins.tune.tables import study_text
 from tests.plugins.tune.spaces import GRID, RECORDED, SPACE, header
 
 RESULTS = {r.index: r for r in RECORDED}
 
 
+def text_of(head: Header, results: Mapping[int, Result] = RESULTS) -> str:
+    return study_text(Summary(head, results))
+
+
 def test_the_funnel_adds_up_and_says_why() -> None:
-    text = study_tables.whole(header("grid", floor=1.0), RESULTS)
+    text = text_of(header("grid", floor=1.0))
     fell = {f: sum(r.fell == f for r in RECORDED) for f in ("static", "check")}
     rows = {line.split("  ")[0]: line for line in text.splitlines()}
     assert rows["all points"].split()[-1] == "24" and rows["meet the conditions"].split()[-1] == str(len(GRID.feasible))
@@ -26,7 +32,7 @@ def test_the_funnel_adds_up_and_says_why() -> None:
 
 def test_what_nobody_measured_is_unmeasured() -> None:
     built = {i: Result(i) for i in GRID.feasible}
-    text = study_tables.whole(header("grid"), built)
+    text = text_of(header("grid"), built)
     assert text.count("unmeasured") == 2 and "best, µs" not in text
     assert f"{len(built)} of {len(built)} that may be launched spill nothing and keep every budget" in text
 
@@ -37,7 +43,7 @@ def test_who_spills_or_breaks_a_budget_is_listed_without_a_gpu() -> None:
     built[first] = Result(first, facts={"spill_store_bytes": 0.0}, broken={"registers": 0.5})
     built[second] = Result(second, facts={"spill_store_bytes": 64.0}, broken={"spills": 64.0})
     built[third] = Result(third, "static", "cannot be launched", broken={"registers": 2.0})
-    rows = study_tables.whole(header("grid"), built).split("soft budgets broken")[1].splitlines()[2:]
+    rows = text_of(header("grid"), built).split("soft budgets broken")[1].splitlines()[2:]
     assert rows[0].split()[0] == str(second) and rows[0].split()[4] == "spills"
     assert rows[1].split()[0] == str(first) and "registers by 50 %" in rows[1]
     assert rows[2].startswith(f"{len(built) - 3} of {len(built) - 1} that may be launched")
@@ -45,7 +51,7 @@ def test_who_spills_or_breaks_a_budget_is_listed_without_a_gpu() -> None:
 
 def test_a_front_is_shown_where_there_are_several_objectives() -> None:
     several = header("grid", space=replace(SPACE, objectives=("time", "smem")))
-    assert "Pareto front" in study_tables.whole(several, RESULTS)
-    assert "Pareto front" not in study_tables.whole(header("grid"), RESULTS)
-    points = [("a", [1.0, 5.0]), ("b", [2.0, 2.0]), ("c", [2.0, 3.0]), ("d", [5.0, 1.0]), ("e", [5.0, 1.0])]
-    assert front(points) == ["a", "b", "d", "e"]
+    assert "Pareto front" in text_of(several)
+    assert "Pareto front" not in text_of(header("grid"))
+    points = [(1, [1.0, 5.0]), (2, [2.0, 2.0]), (3, [2.0, 3.0]), (4, [5.0, 1.0]), (5, [5.0, 1.0])]
+    assert front(points) == [1, 2, 4, 5]

@@ -70,6 +70,6 @@ def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
     monkeypatch.setattr(candidates, "leases", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(trial, "run", ran)
     job = SimpleNamespace(uuids=(), places=())
-    with candidates.Local(job, None, tmp_path, measures, trial.Settings(), lambda _: None) as local:  # type: ignore[arg-type]
+    with candidates.Local(job, None, tmp_path, measures, lambda _: None) as local:  # type: ignore[arg-type]
         local.measure([], lambda _: None)
     assert order == (["start", "measure", "start", "close"] if measures else ["close"])

@@ -11,14 +11,14 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from flashcore.errors import UsageError
 from flashcore.plugins.tune import study, tune
-from flashcore.plugins.tune.samplers import SAMPLERS, Exhaustive, Proposing, Sampler
+from flashcore.plugins.tune.samplers import SAMPLERS, Exhaustive, Pace, Proposing, Sampler
 from flashcore.plugins.tune.study import Result
 from tests.plugins.tune.spaces import GRID, RECORDED, header
 
@@ -37,23 +37,23 @@ class Counting(tune.Replay):
         self.built += indices
         return super().prepare(indices)
 
-    def measure(self, results: Sequence[Result], told: Callable[[Result], None]) -> None:
+    def measure(self, results: Sequence[Result], report: tune.Report) -> None:
         self.measured += [r.index for r in results]
-        super().measure(results, told)
+        super().measure(results, report)
 
 
-def sampler(kind: str, own: study.Study, first: Sequence[int] = ()) -> Sampler:
-    if kind == "grid":
-        return Exhaustive(GRID, own.results)
-    return Proposing(kind, GRID, own.results, seed=1, first=first, journal=own.folder / study.SAMPLER)
+def sampler(opened: study.Study, first: Sequence[int] = ()) -> Sampler:
+    if opened.header.sampler == "grid":
+        return Exhaustive(GRID, opened.results)
+    return Proposing(opened.header, GRID, opened.results, first=first)
 
 
 @pytest.mark.parametrize("kind", [s for s in SAMPLERS if s != "gp"])  # whose model takes a second for each point
 def test_every_sampler_finds_the_best_of_a_small_space(kind: str, tmp_path: Path) -> None:
     evaluator = Counting()
     lines: list[str] = []
-    with study.begun(tmp_path, header(kind)) as own:
-        tune.search(own, sampler(kind, own, [GRID.feasible[0]]), evaluator, tune.Budget(100), lines.append, batch=4)
+    with study.create(tmp_path, header(kind)) as own:
+        tune.search(own, sampler(own, [GRID.feasible[0]]), evaluator, tune.Budget(100), lines.append, Pace(4))
     assert sorted(own.results) == GRID.feasible, "all points, as the budget allows it"
     assert Counter(evaluator.built).most_common(1)[0][1] == 1, "nothing is built twice"
     by_code = {r.code: r for r in RECORDED if r.fell not in ("build", "static")}
@@ -69,14 +69,14 @@ def test_every_sampler_finds_the_best_of_a_small_space(kind: str, tmp_path: Path
     ("budget", "count"), [(tune.Budget(5), 5), (tune.Budget(until=1e9), 4), (tune.Budget(seconds=0.001), 4)]
 )
 def test_a_search_ends_with_its_budget(budget: tune.Budget, count: int, tmp_path: Path) -> None:
-    with study.begun(tmp_path, header("random")) as own:
-        tune.search(own, sampler("random", own), tune.Replay(RECORDED), budget, lambda _: None, batch=4)
+    with study.create(tmp_path, header("random")) as own:
+        tune.search(own, sampler(own), tune.Replay(RECORDED), budget, lambda _: None, Pace(4))
     assert len(own.results) <= count and (own.results or budget.seconds)
 
 
 def test_a_point_that_the_replayed_study_lacks_is_no_result(tmp_path: Path) -> None:
-    with study.begun(tmp_path, header("grid")) as own, pytest.raises(UsageError, match="found none of point"):
-        tune.search(own, sampler("grid", own), tune.Replay(RECORDED[1:]), tune.Budget(), lambda _: None)
+    with study.create(tmp_path, header("grid")) as own, pytest.raises(UsageError, match="found none of point"):
+        tune.search(own, sampler(own), tune.Replay(RECORDED[1:]), tune.Budget(), lambda _: None, Pace())
 
 
 class Telling(tune.Replay):
@@ -86,23 +86,20 @@ class Telling(tune.Replay):
         super().__init__(RECORDED)
         self.permits, self.pipe = permits, pipe
 
-    def measure(self, results: Sequence[Result], told: Callable[[Result], None]) -> None:
+    def measure(self, results: Sequence[Result], report: tune.Report) -> None:
         for result in results:
             os.read(self.permits, 1)
             os.write(self.pipe, bytes([result.index]))
-            super().measure([result], told)
+            super().measure([result], report)
 
 
-def test_a_point_that_breaks_a_condition_is_not_asked_for_after_a_kill_either(tmp_path: Path) -> None:
-    """Killed between the proposal and its rejection."""
-    broken = next(i for i in range(len(GRID)) if GRID.broken(i))
-    with study.begun(tmp_path, header("nsga2")) as own:
-        killed = sampler("nsga2", own)
-        assert isinstance(killed, Proposing)
-        killed._enqueue(broken)
-        killed._study.ask(killed._distributions)
-        again = sampler("nsga2", own)
-        assert broken not in again.ask(len(GRID.feasible))
+@pytest.mark.parametrize("kind", ["nsga2", "tpe", "random"])
+def test_a_resumed_sampler_knows_the_results_and_asks_only_for_new_feasible_points(kind: str) -> None:
+    recorded = {r.index: r for r in RECORDED[:6]}
+    resumed = Proposing(header(kind), GRID, recorded, first=[RECORDED[0].index, RECORDED[9].index])
+    assert len(resumed._study.get_trials(deepcopy=False)) == 6 + 1, "each result, and the point to begin with"
+    asked = resumed.ask(len(GRID))
+    assert asked[0] == RECORDED[9].index and sorted([*asked, *recorded]) == GRID.feasible and not resumed.ask(1)
 
 
 #: The last points of a small space take a sampler long to come to.
@@ -111,9 +108,9 @@ COUNT = {"nsga2": 9, "grid": len(GRID.feasible)}
 
 def searched(studies: Path, kind: str, permits: int, pipe: int) -> None:
     """Begins a study, or goes on with the one that is there, to its end."""
-    found = sorted(studies.glob("toy-*"))
-    with study.resumed(found[0]) if found else study.begun(studies, header(kind)) as own:
-        tune.search(own, sampler(kind, own), Telling(permits, pipe), tune.Budget(COUNT[kind]), lambda _: None, batch=3)
+    folders = sorted(studies.glob("toy-*"))
+    with study.resume(folders[0]) if folders else study.create(studies, header(kind)) as own:
+        tune.search(own, sampler(own), Telling(permits, pipe), tune.Budget(COUNT[kind]), lambda _: None, Pace(3))
 
 
 @pytest.mark.parametrize("kind", ["nsga2", "grid"])

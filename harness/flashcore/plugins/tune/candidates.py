@@ -1,5 +1,6 @@
-"""Candidates built and gated on the CPUs: what the compiler, the cubin and the launch plan say, before a GPU is used. A
-candidate is rejected at ``build`` if it does not compile, at ``static`` if its plan refuses a shape, if it cannot be
+"""Candidates built and gated on the CPUs, by what the compiler, the cubin and the launch plan say.
+
+A candidate is rejected at ``build`` if it does not compile, at ``static`` if its plan refuses a shape, if it cannot be
 launched, or if it breaks a hard budget. Soft budgets that it breaks are recorded with it; it may still win.
 """
 
@@ -27,52 +28,63 @@ from flashcore.pipeline.compile_ahead import compile_all
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Job
 from flashcore.plugins.tune import trial
-from flashcore.plugins.tune.grid import Grid, variant
+from flashcore.plugins.tune.grid import Grid, candidate
 from flashcore.plugins.tune.study import Result
 from flashcore.readers import host_code
 
-#: Static facts recorded of each candidate, and which value counts of several kernels.
+#: Static facts recorded of each candidate, and how the values of several kernels become one.
 FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "registers": max, "smem": max, "spill_store_bytes": sum, "stack_bytes": max, "threads": max,
-    "theoretical_occupancy": min, "sass_instructions": sum, "compiler_warnings": max,
-}  # fmt: skip
+    "registers": max,
+    "smem": max,
+    "spill_store_bytes": sum,
+    "stack_bytes": max,
+    "threads": max,
+    "theoretical_occupancy": min,
+    "sass_instructions": sum,
+    "compiler_warnings": max,
+}
 
 
-def job_of(job: Job, grid: Grid, indices: Collection[int], more: Collection[str] = (), stage: str = "") -> Job:
-    """The job of building these points, and variants of the suite besides, on the space's shapes. The budgets of the
+def narrowed(job: Job, grid: Grid, indices: Collection[int], more: Collection[str] = (), stage: str = "") -> Job:
+    """The job of building these points, and more variants of the suite, on the space's shapes. The budgets of the
     space's variant are the candidates' too.
 
     Args:
         job: for one arch.
         stage: the stage whose shapes are added.
     """
-    suite, base = job.suite, grid.space.variant
-    own = {(v := variant(suite, grid, i)).name: v for i in indices}
+    suite, base = job.suite, job.suite.variants[grid.space.variant]
+    variants = {v.name: v for v in (candidate(suite, grid, i) for i in indices)}
     budgets = tuple(
-        dataclasses.replace(b, variants=(*b.variants, *own)) if matches_any(base, b.variants) else b
+        dataclasses.replace(b, variants=(*b.variants, *variants)) if matches_any(base.name, b.variants) else b
         for b in suite.budgets
     )
-    variants = {**own, **{name: suite.variants[name] for name in more}}
-    runs = [s for s in suite.shapes.values() if suite.variants[base].runs_on(s)]
-    shapes = {s.name: s for s in runs if s.name in grid.space.shapes or stage in s.stages}
+    variants |= {name: suite.variants[name] for name in more}
+    shapes = {
+        s.name: s
+        for s in suite.shapes.values()
+        if base.runs_on(s) and (s.name in grid.space.shapes or stage in s.stages)
+    }
     suite = dataclasses.replace(suite, variants=variants, budgets=budgets, shapes=shapes, waivers=())
     return dataclasses.replace(job, suite=suite, variants=tuple(variants.values()), shapes=tuple(shapes.values()))
 
 
-def prepared(job: Job, grid: Grid, indices: Sequence[int], say: Callable[[str], None]) -> tuple[Built, list[Result]]:
+def build(job: Job, grid: Grid, indices: Sequence[int], say: Callable[[str], None]) -> tuple[Built, list[Result]]:
     """Builds the points and gates them.
 
     Args:
-        job: as :func:`job_of` gives it, for one arch.
+        job: as :func:`narrowed` gives it, for one arch.
     """
     built = compile_all(job, say)
-    budgets = {b.name: b for b in job.suite.budgets}
+    budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
+    machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
+    record = Record("", "", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
     missed: dict[str, dict[str, tuple[float, str]]] = {}  # variant → budget → share of its limit, in words
-    for v in judge(_record(job, built), require="static").verdicts:
-        if v.status == "fail" and v.budget in budgets and budgets[v.budget].tier == "static":
-            own = missed.setdefault(v.subject.variant, {})
-            text = f"{v.budget}: {v.value} {v.unit}, promised {v.limit}"
-            own[v.budget] = max(own.get(v.budget, (0.0, "")), (_share(budgets[v.budget], v.value), text))
+    for v in judge(record, require="static").verdicts:
+        if v.status == "fail" and v.budget in budgets:
+            by_budget = missed.setdefault(v.subject.variant, {})
+            miss = _share(budgets[v.budget], v.value), f"{v.budget}: {v.value} {v.unit}, promised {v.limit}"
+            by_budget[v.budget] = max(by_budget.get(v.budget, (0.0, "")), miss)
     return built, [_result(i, job, grid, built, missed.get(grid.name(i), {})) for i in indices]
 
 
@@ -83,45 +95,39 @@ def _share(budget: Budget, value: object) -> float:
     return round(over / abs(limit or 1.0), 4)
 
 
-def _record(job: Job, built: Built) -> Record:
-    """The part of a record that static budgets need."""
-    arch = job.options.archs[0]
-    machine = Environment(None, "", "", "", "", gpu_arch=arch, nvcc=built.nvcc)
-    return Record("", "", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
-
-
 def _result(index: int, job: Job, grid: Grid, built: Built, missed: Mapping[str, tuple[float, str]]) -> Result:
     name = grid.name(index)
     artifact = built.artifact(name, job.options.archs[0])
     if artifact is None or artifact.status != "ok":
         return Result(index, "build", artifact.message if artifact else "not built")
-    found: dict[str, list[float]] = {}
-    notes: list[str] = []
-    for fact in built.facts:
-        if fact.subject.variant == name:
-            if fact.name in FACTS and fact.number is not None:
-                found.setdefault(fact.name, []).append(fact.number)
-            if fact.name == "blocks_per_sm" and fact.value == 0:
-                notes.append(f"cannot be launched: {fact.note}")
+    facts = [f for f in built.facts if f.subject.variant == name]
+    values = {n: [f.number for f in facts if f.name == n and f.number is not None] for n in FACTS}
     plans = [p for p in built.plans if p.variant == name]
-    notes = [p.error for p in plans if p.error] + notes + [missed[b][1] for b in grid.space.hard if b in missed]
+    reasons = [
+        *(p.error for p in plans if p.error),
+        *(f"cannot be launched: {f.note}" for f in facts if f.name == "blocks_per_sm" and f.value == 0),
+        *(missed[b][1] for b in grid.space.hard if b in missed),
+    ]
     return Result(
         index=index,
-        fell="static" if notes else "",
-        reason=notes[0] if notes else "",
+        fell="static" if reasons else "",
+        reason=reasons[0] if reasons else "",
         broken={budget: share for budget, (share, _) in missed.items()},
-        facts={fact: FACTS[fact](values) for fact, values in found.items()},
+        facts={n: combine(values[n]) for n, combine in FACTS.items() if values[n]},
         code=_code(artifact, name, [dataclasses.astuple(launch) for p in plans for launch in p.launches]),
     )
 
 
 def _code(artifact: Artifact, name: str, launches: Sequence[object]) -> str:
-    """A text that is the same for two candidates if they give a GPU the same work: device and host code (without the
+    """A hash that is the same for two candidates if they give a GPU the same work: device and host code (without the
     variant's own name) and launches; for Python callables, the traced calls."""
+    work: list[object]
     if artifact.cubins:
-        return hashlib.sha256(json.dumps(sorted(artifact.calls.items())).encode()).hexdigest()[:16]
-    host, _ = host_code.read(Path(artifact.cubin or "").with_name(OBJECT), without=name)
-    return hashlib.sha256(json.dumps([artifact.code, host, launches]).encode()).hexdigest()[:16]
+        work = sorted(artifact.calls.items())  # type: ignore[assignment]
+    else:
+        host, _ = host_code.read(Path(artifact.cubin or "").with_name(OBJECT), without=name)
+        work = [artifact.code, host, launches]
+    return hashlib.sha256(json.dumps(work).encode()).hexdigest()[:16]
 
 
 class Local:
@@ -129,16 +135,13 @@ class Local:
 
     Args:
         job: of the suite, for one arch.
-        folder: of what the processes that measure write.
+        folder: for the files of the processes that measure.
         measures: whether candidates are measured on the job's GPUs, leased for a batch; if not, they are only built.
     """
 
-    def __init__(
-        self, job: Job, grid: Grid, folder: Path, measures: bool, chosen: trial.Settings, say: Callable[[str], None]
-    ) -> None:
-        self._job, self._grid, self._folder, self._measures = job, grid, folder, measures
-        self._chosen, self._say = chosen, say
-        self._of: dict[int, tuple[Job, Built]] = {}
+    def __init__(self, job: Job, grid: Grid, folder: Path, measures: bool, say: Callable[[str], None]) -> None:
+        self._job, self._grid, self._folder, self._measures, self._say = job, grid, folder, measures, say
+        self._built: dict[int, tuple[Job, Built]] = {}
         self._stopped = False
         self._ahead = Ahead()
 
@@ -153,30 +156,30 @@ class Local:
     def prepare(self, indices: Sequence[int]) -> list[Result]:
         if not indices:
             return []
-        job = job_of(self._job, self._grid, indices)
-        built, results = prepared(job, self._grid, indices, self._unless_stopped)
-        self._of |= dict.fromkeys(indices, (job, built))
+        job = narrowed(self._job, self._grid, indices)
+        built, results = build(job, self._grid, indices, self._unless_stopped)
+        self._built |= dict.fromkeys(indices, (job, built))
         return results
 
-    def measure(self, results: Sequence[Result], told: Callable[[Result], None]) -> None:
-        if not self._measures:
-            for result in results:
-                told(result)
-        else:
+    def measure(self, results: Sequence[Result], report: Callable[[Result], None]) -> None:
+        if self._measures:
             cases = [(r, self._cases(r.index)) for r in results]
             with leases(self._job.uuids, self._say):
-                trial.run(cases, self._folder, self._chosen, told, self._job.places, self._ahead)
+                trial.run(cases, self._folder, trial.Settings(), report, self._job.places, self._ahead)
             self._start_ahead()
-        for built in {id(b): b for r in results for _, b in [self._of.pop(r.index)]}.values():
-            forget(built)
+        else:
+            for result in results:
+                report(result)
+        for built in {id(b): b for r in results for _, b in [self._built.pop(r.index)]}.values():
+            _remove(built)
 
     def _start_ahead(self) -> None:
-        """The processes that measure import while the next batch is built."""
+        """Starts the processes that measure, which import while the next batch is built."""
         if self._measures:
-            trial.start_ahead(self._folder, self._chosen, self._job.places, self._ahead)
+            trial.start_ahead(self._folder, trial.Settings(), self._job.places, self._ahead)
 
     def _cases(self, index: int) -> list[Case]:
-        job, built = self._of[index]
+        job, built = self._built[index]
         return child_cases(job, built, [(job.suite.variants[self._grid.name(index)], s) for s in job.shapes])
 
     def _unless_stopped(self, text: str) -> None:
@@ -184,7 +187,7 @@ class Local:
             raise FlashcoreError("the search was stopped")  # at ninja's next output; ends ninja and its compilers
 
 
-def forget(built: Built) -> None:
+def _remove(built: Built) -> None:
     """Removes what was compiled: a finalist is compiled again, and thousands of others would fill the disk."""
     for artifact in built.artifacts:
         for cubin in (artifact.cubin, *artifact.cubins.values()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,43 +50,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.plugins.tune import finalists, study
+    from flashcore.cli import progress
+    from flashcore.plugins.tune import finalists, session, study
 
     if arguments.show is not None:
         folder = study.find(Path(arguments.studies), arguments.show)
-        _shown(arguments, *study.read(folder), finalists.kept(folder))
+        _show(arguments, *study.read(folder), finalists.load(folder))
         return Exit.OK
     if arguments.space is None:
         raise UsageError("tune: expected the name of a space, or --show STUDY; found neither")
-    from flashcore.cli import progress
-    from flashcore.plugins.tune import session
-
     if arguments.report is not None:
-        import jinja2  # noqa: F401  what is missing is said before hours of search
+        import jinja2  # noqa: F401  reports a missing package before hours of search
 
-    names = ("space", "sampler", "evaluations", "seconds", "until", "batch", "seed", "finalists", "processes",
-             "studies", "replay", "static", "resume")  # fmt: skip
-    chosen = session.Options(**{name: getattr(arguments, name) for name in names})
+    given = session.Options(**{field.name: getattr(arguments, field.name) for field in fields(session.Options)})
     with progress.shown(arguments.quiet) as say:
-        found = session.run(options.settings(arguments, upto=None), chosen, say)
-    _shown(arguments, found.study.header, found.study.results, found.finals)
-    if found.offer is not None:
-        print("\n" + found.offer.diff)
+        outcome = session.run(options.settings(arguments, upto=None), given, say)
+    _show(arguments, outcome.study.header, outcome.study.results, outcome.finals)
+    if outcome.offer is not None:
+        print("\n" + outcome.offer.diff)
         if arguments.write:
-            found.offer.write()
+            outcome.offer.write()
     return Exit.OK
 
 
-def _shown(
+def _show(
     arguments: argparse.Namespace, header: Header, results: Mapping[int, Result], finals: Sequence[Final]
 ) -> None:
     """Prints a study and, if asked, writes its page."""
-    from flashcore.plugins.tune import tables as study_tables
+    from flashcore.plugins.tune import page, tables
+    from flashcore.plugins.tune.summary import Summary
 
-    print(study_tables.whole(header, results))
+    summary = Summary(header, results)
+    print(tables.study_text(summary))
     if finals:
-        print("\n" + study_tables.finals(header, finals))
+        print("\n" + tables.finalists_text(summary, finals))
     if arguments.report is not None:
-        from flashcore.plugins.tune import page
-
-        print(f"\nreport: {page.write(header, results, Path(arguments.report), finals)}")
+        print(f"\nreport: {page.write(summary, Path(arguments.report), finals)}")

@@ -12,20 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.check import check
 from flashcore.measure.settings import Check
 from flashcore.model.files import write_atomically
+from flashcore.model.suite import Suite
 from flashcore.pipeline.gpu_stages import child_cases
 from flashcore.pipeline.state import Job
 from flashcore.plugins.against import decide, time_pairs
 from flashcore.plugins.against.against import copied
 from flashcore.plugins.against.comparison import level
-from flashcore.plugins.tune.candidates import job_of, prepared
-from flashcore.plugins.tune.grid import Grid, ancestors
+from flashcore.plugins.tune.candidates import build, narrowed
+from flashcore.plugins.tune.grid import Grid, named_points
 from flashcore.plugins.tune.study import Result
 
-KEPT = "finalists.json"  # in the study's folder
+FILE = "finalists.json"  # in the study's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +44,73 @@ class Final:
     decision: decide.Decision | None = None
     reason: str = ""
 
+    @property
+    def change(self) -> str:
+        """The change, in percent; empty if there is none."""
+        return _percent(self.decision.change if self.decision else None, "+")
 
-def chosen(job: Job, grid: Grid, results: Mapping[int, Result], count: int) -> tuple[str, list[int]]:
-    """The variant to beat, and the fastest candidates that are no variant of the suite yet: one of each machine code,
-    and with several shapes the fastest of each shape in turn.
+    @property
+    def threshold(self) -> str:
+        """The change up to which it could be noise, in percent; empty if there is none."""
+        return _percent(self.decision.critical if self.decision else None)
 
-    The variant is the one that the space names, else the fastest in the space by the same short timing, else its own.
+    @property
+    def verdict(self) -> str:
+        if self.decision is None:
+            return f"not timed: {self.reason}"
+        return ": ".join(filter(None, (self.decision.outcome, self.decision.reason)))
+
+
+def _percent(share: float | None, sign: str = "") -> str:
+    return "" if share is None else f"{100 * share:{sign}.2f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """The variant to beat, and the points that are timed against it."""
+
+    reference: str
+    candidates: list[int]
+
+
+def shortlist(suite: Suite, grid: Grid, results: Mapping[int, Result], count: int) -> Shortlist:
+    """The fastest candidates that are no variant of the suite yet: one of each machine code, and with several shapes
+    the fastest of each shape in turn.
+
+    The variant to beat is the one that the space names, else the fastest in the space by the same short timing, else
+    the space's own.
     """
-    named = ancestors(job.suite, grid)
+    names = named_points(suite, grid)
     timed = [r for r in results.values() if r.times]
     ranked = [sorted(timed, key=lambda r: (r.times[shape], r.index)) for shape in grid.space.shapes]
-    first = next((named[r.index] for r in ranked[0] if r.index in named), grid.space.variant)
-    known = {r.code for r in timed if r.index in named and r.code}
-    fresh = [[r.index for r in own if r.index not in named and r.twin < 0 and r.code not in known] for own in ranked]
+    fastest = next((names[r.index] for r in ranked[0] if r.index in names), grid.space.variant)
+    codes = {r.code for r in timed if r.index in names and r.code}
+    fresh = [
+        [r.index for r in order if r.index not in names and r.twin < 0 and r.code not in codes] for order in ranked
+    ]
     in_turn = [i for place in zip(*fresh, strict=True) for i in place]
-    return grid.space.against or first, list(dict.fromkeys(in_turn))[:count]
+    return Shortlist(grid.space.against or fastest, list(dict.fromkeys(in_turn))[:count])
 
 
 def run(
-    job: Job, grid: Grid, reference: str, finalists: Sequence[int], folder: Path, processes: int,
-    say: Callable[[str], None],
-) -> list[Final]:  # fmt: skip
+    job: Job, grid: Grid, entrants: Shortlist, folder: Path, processes: int, say: Callable[[str], None]
+) -> list[Final]:
     """Builds, checks and times the finalists.
 
     Raises:
         FlashcoreError: the reference does not build or is wrong: there is nothing to compare them with.
     """
-    job = job_of(job, grid, finalists, [reference], "check")
-    built, results = prepared(job, grid, finalists, say)
-    fell = {r.index: r.reason for r in results if r.fell}
-    variants = {i: job.suite.variants[grid.name(i)] for i in finalists if i not in fell}
-    base = job.suite.variants[reference]
-    pairs = [(v, s) for v in (base, *variants.values()) for s in job.shapes if "check" in s.stages]
+    reference, shapes = entrants.reference, grid.space.shapes
+    job = narrowed(job, grid, entrants.candidates, [reference], "check")
+    built, results = build(job, grid, entrants.candidates, say)
+    rejected = {r.index: r.reason for r in results if r.fell}
+    base, variants = job.suite.variants[reference], {r.index: job.suite.variants[grid.name(r.index)] for r in results}
+    pairs = [
+        (variant, shape)
+        for variant in (base, *(v for i, v in variants.items() if i not in rejected))
+        for shape in job.shapes
+        if "check" in shape.stages
+    ]
     checked = check.run(
         child_cases(job, built, pairs),
         folder / "check",
@@ -81,68 +119,71 @@ def run(
     wrong = {o.variant: f"{o.shape}: {o.reason}" for o in checked.outcomes if o.status == "failed"}
     if reference in wrong:
         raise FlashcoreError(f"{reference}: expected a variant that is right, found: {wrong[reference]}")
-    fell |= {i: wrong[v.name] for i, v in variants.items() if v.name in wrong}
-    contests = []
-    for shape in (job.suite.shapes[s] for s in grid.space.shapes):
-        (before,) = child_cases(job, built, [(base, shape)])
+    rejected |= {i: wrong[v.name] for i, v in variants.items() if v.name in wrong}
+
+    def contest(index: int, shape: str) -> time_pairs.Contest:
+        before, after = child_cases(job, built, [(v, job.suite.shapes[shape]) for v in (base, variants[index])])
         again = replace(before, build="again", library=copied(before.library, folder / "again"))
-        for index in (i for i in variants if i not in fell):
-            (after,) = child_cases(job, built, [(variants[index], shape)])
-            sides = {"before": replace(before, build="before"), "after": replace(after, build="after"), "again": again}
-            contests.append(time_pairs.Contest(name=f"{index}/{shape.name}", **sides))
-    found = time_pairs.run(
-        contests, folder / "turns", processes=processes, progress=lambda text: say(f"finalists: {text}"),
+        return time_pairs.Contest(
+            _name(index, shape), replace(before, build="before"), replace(after, build="after"), again
+        )
+
+    timings = time_pairs.run(
+        [contest(i, shape) for shape in shapes for i in variants if i not in rejected],
+        folder / "turns",
+        processes=processes,
+        progress=lambda text: say(f"finalists: {text}"),
         places=job.places[:1],
-    )  # fmt: skip
-    return [_final(grid, reference, i, s, found, fell) for i in finalists for s in grid.space.shapes]
+    )
+    rejected_pairs = {_name(i, shape): reason for i, reason in rejected.items() for shape in shapes}
+    reasons = {name: lost.reason for name, lost in timings.lost.items()} | rejected_pairs
+    decisions = decide.decide(
+        {name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in timings.times.items()}
+    )
+    finals = []
+    for index, shape in ((i, shape) for i in entrants.candidates for shape in shapes):
+        final, name = Final(index, shape, reference), _name(index, shape)
+        if name in reasons:
+            finals.append(replace(final, reason=reasons[name]))
+        else:
+            times = timings.times[name]
+            before, after = level([t.before + t.again for t in times]), level([t.after for t in times])
+            finals.append(replace(final, before_us=before, after_us=after, decision=decisions[name]))
+    return finals
 
 
-def _final(
-    grid: Grid, reference: str, index: int, shape: str, found: time_pairs.Found, fell: Mapping[int, str]
-) -> Final:
-    name = f"{index}/{shape}"
-    if index in fell or name in found.lost:
-        return Final(index, shape, reference, reason=fell.get(index) or found.lost[name].reason)
-    cases = {n: [decide.Process.of(t.before, t.after, t.again) for t in times] for n, times in found.times.items()}
-    times = found.times[name]
-    before, after = level([t.before + t.again for t in times]), level([t.after for t in times])
-    return Final(index, shape, reference, before, after, decide.decide(cases)[name])
+def _name(index: int, shape: str) -> str:
+    return f"{index}/{shape}"
 
 
-def keep(finals: Sequence[Final], study: Path) -> None:
+def save(finals: Sequence[Final], study: Path) -> None:
     """Writes them into the study's folder.
 
     Raises:
         WriteError: it cannot be written.
     """
-    write_atomically(study / KEPT, json.dumps([dataclasses.asdict(f) for f in finals], indent=1).encode())
+    write_atomically(study / FILE, json.dumps([dataclasses.asdict(f) for f in finals], indent=1).encode())
 
 
-def kept(study: Path) -> list[Final]:
+def load(study: Path) -> list[Final]:
     """The finalists of a study's folder; none if it has none, or is a file of results.
 
     Raises:
         UsageError: they cannot be read.
     """
-    file = study / KEPT
-    if not file.is_file():
-        return []
+    file = study / FILE
     try:
-        rows = json.loads(file.read_bytes())
-        return [Final(**{**row, "decision": (d := row["decision"]) and decide.Decision(**d)}) for row in rows]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        return TypeAdapter(list[Final]).validate_json(file.read_bytes()) if file.is_file() else []
+    except (OSError, ValueError) as error:
         raise UsageError(f"{file}: expected a study's finalists, found something else ({error})") from error
 
 
-def winner(finals: Sequence[Final], shapes: Sequence[str]) -> int | None:
-    """The finalist that is proved faster at the first shape, by most, and slower at none; ``None`` if none is."""
-    of: dict[int, dict[str, decide.Decision | None]] = {}
+def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:
+    """At the first shape, the finalist that is proved faster by most, and at no shape slower; ``None`` if none is."""
+    faster = []
     for final in finals:
-        of.setdefault(final.index, {})[final.shape] = final.decision
-    right = {
-        i: own[shapes[0]]
-        for i, own in of.items()
-        if (first := own.get(shapes[0])) and first.outcome == "faster"
-        and all(d and d.outcome not in ("slower", "undecided") for d in own.values())
-    }  # fmt: skip
-    return min(right, key=lambda i: getattr(right[i], "change", 0.0), default=None)
+        decisions = [f.decision for f in finals if f.index == final.index]
+        safe = all(d and d.outcome not in ("slower", "undecided") for d in decisions)
+        if final.shape == shapes[0] and safe and final.decision and final.decision.outcome == "faster":
+            faster.append(final)
+    return min(faster, key=lambda f: f.decision.change if f.decision and f.decision.change else 0.0, default=None)

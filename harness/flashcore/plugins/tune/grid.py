@@ -11,15 +11,14 @@ from flashcore.errors import UsageError
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Suite, Variant
 from flashcore.plugins.tune import conditions
-from flashcore.plugins.tune import space as spaces
-from flashcore.plugins.tune.space import Space
+from flashcore.plugins.tune.space import Space, spaces_of
 
 Point = dict[str, int | str]
-_KERNEL = ("kind", "problem", "tolerance")  # what variants of one space have in common
+_SHARED = ("kind", "problem", "tolerance")  # what variants of one space have in common
 
 
 class Grid:
-    """All points of a space, numbered with the last axis running fastest, and which of them meet the conditions.
+    """All points of a space, numbered with the last axis running fastest.
 
     Args:
         constants: the variant's other macros, which conditions may name.
@@ -27,20 +26,23 @@ class Grid:
 
     def __init__(self, space: Space, constants: Mapping[str, object] | None = None) -> None:
         self.space = space
-        self._constants = dict(constants or {})
-        names = [*space.axes, *self._constants]
-        self._conditions = [conditions.parse(text, names) for text in space.conditions]
+        self.constants = dict(constants or {})
+        names = [*space.axes, *self.constants]
+        self._conditions = {text: conditions.parse(text, names) for text in space.conditions}
 
     def __len__(self) -> int:
         return math.prod(map(len, self.space.axes.values()))
 
+    def places(self, index: int) -> dict[str, int]:
+        """The place of a point on each axis, counted from 0."""
+        places = {}
+        for axis, values in reversed(list(self.space.axes.items())):
+            index, places[axis] = divmod(index, len(values))
+        return {axis: places[axis] for axis in self.space.axes}
+
     def point(self, index: int) -> Point:
         """The point of that number."""
-        found: Point = {}
-        for axis, values in reversed(list(self.space.axes.items())):
-            index, place = divmod(index, len(values))
-            found[axis] = values[place]
-        return {axis: found[axis] for axis in self.space.axes}
+        return {axis: self.space.axes[axis][place] for axis, place in self.places(index).items()}
 
     def index(self, point: Mapping[str, int | str]) -> int:
         """The number of a point.
@@ -48,9 +50,13 @@ class Grid:
         Raises:
             ValueError, KeyError: it is none of this space.
         """
+        return self.index_at({axis: values.index(point[axis]) for axis, values in self.space.axes.items()})
+
+    def index_at(self, places: Mapping[str, int]) -> int:
+        """The number of the point at these places."""
         index = 0
         for axis, values in self.space.axes.items():
-            index = index * len(values) + values.index(point[axis])
+            index = index * len(values) + places[axis]
         return index
 
     def broken(self, index: int) -> str:
@@ -59,8 +65,8 @@ class Grid:
         Raises:
             UsageError: a condition cannot be evaluated.
         """
-        values = {**self._constants, **self.point(index)}
-        for text, condition in zip(self.space.conditions, self._conditions, strict=True):
+        values = {**self.constants, **self.point(index)}
+        for text, condition in self._conditions.items():
             try:
                 if not conditions.holds(condition, values):
                     return text
@@ -75,13 +81,13 @@ class Grid:
         Raises:
             UsageError: there is none.
         """
-        found = [i for i in range(len(self)) if not self.broken(i)]
-        if not found:
+        indices = [i for i in range(len(self)) if not self.broken(i)]
+        if not indices:
             raise UsageError(f"space.{self.space.name}: expected points that meet its conditions, found none")
-        return found
+        return indices
 
     def name(self, index: int) -> str:
-        """A candidate's name. All have the same length, so that code which holds one can be compared."""
+        """A candidate's name. All have the same length, so that code that contains one can be compared."""
         return f"{self.space.name}_{index:0{len(str(len(self) - 1))}d}"
 
     def text(self, index: int) -> str:
@@ -89,30 +95,34 @@ class Grid:
         return ", ".join(f"{axis} {value}" for axis, value in self.point(index).items())
 
 
-def of(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
+def of_suite(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
     """The points of a suite's space.
 
     Args:
         shapes: to time candidates on, instead of those that the space names.
 
     Raises:
-        UsageError: it has no such space, or its variant does not run on a shape.
+        UsageError: the suite has no such space, or the space's variant does not run on a shape.
     """
-    declared = spaces.of(suite)
-    space = declared.get(name)
+    spaces = spaces_of(suite)
+    space = spaces.get(name)
     if space is None:
-        known = ", ".join(declared) or "none; declare one as [space.NAME] in the manifest"
-        raise UsageError(f"{name}: expected a space of suite {suite.name} ({known}){did_you_mean(name, declared)}")
+        names = ", ".join(spaces) or "none; declare one as [space.NAME] in the manifest"
+        raise UsageError(f"{name}: expected a space of suite {suite.name} ({names}){did_you_mean(name, spaces)}")
     base = suite.variants[space.variant]
+    runs_on = [s.name for s in suite.shapes.values() if base.runs_on(s)]
     for shape in shapes:
-        if shape not in suite.shapes or not base.runs_on(suite.shapes[shape]):
-            known = ", ".join(s.name for s in suite.shapes.values() if base.runs_on(s))
-            raise UsageError(f"--shape {shape}: expected one that {base.name} runs on ({known})")
+        if shape not in runs_on:
+            raise UsageError(f"--shape {shape}: expected one that {base.name} runs on ({', '.join(runs_on)})")
     space = dataclasses.replace(space, shapes=shapes or space.shapes)
-    return Grid(space, {k: v for k, v in base.config.items() if k not in space.axes})
+    return Grid(space, _constants(base, space))
 
 
-def variant(suite: Suite, grid: Grid, index: int) -> Variant:
+def _constants(variant: Variant, space: Space) -> dict[str, object]:
+    return {macro: value for macro, value in variant.config.items() if macro not in space.axes}
+
+
+def candidate(suite: Suite, grid: Grid, index: int) -> Variant:
     """The variant that a point stands for."""
     base = suite.variants[grid.space.variant]
     config = {**base.config, **grid.point(index)}
@@ -121,13 +131,17 @@ def variant(suite: Suite, grid: Grid, index: int) -> Variant:
     )
 
 
-def ancestors(suite: Suite, grid: Grid) -> dict[int, str]:
+def named_points(suite: Suite, grid: Grid) -> dict[int, str]:
     """The suite's variants that lie in the space, by their points' numbers: where a search begins."""
-    base, axes = suite.variants[grid.space.variant], grid.space.axes
-    found: dict[int, str] = {}
-    for v in suite.variants.values():
-        of_base, of_own = ({k: x for k, x in u.config.items() if k not in axes} for u in (base, v))
-        same = all(getattr(v, what) == getattr(base, what) for what in _KERNEL)
-        if same and of_base == of_own and all(v.config.get(axis) in values for axis, values in axes.items()):
-            found.setdefault(grid.index({axis: v.config[axis] for axis in axes}), v.name)  # type: ignore[misc]
-    return {i: name for i, name in found.items() if not grid.broken(i)}
+    base = suite.variants[grid.space.variant]
+    names: dict[int, str] = {}
+    for variant in suite.variants.values():
+        shared = all(getattr(variant, name) == getattr(base, name) for name in _SHARED)
+        if shared and _constants(variant, grid.space) == _constants(base, grid.space):
+            try:
+                index = grid.index(variant.config)  # type: ignore[arg-type]
+            except (KeyError, ValueError):
+                continue
+            if not grid.broken(index):
+                names.setdefault(index, variant.name)
+    return names

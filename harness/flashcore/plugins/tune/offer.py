@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.model.files import write_atomically
-from flashcore.model.suite import Suite, Variant, manifest_keys
+from flashcore.model.suite import Suite, manifest_keys
+from flashcore.plugins.tune.finalists import Final
 from flashcore.plugins.tune.grid import Grid
 from flashcore.suites.parts import MANIFEST
 
@@ -22,11 +24,8 @@ class Offer:
 
     @property
     def diff(self) -> str:
-        name = self.file.name
-        lines = difflib.unified_diff(
-            self.before.splitlines(True), self.after.splitlines(True), f"a/{name}", f"b/{name}"
-        )  # fmt: skip
-        return "".join(lines)
+        before, after = self.before.splitlines(True), self.after.splitlines(True)
+        return "".join(difflib.unified_diff(before, after, f"a/{self.file.name}", f"b/{self.file.name}"))
 
     def write(self) -> None:
         """Raises:
@@ -35,34 +34,25 @@ class Offer:
         write_atomically(self.file, self.after.encode())
 
 
-def offer(suite: Suite, grid: Grid, index: int, parent: str, study: str, gain: str) -> Offer:
-    """The winner as a variant of its own, at the end of the suite's manifest.
+def offer(suite: Suite, grid: Grid, winner: Final, study: str) -> Offer:
+    """The winner as a new variant at the end of the suite's manifest. ``study`` is the study's name."""
+    import tomlkit  # only a proved winner needs it
 
-    Args:
-        parent: the variant that it was proved faster than.
-        study: the study's name.
-        gain: what was measured, in words.
-    """
+    assert winner.decision is not None and winner.decision.change is not None
     base = suite.variants[grid.space.variant]
     file = Path(suite.root) / MANIFEST
     before = file.read_text(encoding="utf-8")
     name = next(n for i in range(1, 10_000) if (n := f"{grid.space.name}_tuned_{i}") not in suite.variants)
-    return Offer(file, before, before.rstrip("\n") + "\n\n" + _table(name, base, grid, index, parent, study, gain))
-
-
-def _table(name: str, base: Variant, grid: Grid, index: int, parent: str, study: str, gain: str) -> str:
-    """The variant's table in a manifest."""
-    import tomlkit  # only a proved winner needs it
-
+    gain = f"{-100 * winner.decision.change:.1f} % faster than {winner.reference} at {winner.shape}"
     config, where = tomlkit.inline_table(), tomlkit.inline_table()
-    config.update({**base.config, **grid.point(index)})
-    where.update({"archs": base.where.archs, "shapes": base.where.shapes, "unsupported": base.where.unsupported})
+    config.update({**base.config, **grid.point(winner.index)})
+    where.update({field.name: getattr(base.where, field.name) for field in dataclasses.fields(base.where)})
     keys = {
         "problem": base.problem,
-        "technique": f"{grid.text(index)}: found by search in the space {grid.space.name}",
+        "technique": f"{grid.text(winner.index)}: found by search in the space {grid.space.name}",
         **manifest_keys(base.kind),
         "config": config,
-        "parent": parent,
+        "parent": winner.reference,
         **({"document": base.document} if base.document else {}),
         "roof": base.roof,
         "tolerance": base.tolerance,
@@ -70,4 +60,4 @@ def _table(name: str, base: Variant, grid: Grid, index: int, parent: str, study:
         "where": where,
     }
     comment = f"# Found by flashcore tune, study {study}: {gain}."
-    return f"{comment}\n{tomlkit.dumps({'variant': {name: keys}})}"
+    return Offer(file, before, f"{before.rstrip()}\n\n{comment}\n{tomlkit.dumps({'variant': {name: keys}})}")

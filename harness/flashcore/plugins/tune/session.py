@@ -1,12 +1,12 @@
-"""What ``flashcore tune`` does: begins or resumes a study, searches, and compares the finalists with the present
-variant."""
+"""The steps of ``flashcore tune``: begin or resume a study, search, and time the finalists against the suite's
+variants."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.chips import devices
@@ -19,28 +19,31 @@ from flashcore.pipeline import run as run_module
 from flashcore.pipeline.compile_ahead import compile_all
 from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.against import decide
-from flashcore.plugins.tune import finalists, grid, study, trial, tune
+from flashcore.plugins.tune import finalists, study, tune
 from flashcore.plugins.tune.candidates import Local
 from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune.grid import Grid, named_points, of_suite
 from flashcore.plugins.tune.offer import Offer, offer
-from flashcore.plugins.tune.samplers import BIG, SAMPLERS, Exhaustive, Proposing, Sampler, pace
+from flashcore.plugins.tune.samplers import BIG, SAMPLERS, Exhaustive, Proposing, Sampler, load_optuna, pace
 from flashcore.suites.load import load
 
 FOLDER = "tune"  # below the build folder
-#: Evaluations unless the user says otherwise: a share of the space, and at least so many.
+#: Evaluations unless the user says otherwise: a share of the space, and at least this many.
 _SHARE, _FEWEST = 0.1, 32
+#: What a resumed study must share with the present space and machine.
+_SAME = ("suite", "space", "closure", "gpu", "arch", "nvcc", "compiler")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose besides the suite.
+    """The user's options besides the suite.
 
     Args:
         sampler: one of :data:`SAMPLERS`; empty: grid where all points are within the budget, else TPE in small
             spaces and NSGA-II in big ones.
-        until: stop within so many percent of the first shape's floor.
+        until: stop within this many percent of the first shape's floor.
         finalists: how many of the fastest are compared with the present variant; 0: none.
-        replay: take the outcome of each candidate from this study, instead of a compiler and a GPU.
+        replay: take the result of each candidate from this study, instead of a compiler and a GPU.
         static: only build and gate.
 
     Raises:
@@ -60,7 +63,6 @@ class Options:
     replay: str | None = None
     static: bool = False
     resume: bool = False
-    trial: trial.Settings = field(default_factory=trial.Settings)
 
     def __post_init__(self) -> None:
         if self.sampler and self.sampler not in SAMPLERS:
@@ -74,15 +76,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A study, and the outcome of its finalists: ``offer`` is the winner's, if one is proved faster."""
+    """A study, its finalists, and the offer of the winner if one is proved faster."""
 
     study: study.Study
-    grid: grid.Grid
     finals: tuple[Final, ...] = ()
     offer: Offer | None = None
 
 
-def run(settings: Settings, chosen: Options, say: Callable[[str], None]) -> Outcome:
+def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Outcome:
     """Searches a space of the suite.
 
     Raises:
@@ -90,135 +91,133 @@ def run(settings: Settings, chosen: Options, say: Callable[[str], None]) -> Outc
         CapabilityError: no compiler, no GPU, or no Optuna.
     """
     suite = load(settings.suite)
-    points = grid.of(suite, chosen.space, settings.shapes)
-    if _kind(points, chosen) != "grid":
-        import optuna  # noqa: F401  what is missing is said before anything is built
-    job, header, evaluator = _prepared(suite, points, settings, chosen, say)
-    with _study(header, chosen) as own:
-        budget = _budget(points, own.header, chosen)
-        sampler = _sampler(own, points, grid.ancestors(suite, points), budget)
-        batch, ahead = pace(own.header.sampler, budget.evaluations)
-        batch = chosen.batch or batch
-        say(f"tune: {own.folder}: {own.header.sampler}, {len(points.feasible):,} of {len(points):,} points meet the "
-            f"conditions, {len(own.results)} known")  # fmt: skip
+    grid = of_suite(suite, options.space, settings.shapes)
+    if (sampler_name := _sampler_name(grid, options)) != "grid":
+        load_optuna(sampler_name)  # reports a missing package before anything is built
+    if options.replay is not None:
+        job, (header, replay) = None, _replayed(grid, options.replay)
+    else:
+        job = _job(suite, grid, settings, options, say)
+        header = _header(job, grid, say)
+    header = dataclasses.replace(header, sampler=sampler_name, seed=options.seed, command=settings.command)
+    with _study(header, options) as opened:
+        budget = _budget(grid, opened.header, options)
+        sampler = _sampler(opened, grid, budget.evaluations, list(named_points(suite, grid)))
+        rate = pace(opened.header.sampler, budget.evaluations)
+        rate = dataclasses.replace(rate, batch=options.batch or rate.batch)
+        say(
+            f"tune: {opened.folder}: {opened.header.sampler}, {len(grid.feasible):,} of {len(grid):,} points meet the "
+            f"conditions, {len(opened.results)} known"
+        )
         if job is None:
-            assert isinstance(evaluator, tune.Replay)
-            tune.search(own, sampler, evaluator, budget, say, batch=batch, ahead=ahead)
-            return Outcome(own, points)
-        with Local(job, points, own.folder / study.WORK, not chosen.static, chosen.trial, say) as local:
-            tune.search(own, sampler, local, budget, say, batch=batch, ahead=ahead)
-        if chosen.static or not chosen.finalists:
-            return Outcome(own, points)
-        reference, best = finalists.chosen(job, points, own.results, chosen.finalists)
-        if not best:
-            return Outcome(own, points)
+            tune.search(opened, sampler, replay, budget, say, rate)
+            return Outcome(opened)
+        with Local(job, grid, opened.folder / study.WORK, not options.static, say) as local:
+            tune.search(opened, sampler, local, budget, say, rate)
+        if options.static or not options.finalists:
+            return Outcome(opened)
+        shortlist = finalists.shortlist(suite, grid, opened.results, options.finalists)
+        if not shortlist.candidates:
+            return Outcome(opened)
         with gpu_lease.leases(job.uuids[:1], say):
-            finals = finalists.run(job, points, reference, best, own.folder / "finalists", chosen.processes, say)
-        finalists.keep(finals, own.folder)
-        return Outcome(own, points, tuple(finals), _offer(suite, points, finals, reference, own.folder.name))
+            finals = finalists.run(job, grid, shortlist, opened.folder / "finalists", options.processes, say)
+        finalists.save(finals, opened.folder)
+        winner = finalists.winner(finals, grid.space.shapes)
+        made = None if winner is None else offer(suite, grid, winner, opened.folder.name)
+        return Outcome(opened, tuple(finals), made)
 
 
-def _offer(suite: Suite, points: grid.Grid, finals: list[Final], reference: str, name: str) -> Offer | None:
-    index = finalists.winner(finals, points.space.shapes)
-    if index is None:
-        return None
-    of = {f.shape: f for f in finals if f.index == index}
-    first = of[points.space.shapes[0]]
-    assert first.decision is not None and first.decision.change is not None
-    gain = f"{-100 * first.decision.change:.1f} % faster than {reference} at {first.shape}"
-    return offer(suite, points, index, reference, name, gain)
+def _sampler_name(grid: Grid, options: Options) -> str:
+    if options.sampler:
+        return options.sampler
+    if options.static or (options.evaluations or 0) >= len(grid.feasible):
+        return "grid"
+    return "nsga2" if len(grid.feasible) > BIG else "tpe"
 
 
-def _prepared(
-    suite: Suite, points: grid.Grid, settings: Settings, chosen: Options, say: Callable[[str], None]
-) -> tuple[Job | None, study.Header, tune.Replay | None]:
-    """The job and the header of a study that builds, or the evaluator and the header of one that replays."""
-    space = points.space
-    if chosen.replay is not None:
-        recorded, results = study.read(Path(chosen.replay))
-        if (recorded.space.axes, recorded.space.conditions) != (space.axes, space.conditions):
-            raise UsageError(f"--replay {chosen.replay}: expected a study of {space.name} as it is now, found another")
-        header = dataclasses.replace(recorded, space=space, sampler=_kind(points, chosen), seed=chosen.seed,
-                                     command=settings.command)  # fmt: skip
-        return None, header, tune.Replay(results.values())
+def _replayed(grid: Grid, path: str) -> tuple[study.Header, tune.Replay]:
+    """The header and the results of the study to replay."""
+    space = grid.space
+    recorded, results = study.read(Path(path))
+    if (recorded.space.axes, recorded.space.conditions) != (space.axes, space.conditions):
+        raise UsageError(f"--replay {path}: expected a study of {space.name} as it is now, found another")
+    return dataclasses.replace(recorded, space=space), tune.Replay(results.values())
+
+
+def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Callable[[str], None]) -> Job:
+    """The job of building the space's candidates, for one arch."""
     settings = dataclasses.replace(settings, upto=None, build=str(Path(settings.build) / FOLDER))
     job = run_module.start(settings, say)
     if job.options.debug:
         raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
-    if not chosen.static and job.cannot_measure:
-        mend = "--static builds and gates without a GPU, --replay STUDY takes the times of another study"
-        raise CapabilityError(job.cannot_measure, mend)
-    base = suite.variants[space.variant]
+    if not options.static and job.cannot_measure:
+        hint = "--static builds and gates without a GPU, --replay STUDY takes the times of another study"
+        raise CapabilityError(job.cannot_measure, hint)
+    base = suite.variants[grid.space.variant]
     archs = [a for a in job.archs if a in base.where.archs and job.gpu_arch in (None, a)]
     if not archs:
         raise UsageError(f"{base.name}: expected a variant for {job.gpu_arch or job.archs}, found {base.where.archs}")
-    job = dataclasses.replace(job, options=dataclasses.replace(job.options, archs=(archs[-1],)))
+    return dataclasses.replace(job, options=dataclasses.replace(job.options, archs=(archs[-1],)))
+
+
+def _header(job: Job, grid: Grid, say: Callable[[str], None]) -> study.Header:
+    """Builds the space's variant, for the hash of its sources and the compiler's release."""
+    base, (arch,) = job.suite.variants[grid.space.variant], job.options.archs
     built = compile_all(dataclasses.replace(job, variants=(base,)), say)
-    artifact = built.artifact(base.name, archs[-1])
+    artifact = built.artifact(base.name, arch)
     if artifact is None or artifact.status != "ok":
         raise UsageError(f"{base.name}: expected a variant that compiles, found: {artifact and artifact.message}")
-    header = study.Header(
-        suite=suite.name,
-        space=space,
-        sampler=_kind(points, chosen),
-        seed=chosen.seed,
+    return study.Header(
+        suite=job.suite.name,
+        space=grid.space,
+        sampler="",
+        seed=0,
         closure=artifact.closure,
-        constants={k: v for k, v in base.config.items() if k not in space.axes},
+        constants=grid.constants,
         gpu=job.gpu.name if job.gpu else None,
-        arch=archs[-1],
+        arch=arch,
         nvcc=built.nvcc,
         compiler=artifact.cxx if isinstance(base.kind, CompiledCallable) else "",
-        floor=_floor(job, points),
-        command=settings.command,
-    )
-    return job, header, None
-
-
-def _kind(points: grid.Grid, chosen: Options) -> str:
-    whole = chosen.static or (chosen.evaluations or 0) >= len(points.feasible)
-    big = len(points.feasible) > BIG
-    return chosen.sampler or ("grid" if whole else "nsga2" if big else "tpe")
-
-
-def _study(header: study.Header, chosen: Options) -> AbstractContextManager[study.Study]:
-    if not chosen.resume:
-        return study.begun(Path(chosen.studies), header)
-    folder = study.find(Path(chosen.studies), None, header.space.name)
-    found, _ = study.read(folder)
-    for what in ("suite", "space", "closure", "gpu", "arch", "nvcc", "compiler"):
-        if (then := getattr(found, what)) != (now := getattr(header, what)):
-            raise UsageError(
-                f"--resume: {folder}: expected the same {what} as now ({now}), found {then}\n"
-                "  hint: leave --resume out, to begin another study"
-            )
-    return study.resumed(folder)
-
-
-def _budget(points: grid.Grid, header: study.Header, chosen: Options) -> tune.Budget:
-    evaluations = chosen.evaluations
-    if evaluations is None and chosen.seconds is None and chosen.until is None:
-        size = len(points.feasible)
-        evaluations = size if header.sampler == "grid" else min(size, max(_FEWEST, round(_SHARE * size)))
-    if chosen.until is not None and header.floor is None:
-        raise UsageError("--until: expected a GPU whose roofs are known, and a problem that says its work; found none")
-    until = None if chosen.until is None else (header.floor or 0.0) * (1 + chosen.until / 100)
-    return tune.Budget(evaluations, chosen.seconds, until)
-
-
-def _sampler(own: study.Study, points: grid.Grid, first: dict[int, str], budget: tune.Budget) -> Sampler:
-    if own.header.sampler == "grid":
-        return Exhaustive(points, own.results)
-    journal, seed = own.folder / study.SAMPLER, own.header.seed
-    return Proposing(
-        own.header.sampler, points, own.results, seed=seed, count=budget.evaluations, first=list(first), journal=journal
+        floor=_floor(job, grid),
     )
 
 
-def _floor(job: Job, points: grid.Grid) -> float | None:
+def _floor(job: Job, grid: Grid) -> float | None:
     """The least time of the first shape by the device's datasheet (us)."""
     device = devices.find(job.gpu.name) if job.gpu else None
-    shape = job.suite.shapes[points.space.shapes[0]]
+    shape = job.suite.shapes[grid.space.shapes[0]]
     problem = load_problem(job.suite.root, job.suite.problems[shape.problem].file)
-    roof = job.suite.variants[points.space.variant].roof
+    roof = job.suite.variants[grid.space.variant].roof
     bound = roofline.floor(roofline.bounds(work_of(problem, shape.params, roof), roof, roofline.roofs(device)))
     return bound.us if bound else None
+
+
+def _study(header: study.Header, options: Options) -> AbstractContextManager[study.Study]:
+    if not options.resume:
+        return study.create(Path(options.studies), header)
+    folder = study.find(Path(options.studies), None, header.space.name)
+    recorded, _ = study.read(folder)
+    for name in _SAME:
+        if (before := getattr(recorded, name)) != (now := getattr(header, name)):
+            raise UsageError(
+                f"--resume: {folder}: expected the same {name} as now ({now}), found {before}\n"
+                "  hint: leave --resume out, to begin another study"
+            )
+    return study.resume(folder)
+
+
+def _budget(grid: Grid, header: study.Header, options: Options) -> tune.Budget:
+    evaluations = options.evaluations
+    if evaluations is None and options.seconds is None and options.until is None:
+        size = len(grid.feasible)
+        evaluations = size if header.sampler == "grid" else min(size, max(_FEWEST, round(_SHARE * size)))
+    if options.until is not None and header.floor is None:
+        raise UsageError("--until: expected a GPU whose roofs are known, and a problem that says its work; found none")
+    until = None if options.until is None else (header.floor or 0.0) * (1 + options.until / 100)
+    return tune.Budget(evaluations, options.seconds, until)
+
+
+def _sampler(opened: study.Study, grid: Grid, count: int | None, first: list[int]) -> Sampler:
+    if opened.header.sampler == "grid":
+        return Exhaustive(grid, opened.results)
+    return Proposing(opened.header, grid, opened.results, count, first)

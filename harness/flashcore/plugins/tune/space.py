@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from flashcore.model.suggest import misspelt
 from flashcore.model.suite import Suite
@@ -42,14 +42,11 @@ class Space:
     against: str = ""
 
 
-def of(suite: Suite) -> dict[str, Space]:
+def spaces_of(suite: Suite) -> dict[str, Space]:
     """The spaces that a suite declares, by name."""
-    return {name: _space(name, **table) for name, table in suite.tables.get("space", {}).items()}
-
-
-def _space(name: str, variant: str, axes: Mapping[str, list[int | str]], against: str | None, **lists: Any) -> Space:
-    fixed = {axis: tuple(values) for axis, values in axes.items()}
-    return Space(name, variant, fixed, against=against or "", **{key: tuple(values) for key, values in lists.items()})
+    tables = suite.tables.get("space", {})
+    spaces = [{"name": name, **table, "against": table["against"] or ""} for name, table in tables.items()]
+    return {space.name: space for space in TypeAdapter(list[Space]).validate_python(spaces)}
 
 
 class SpaceForm(TableForm):

@@ -1,9 +1,8 @@
 """A study on disk: one search of a space, candidate by candidate, each written as soon as it is known.
 
 In its folder: ``results.jsonl``, whose first line says what is searched and on which machine, and whose others are
-results; ``sampler.jsonl``, the sampler's own journal; ``work``, what the processes that measure write. A line is synced
-before the search goes on, so that a kill costs at most the candidates that are under way. An incomplete last line is
-removed when the study is opened again.
+results; ``work``, what the processes that measure write. A line is synced before the search goes on, so that a kill
+costs at most the candidates that are under way. An incomplete last line is removed when the study is opened again.
 """
 
 from __future__ import annotations
@@ -18,16 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from flashcore.errors import UsageError
 from flashcore.model.files import writing
 from flashcore.plugins.tune.space import Space
 from flashcore.records.store import RUN_ID, claimed, new_id
 
-RESULTS, SAMPLER, WORK = "results.jsonl", "sampler.jsonl", "work"
+RESULTS, WORK = "results.jsonl", "work"
 
 #: The step at which a candidate was rejected, in order; ``""`` for a timed one.
 Fell = Literal["", "build", "static", "check", "bench"]
 FUNNEL: tuple[Fell, ...] = ("build", "static", "check", "bench")
+#: The steps that need no GPU.
+STATIC: tuple[Fell, ...] = ("build", "static")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Result:
     @property
     def measured(self) -> bool:
         """Whether it was measured on a GPU: not if it was rejected before, or is another's twin."""
-        return self.fell not in ("build", "static") and self.twin < 0
+        return self.fell not in STATIC and self.twin < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class Header:
 
 
 class Study:
-    """A study that is open for writing; see :func:`begun` and :func:`resumed`."""
+    """A study that is open for writing; see :func:`create` and :func:`resume`."""
 
     def __init__(self, folder: Path, header: Header, results: Mapping[int, Result]) -> None:
         self.folder, self.header = folder, header
@@ -99,54 +102,55 @@ class Study:
         """How many candidates were measured on a GPU."""
         return sum(r.measured for r in self.results.values())
 
-    def keep(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         """Writes one result and syncs it.
 
         Raises:
             WriteError: it cannot be written.
         """
-        _append(self.folder / RESULTS, dataclasses.asdict(result))
+        _append(self.folder / RESULTS, result)
         self.results[result.index] = result
 
 
 @contextmanager
-def begun(studies: Path, header: Header) -> Iterator[Study]:
-    """A new study in a folder of its own, locked while it is open."""
+def create(studies: Path, header: Header) -> Iterator[Study]:
+    """A new study in its own folder, locked while it is open."""
     folder = studies / f"{header.space.name}-{new_id()}"
     with writing(folder):
         folder.mkdir(parents=True)
     with claimed(folder):
-        _append(folder / RESULTS, dataclasses.asdict(header))
+        _append(folder / RESULTS, header)
         yield Study(folder, header, {})
 
 
 @contextmanager
-def resumed(folder: Path) -> Iterator[Study]:
-    """A study that is resumed.
+def resume(folder: Path) -> Iterator[Study]:
+    """A study that is continued, locked while it is open.
 
     Raises:
-        UsageError: another process holds it, or it is no study.
+        UsageError: another process has it open, or it is no study.
     """
     with claimed(folder):
-        for name in (RESULTS, SAMPLER):
-            _cut_torn(folder / name)
-        header, results = read(folder)
-        yield Study(folder, header, results)
+        _cut_incomplete(folder / RESULTS)
+        yield Study(folder, *read(folder))
 
 
 def find(studies: Path, name: str | None, space: str = "*") -> Path:
-    """The folder of a study: the one named, else the newest of the space.
+    """The folder of a study: the named one, else the newest of the space.
 
     Raises:
         UsageError: there is none.
     """
-    if name is not None and (found := next((p for p in (Path(name), studies / name) if p.exists()), None)):
-        return found
-    own = [p for p in studies.glob(f"{space}-*") if RUN_ID.fullmatch(p.name[-21:])]
-    if name is None and own:
-        return max(own, key=lambda p: p.name[-21:])
-    there = f"\n  hint: the newest are {', '.join(sorted(p.name for p in own)[-3:])}" if own else ""
-    raise UsageError(f"{name or space}: expected a study in {studies}, found none{there}")
+    for path in (Path(name), studies / name) if name is not None else ():
+        if path.exists():
+            return path
+    folders = sorted(
+        (p for p in studies.glob(f"{space}-*") if RUN_ID.fullmatch(p.name[-21:])), key=lambda p: p.name[-21:]
+    )
+    if name is None and folders:
+        return folders[-1]
+    newest = f"\n  hint: the newest are {', '.join(p.name for p in folders[-3:])}" if folders else ""
+    raise UsageError(f"{name or space}: expected a study in {studies}, found none{newest}")
 
 
 def read(path: Path) -> tuple[Header, dict[int, Result]]:
@@ -158,26 +162,24 @@ def read(path: Path) -> tuple[Header, dict[int, Result]]:
     file = path / RESULTS if path.is_dir() else path
     try:
         data = lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes()
-        lines = data[: data.rfind(b"\n") + 1].splitlines()
-        first = json.loads(lines[0])
-        space: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in first.pop("space").items()}
-        space["axes"] = {axis: tuple(values) for axis, values in space["axes"].items()}
-        header = Header(space=Space(**space), **first)
-        results = [Result(**json.loads(line)) for line in lines[1:]]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, lzma.LZMAError) as error:
+        first, *lines = data[: data.rfind(b"\n") + 1].splitlines()
+        header = TypeAdapter(Header).validate_json(first)
+        results = map(TypeAdapter(Result).validate_json, lines)
+        return header, {r.index: r for r in results}
+    except (OSError, ValueError, lzma.LZMAError) as error:
         raise UsageError(f"{file}: expected the results of a study, found something else ({error})") from error
-    return header, {r.index: r for r in results}
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
+def _append(path: Path, line: Header | Result) -> None:
+    text = json.dumps(dataclasses.asdict(line), separators=(",", ":"), allow_nan=False)
     with writing(path), path.open("ab") as stream:
-        stream.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+        stream.write(text.encode() + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _cut_torn(path: Path) -> None:
-    """A last line without an end was being written when the process was killed."""
+def _cut_incomplete(path: Path) -> None:
+    """Removes a last line without an end: it was being written when the process was killed."""
     with writing(path):
         if path.is_file() and not (data := path.read_bytes()).endswith(b"\n"):
             os.truncate(path, data.rfind(b"\n") + 1)

@@ -1,7 +1,4 @@
-"""The loop of a search: ask, build and gate, measure, record, tell, until the budget is spent.
-
-A batch may be built on the CPUs while the one before is measured, so that the GPU waits only for the first one.
-"""
+"""The loop of a search: ask, build and gate, measure, record, tell, until the budget is spent."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from flashcore.errors import UsageError
 from flashcore.model.progress import Step
-from flashcore.plugins.tune.samplers import Sampler
-from flashcore.plugins.tune.study import Result, Study
+from flashcore.plugins.tune.samplers import Pace, Sampler
+from flashcore.plugins.tune.study import STATIC, Result, Study
 
-Told = Callable[[Result], None]
+Report = Callable[[Result], None]
 
 
 class Evaluator(Protocol):
@@ -27,7 +24,7 @@ class Evaluator(Protocol):
     def prepare(self, indices: Sequence[int]) -> list[Result]:
         """Builds and gates; a result that was not rejected has no times yet."""
 
-    def measure(self, results: Sequence[Result], told: Told) -> None:
+    def measure(self, results: Sequence[Result], report: Report) -> None:
         """Checks and times those that were not rejected, and reports each as soon as it is known."""
 
 
@@ -35,7 +32,7 @@ class Replay:
     """Replaces builds and a GPU by the results of another study of the same space.
 
     Args:
-        recorded: the outcome of every point that may be asked for.
+        recorded: the result of every point that may be asked for.
     """
 
     def __init__(self, recorded: Iterable[Result]) -> None:
@@ -44,13 +41,15 @@ class Replay:
     def prepare(self, indices: Sequence[int]) -> list[Result]:
         if missing := [i for i in indices if i not in self._recorded]:
             raise UsageError(f"--replay: expected a study of every point, found none of point {missing[0]}")
-        found = [self._recorded[i] for i in indices]
-        blank: dict[str, Any] = {"fell": "", "reason": "", "times": {}, "error": None, "twin": -1}
-        return [r if r.fell in ("build", "static") else dataclasses.replace(r, **blank) for r in found]
+        results = [self._recorded[i] for i in indices]
+        return [
+            r if r.fell in STATIC else dataclasses.replace(r, fell="", reason="", times={}, error=None, twin=-1)
+            for r in results
+        ]
 
-    def measure(self, results: Sequence[Result], told: Told) -> None:
+    def measure(self, results: Sequence[Result], report: Report) -> None:
         for r in results:
-            told(self._recorded[r.index])
+            report(self._recorded[r.index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Budget:
     Args:
         evaluations: candidates measured on the GPU, including those of the study so far. Candidates rejected before
             cost only CPU time and do not count.
-        seconds: since the study began, its pauses left out.
+        seconds: since the study began, without its pauses.
         until: time of the first shape, in us, that is good enough.
     """
 
@@ -79,69 +78,65 @@ class Budget:
 
 
 def search(
-    study: Study, sampler: Sampler, evaluator: Evaluator, budget: Budget, say: Callable[[str], None], *, batch: int = 1,
-    ahead: bool = False,
-) -> None:  # fmt: skip
-    """Searches until the budget is spent or no point is left. Interrupted, it can go on from the study.
-
-    Args:
-        batch: candidates that are built, and measured by one process.
-        ahead: ask for and build the next batch while one is measured: the GPU never waits, and the sampler is one batch
-            behind.
-    """
-    before = max((r.seconds for r in study.results.values()), default=0.0)
+    study: Study, sampler: Sampler, evaluator: Evaluator, budget: Budget, say: Callable[[str], None], pace: Pace
+) -> None:
+    """Searches until the budget is spent or no point is left. An interrupted search can be resumed from the study."""
+    earlier = max((r.seconds for r in study.results.values()), default=0.0)
     began = time.monotonic()
 
     def elapsed() -> float:
-        return before + time.monotonic() - began
+        return earlier + time.monotonic() - began
 
     pool = ThreadPoolExecutor(max_workers=1)
 
-    def asked_for(under_way: int = 0) -> Future[list[Result]]:
+    def build_next(under_way: int = 0) -> Future[list[Result]]:
         room = (budget.evaluations or math.inf) - study.measured - under_way
-        return pool.submit(evaluator.prepare, sampler.ask(int(min(batch, max(room, 0)))))
+        return pool.submit(evaluator.prepare, sampler.ask(int(min(pace.batch, max(room, 0)))))
 
-    def told(result: Result) -> None:
-        kept = dataclasses.replace(result, seconds=round(elapsed(), 3))
-        study.keep(kept)
-        sampler.tell(kept)
-        say(_line(study, kept, budget))
+    def record(result: Result) -> None:
+        result = dataclasses.replace(result, seconds=round(elapsed(), 3))
+        study.record(result)
+        sampler.tell(result)
+        say(_progress(study, result, budget))
 
     try:
-        following = asked_for()
-        while not budget.spent(study, elapsed()) and (found := following.result()):
-            if ahead:
-                following = asked_for(len(found))
-            _measure(found, evaluator, study, told)
-            if not ahead or not following.result():
-                following = asked_for()
+        following = build_next()
+        while not budget.spent(study, elapsed()) and (batch := following.result()):
+            if pace.ahead:
+                following = build_next(len(batch))
+            _measure(batch, evaluator, study, record)
+            if not pace.ahead or not following.result():
+                following = build_next()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # what is being built ends with the evaluator
+        pool.shutdown(wait=False, cancel_futures=True)  # a build that is under way ends with the evaluator
 
 
-def _measure(found: Sequence[Result], evaluator: Evaluator, study: Study, told: Told) -> None:
+def _measure(batch: Sequence[Result], evaluator: Evaluator, study: Study, report: Report) -> None:
     """Rejected candidates are reported as they are; of the others each machine code is measured only once."""
-    known = {r.code: r for r in study.results.values() if r.code and r.measured}
+    by_code = {r.code: r for r in study.results.values() if r.code and r.measured}
     fresh: dict[str, Result] = {}
     twins: list[Result] = []
-    for result in found:
+    for result in batch:
         if result.fell:
-            told(result)
-        elif result.code and (result.code in known or result.code in fresh):
+            report(result)
+        elif result.code and (result.code in by_code or result.code in fresh):
             twins.append(result)
         else:
             fresh[result.code or f"#{result.index}"] = result
 
     def measured(result: Result) -> None:
-        known[result.code] = result
-        told(result)
+        by_code[result.code] = result
+        report(result)
 
     if fresh:
         evaluator.measure(list(fresh.values()), measured)
     for result in twins:
-        twin = known[result.code]
-        same: dict[str, Any] = {"fell": twin.fell, "reason": twin.reason, "times": twin.times, "error": twin.error}
-        told(dataclasses.replace(result, twin=twin.index, **same))
+        twin = by_code[result.code]
+        report(
+            dataclasses.replace(
+                result, twin=twin.index, fell=twin.fell, reason=twin.reason, times=twin.times, error=twin.error
+            )
+        )
 
 
 def best(results: Iterable[Result], shape: str) -> Result | None:
@@ -149,13 +144,12 @@ def best(results: Iterable[Result], shape: str) -> Result | None:
     return min((r for r in results if shape in r.times), key=lambda r: r.times[shape], default=None)
 
 
-def _line(study: Study, result: Result, budget: Budget) -> str:
+def _progress(study: Study, result: Result, budget: Budget) -> str:
     shape = study.header.space.shapes[0]
-    own = f"{result.times[shape]:.4g} µs" if shape in result.times else "built"
+    outcome = f"{result.times[shape]:.4g} µs" if shape in result.times else "built"
     if result.fell:
-        own = f"{result.fell}: {result.reason.partition(chr(10))[0][:100]}"
-    top = best(study.results.values(), shape)
-    said = f"tune {len(study.results)}: point {result.index} {own}" + (
-        f"; best {top.times[shape]:.4g} µs, point {top.index}" if top else ""
-    )
-    return Step(said, study.measured, budget.evaluations) if budget.evaluations else said
+        outcome = f"{result.fell}: {result.reason.partition(chr(10))[0][:100]}"
+    text = f"tune {len(study.results)}: point {result.index} {outcome}"
+    if top := best(study.results.values(), shape):
+        text += f"; best {top.times[shape]:.4g} µs, point {top.index}"
+    return Step(text, study.measured, budget.evaluations) if budget.evaluations else text
