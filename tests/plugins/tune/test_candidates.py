@@ -24,24 +24,21 @@ LAUNCH = Launch("k", (8, 1, 1), (128, 1, 1), (1, 1, 1), 0)
 
 @pytest.fixture
 def job() -> Job:
-    budgets = [factory.budget("registers", variants=("base",), maximum=100),
-               factory.budget("smem", maximum=1000, variants=("base",)),
-               factory.budget("stack_bytes", maximum=0, variants=("other",))]  # fmt: skip
-    variants = [factory.variant("base", kind=CudaSource("a.cu"), config={"ROWS": 16}), factory.variant("other")]
+    budgets = [
+        factory.budget("registers", variants=("base",), maximum=100),
+        factory.budget("smem", maximum=1000, variants=("base",)),
+        factory.budget("stack_bytes", maximum=0, variants=("other",)),
+    ]
+    variants = (factory.variant("base", kind=CudaSource("a.cu"), config={"ROWS": 16}), factory.variant("other"))
     suite = replace(factory.suite(variants=variants, budgets=budgets, baseline="base"), tables=tables(SPACE))
-    return Job(
-        Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), tuple(variants), tuple(suite.shapes.values())
-    )
+    shapes = tuple(suite.shapes.values())
+    return Job(Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), variants, shapes)
 
 
 def facts(name: str, **values: float) -> list[Fact]:
-    kernel = Subject(name, ARCH, kernel="k")
-    planned = Subject(name, ARCH, "mission", "k")
-    results = [
-        Fact(kernel if n in ("registers", "stack_bytes") else planned, n, v, "1", Source.CUBIN)
-        for n, v in values.items()
-    ]
-    return [replace(f, note="too much") if f.name == "blocks_per_sm" else f for f in results]
+    shapes = {"registers": None, "stack_bytes": None}
+    subjects = {n: Subject(name, ARCH, shapes.get(n, "mission"), "k") for n in values}
+    return [Fact(subjects[n], n, v, "1", Source.CUBIN, note="too much") for n, v in values.items()]
 
 
 def test_what_cannot_run_falls_and_soft_budgets_are_told(
@@ -49,26 +46,19 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
 ) -> None:
     points = grid.of_suite(job.suite, "toy")
     narrow = candidates.narrowed(job, points, range(4))
-    assert list(narrow.suite.variants) == ["toy_0", "toy_1", "toy_2", "toy_3"] and [s.name for s in narrow.shapes] == [
-        "mission"
-    ]
+    assert list(narrow.suite.variants) == ["toy_0", "toy_1", "toy_2", "toy_3"]
+    assert [s.name for s in narrow.shapes] == ["mission"]
     values = [
         {"registers": 110, "smem": 500, "stack_bytes": 8, "blocks_per_sm": 2},
         {"registers": 90, "smem": 2000, "blocks_per_sm": 2},
         {"registers": 90, "smem": 500, "blocks_per_sm": 0},
         {},
     ]
-    artifacts = [
-        Artifact(f"toy_{i}", ARCH, "ok", code="c", cubin=str(tmp_path / f"toy_{i}" / "x.cubin")) for i in range(3)
-    ]
-    artifacts.append(Artifact("toy_3", ARCH, "failed", "static assertion failed"))
-    plans = [Plan(f"toy_{i}", "mission", (LAUNCH,), 0) for i in range(3)]
-    built = Built(
-        "13.0.88",
-        tuple(artifacts),
-        tuple(plans),
-        tuple(f for i, v in enumerate(values) for f in facts(f"toy_{i}", **v)),
-    )
+    artifacts = [Artifact(f"toy_{i}", ARCH, "ok", code="c", cubin=f"{tmp_path}/{i}/x.cubin") for i in range(3)]
+    failed = Artifact("toy_3", ARCH, "failed", "static assertion failed")
+    plans = tuple(Plan(f"toy_{i}", "mission", (LAUNCH,), 0) for i in range(3))
+    all_facts = tuple(f for i, v in enumerate(values) for f in facts(f"toy_{i}", **v))
+    built = Built("13.0.88", (*artifacts, failed), plans, all_facts)
     monkeypatch.setattr(candidates, "compile_all", lambda job, say: built)
     monkeypatch.setattr(host_code, "read", lambda path, without: ("host", "cxx"))
     _, results = candidates.build(narrow, points, range(4), lambda _: None)

@@ -28,23 +28,13 @@ def timed(index: int, us: float, code: str = "") -> Result:
 
 def test_the_fastest_by_name_is_to_be_beaten_by_the_fastest_that_are_new() -> None:
     base = next(i for i in NAMED if i != BY_HAND)
-    results = {
-        r.index: r
-        for r in (
-            timed(base, 9),
-            timed(BY_HAND, 5, "hand"),
-            timed(1, 4),
-            timed(2, 4.5),
-            timed(3, 6),
-            timed(4, 4.1, "hand"),
-        )
-    }
+    measured = ((base, 9), (BY_HAND, 5, "hand"), (1, 4), (2, 4.5), (3, 6), (4, 4.1, "hand"))
+    results = {index: timed(index, *more) for index, *more in measured}
     results[5] = replace(timed(5, 3.9), twin=1)
     results[6] = Result(6, "check", "wrong")
     assert finalists.shortlist(SUITE, GRID, results, 2) == Shortlist("mma_keys_by_hand", [1, 2])
-    assert finalists.shortlist(SUITE, GRID, {1: results[1]}, 3) == Shortlist("mma_keys", [1]), (
-        "none by name: the space's own"
-    )
+    unnamed = finalists.shortlist(SUITE, GRID, {1: results[1]}, 3)
+    assert unnamed == Shortlist("mma_keys", [1]), "none by name: the space's own"
 
 
 def final(index: int, outcome: Outcome, change: float, shape: str = "mission") -> Final:

@@ -39,36 +39,26 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def built(suite: Path) -> tuple[str, dict[int, Result]]:
-    """What `tune --static` prints of it, and the results that it kept."""
-    import contextlib
-    import io
-
-    said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
-        patch.chdir(suite.parent)
-        assert main(["tune", "matmul", "--suite", "suite", "--static", "--report", "s.html", "-q"]) == Exit.OK
-    header, results = study.read(study.find(suite.parent / "studies", None))
-    assert header.compiler.startswith("triton 3.") and header.made_by == header.compiler and header.gpu is None
-    return said.getvalue(), results
-
-
 def points(suite: Path) -> grid.Grid:
     return grid.of_suite(load(suite), "matmul")
 
 
-def test_every_point_is_compiled_and_judged_without_a_gpu(suite: Path, built: tuple[str, dict[int, Result]]) -> None:
-    text, results = built
-    own = points(suite)
-    assert sorted(results) == own.feasible == [0, 1, 2, 3] and not any(r.fell for r in results.values())
+def test_every_point_is_compiled_and_judged_without_a_gpu(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(suite.parent)
+    assert main(["tune", "matmul", "--suite", "suite", "--static", "--report", "s.html", "-q"]) == Exit.OK
+    header, results = study.read(study.find(suite.parent / "studies", None))
+    assert header.compiler.startswith("triton 3.") and header.made_by == header.compiler and header.gpu is None
+    text, space = capsys.readouterr().out, points(suite)
+    assert sorted(results) == space.feasible == [0, 1, 2, 3] and not any(r.fell for r in results.values())
     assert len({r.code for r in results.values()}) == 4, "each is another kernel"
     for i, r in results.items():
-        narrow = own.point(i)["BM"] == 32
+        narrow = space.point(i)["BM"] == 32
         assert set(r.broken) == ({"wgmma"} if narrow else set()), "32 rows are too few for Hopper's instruction"
         assert r.facts["registers"] > 0 and r.facts["spill_store_bytes"] == 0 and r.facts["threads"] == 128
-    made = suite.parent / "build" / session.FOLDER / "triton_kernels"
-    assert [p.name[:13] for p in made.glob("matmul_*-sm_90a-*")] == ["matmul_64x64-"], "what was looked at is removed"
+    folder = suite.parent / "build" / session.FOLDER / "triton_kernels"
+    assert [p.name[:13] for p in folder.glob("matmul_*-sm_90a-*")] == ["matmul_64x64-"], "what was looked at is removed"
     more = [results[i].facts["smem"] for i in (2, 3)]
     assert more[0] < more[1], "a stage more takes more shared memory"
     assert "wgmma by 100 %" in text and "2 of 4 that may be launched spill nothing and keep every budget" in text
