@@ -24,6 +24,7 @@ NEEDS = {
     "capture": "capture -- true",
     "history": "publish",
     "against": "bench --suite suite --against HEAD",
+    "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",
 }
 OURS = [Path(name) for name in NEEDS]

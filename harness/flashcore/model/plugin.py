@@ -26,6 +26,7 @@ Kind = Literal[
     "tables",
     "api",
     "languages",
+    "plans",
     "readers",
     "executors",
     "formats",
@@ -51,6 +52,7 @@ class Plugin:
         tables: a table ``[NAME.…]`` of manifests → its form, a :class:`flashcore.suites.schema.TableForm`.
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a module, a :class:`flashcore.model.languages.Language`.
+        plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
         readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
     """
@@ -66,6 +68,7 @@ class Plugin:
     tables: Entries = field(default_factory=dict)
     api: Entries = field(default_factory=dict)
     languages: Entries = field(default_factory=dict)
+    plans: Entries = field(default_factory=dict)
     readers: Entries = field(default_factory=dict)
     formats: Entries = field(default_factory=dict)
 
@@ -77,6 +80,7 @@ SHIPPED: Mapping[str, Entries] = {
     "options": dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
     "tables": {"space": "tune"},
     "languages": {"triton": "triton"},
+    "plans": {"recorded": "recorded"},
     "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 

@@ -19,7 +19,7 @@ from flashcore.measure.static import facts as static_facts
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.model.suite import Shape, Suite
-from flashcore.pipeline.languages import by_language, language
+from flashcore.pipeline.languages import by_language, language, recorder
 from flashcore.pipeline.state import Job
 
 
@@ -44,6 +44,7 @@ class Compiling:
         self._stopped = False
         self._rest: Future[list[Artifact]] | None = None
         self._whole: Built | None = None
+        self._recorder = recorder(job.suite)
         count = sum(not v.is_reference for v in job.variants)
         say(f"build: {count} variants for {', '.join(job.archs)}")
         own = job.gpu_arch if ahead and not job.cannot_measure else None
@@ -100,7 +101,7 @@ class Compiling:
         # A compiler may give a kernel other shared memory on another arch: a plan is of the GPU's arch, or of the last.
         own = {a.variant: a for a in sorted(artifacts, key=lambda a: a.arch == self._job.gpu_arch) if a.cubins}
         own_plans = (p for a in own.values() for p in _plans_of(a, suite, shapes))
-        return (*launch_plan.plans(suite, artifacts, shapes), *own_plans)
+        return (*launch_plan.plans(suite, artifacts, shapes, self._recorder), *own_plans)
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:

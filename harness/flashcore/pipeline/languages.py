@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from flashcore.measure.build import build
+from flashcore.measure.build.launch_plan import Recorder
 from flashcore.model.languages import Language
-from flashcore.model.suite import CompiledCallable, Suite, Variant
+from flashcore.model.suite import CompiledCallable, ForeignLauncher, Suite, Variant
 from flashcore.pipeline import plugins
 
 
@@ -29,6 +30,17 @@ def by_language(variants: Iterable[Variant]) -> list[tuple[Language, list[Varian
         if isinstance(variant.kind, CompiledCallable) and (module := language(variant)):
             found.setdefault(variant.kind.language, (module, []))[1].append(variant)
     return list(found.values())
+
+
+def recorder(suite: Suite) -> Recorder | None:
+    """The recorder of launch plans that a suite's foreign launchers need; ``None`` if it has none.
+
+    Raises:
+        UsageError: its plugin is not installed.
+    """
+    foreign = any(isinstance(v.kind, ForeignLauncher) for v in suite.variants.values())
+    found: Recorder | None = plugins.find("plans", "recorded") if foreign else None
+    return found
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:

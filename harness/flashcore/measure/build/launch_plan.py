@@ -12,16 +12,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flashcore.measure.machine import python_process
+from flashcore.model import plugin
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Launch, Plan
-from flashcore.model.suite import ForeignLauncher, Shape, Suite
-from flashcore.plugins.recorded import recording
-from flashcore.readers import cubin
+from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
 from flashcore.readers.kernel_names import canonical
 
 TIME_LIMIT = 20.0
@@ -44,27 +42,47 @@ class _Record(ctypes.Structure):
     )
 
 
-def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) -> list[Plan]:
+class Recorder(Protocol):
+    """Records the launches of foreign launchers, which declare no plan; a plugin provides it."""
+
+    def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
+        """What a launcher is called with, as plain JSON.
+
+        ``by`` is the reference of a function that a child calls with the library, this recording, and the arguments of
+        ``flashcore_launch_plan``; ``key`` names the recording in the cache of plans.
+        """
+        ...
+
+    def completed(self, plan: Plan, artifact: Artifact) -> Plan:
+        """The plan with what a launch call does not name."""
+        ...
+
+
+def plans(
+    suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape], recorder: Recorder | None = None
+) -> list[Plan]:
     """The launch plan of every variant that was built, on each of the shapes that it supports.
 
     If the variant refuses a shape, its plan has ``error`` set and no launches; if the plan function crashes or hangs,
     ``crashed`` is set too.
-    """
 
+    Args:
+        recorder: of the variants that are foreign launchers.
+    """
     wanted: list[tuple[str, Path, dict[str, Question]]] = []
-    by_name: dict[str, Artifact] = {}
+    launchers: dict[str, Artifact] = {}
     for artifact in artifacts:
         if artifact.plan_library is not None:
             variant = suite.variants[artifact.variant]
             problem = suite.problems[variant.problem]
-            recorded = isinstance(variant.kind, ForeignLauncher)
-            device = recording.device(artifact.arch) if recorded else ()
-            by_name[variant.name] = artifact
+            foreign = recorder if isinstance(variant.kind, ForeignLauncher) else None
+            if foreign is not None:
+                launchers[variant.name] = artifact
             sizes: dict[str, Question] = {}
             for s in shapes:
                 if variant.runs_on(s):
-                    arguments = recording.values(problem.arguments, s.params) if recorded else []
-                    sizes[s.name] = ([int(s.params[d]) for d in problem.dims], arguments, device)
+                    recording = foreign.recording(problem, s, artifact.arch) if foreign is not None else {}
+                    sizes[s.name] = ([int(s.params[d]) for d in problem.dims], recording)
             wanted.append((variant.name, Path(artifact.plan_library), sizes))
     known = {library: _cached(library) for _, library, _ in wanted}
     missing = [
@@ -82,29 +100,16 @@ def plans(suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape]) 
         for name, library, sizes in wanted
         for shape, size in sizes.items()
     ]
-    return [_with_clusters(plan, by_name[plan.variant], suite) for plan in found]
+    return [recorder.completed(p, launchers[p.variant]) if recorder and p.variant in launchers else p for p in found]
 
 
-def _with_clusters(plan: Plan, artifact: Artifact, suite: Suite) -> Plan:
-    """With the clusters that kernels' sources fix, which a launch call does not name: of a plan that was recorded."""
-    if not isinstance(suite.variants[plan.variant].kind, ForeignLauncher) or artifact.cubin is None:
-        return plan
-    fixed = {canonical(k.name): k.cluster for k in cubin.read(Path(artifact.cubin), artifact.arch).kernels if k.cluster}
-    return replace(plan, launches=tuple(replace(x, cluster=fixed.get(x.kernel, x.cluster)) for x in plan.launches))
-
-
-#: Dimensions; and where launches are recorded, the launcher's arguments and a device.
-Question = tuple[Sequence[int], Sequence[tuple[str, float | int]], Sequence[int]]
+#: Dimensions, and the recording of a foreign launcher.
+Question = tuple[Sequence[int], Mapping[str, Any]]
 
 
 def _key(question: Question) -> str:
-    sizes, arguments, device = question
-    more = [
-        value if "*" not in kind else f"no {i}"  # a tensor is absent
-        for i, (kind, value) in enumerate(arguments)
-        if "*" not in kind or not value
-    ]
-    return ",".join(map(str, [*sizes, *(["recorded", *more, *device] if arguments else [])]))
+    sizes, recording = question
+    return ",".join(map(str, [*sizes, *recording.get("key", ())]))
 
 
 def _cache(library: Path) -> Path:
@@ -192,16 +197,15 @@ def main() -> None:
     # What a plan prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    for path, (sizes, arguments, device) in json.load(sys.stdin):
+    for path, (sizes, recording) in json.load(sys.stdin):
         library = ctypes.CDLL(path)
         dims = (ctypes.c_int64 * len(sizes))(*sizes)
         records = (_Record * _CAPACITY)()
         workspace = ctypes.c_uint64()
         error = ctypes.c_char_p()
         out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
-        if arguments and hasattr(library, "flashcore_recorded_plan"):
-            given = (ctypes.byref(recording.struct(arguments)), dims, ctypes.byref(recording.Device(*device)))
-            count = library.flashcore_recorded_plan(*given, *out)
+        if recording:
+            count = plugin.resolve(recording["by"])(library, recording, dims, *out)
         else:
             count = library.flashcore_launch_plan(dims, *out)
         answer = {

@@ -1,17 +1,24 @@
-"""The arguments and the device that a launcher is called with to record its launches; nothing is read from the
-tensors."""
+"""Records the launches of foreign CUDA launchers without a GPU: the arguments and the device that one is called with.
+
+Nothing is read from the tensors.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from flashcore.chips import devices, occupancy
 from flashcore.measure.build.binding import c_type
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model.suite import Argument
+from flashcore.model.record import Artifact, Plan
+from flashcore.model.suite import Argument, Problem, Shape
+from flashcore.readers import cubin
+from flashcore.readers.kernel_names import canonical
 
 #: A field of the generated ``flashcore_arguments`` → what it is here.
 _FIELDS: Mapping[str, Any] = {
@@ -22,7 +29,7 @@ _FIELDS: Mapping[str, Any] = {
     "bool": ctypes.c_bool,
 }
 #: Tensors lie far from each other and are aligned as torch's are.
-_FIRST, _APART = 1 << 40, 1 << 36
+_FIRST_ADDRESS, _DISTANCE = 1 << 40, 1 << 36
 #: Static shared memory that any block may have, in bytes.
 _SMEM_PER_BLOCK = 48 * 1024
 
@@ -36,6 +43,39 @@ class Device(ctypes.Structure):
     )
 
 
+def recording(problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
+    """See :class:`flashcore.measure.build.launch_plan.Recorder`."""
+    arguments, numbers = values(problem.arguments, shape.params), device(arch)
+    return {"by": f"{__name__}:record", "key": cache_key(arguments, numbers), "arguments": arguments, "device": numbers}
+
+
+def cache_key(arguments: Sequence[tuple[str, float | int]], device: Sequence[int]) -> list[str | float | int]:
+    """What a recorded plan depends on besides the dimensions: numbers, which tensors are absent, and the device."""
+    values = [
+        value if "*" not in kind else f"no {i}"
+        for i, (kind, value) in enumerate(arguments)
+        if "*" not in kind or not value
+    ]
+    return ["recorded", *values, *device]
+
+
+def record(library: Any, recording: Mapping[str, Any], dims: Any, *out: Any) -> int:
+    """Calls the launcher in a child; the number of launches, or below 0 for an error."""
+    if not hasattr(library, "flashcore_recorded_plan"):
+        return int(library.flashcore_launch_plan(dims, *out))
+    arguments, numbers = struct(recording["arguments"]), Device(*recording["device"])
+    return int(library.flashcore_recorded_plan(ctypes.byref(arguments), dims, ctypes.byref(numbers), *out))
+
+
+def completed(plan: Plan, artifact: Artifact) -> Plan:
+    """The plan with the clusters that kernels' sources fix: a launch call does not name these."""
+    if artifact.cubin is None:
+        return plan
+    kernels = cubin.read(Path(artifact.cubin), artifact.arch).kernels
+    fixed = {canonical(k.name): k.cluster for k in kernels if k.cluster}
+    return replace(plan, launches=tuple(replace(x, cluster=fixed.get(x.kernel, x.cluster)) for x in plan.launches))
+
+
 def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tuple[str, float | int]]:
     """The type and value of each member of ``flashcore_arguments``: numbers as the shape's params have them, else 1;
     an optional tensor is absent where they say ``false``; strides are those of a contiguous tensor."""
@@ -45,7 +85,7 @@ def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tup
             found.append((c_type(argument), params.get(argument.name, 1 if (d := argument.default) is None else d)))
             continue
         there, sizes = not argument.absent(params), argument.sizes(params)
-        found.append((c_type(argument), _FIRST + i * _APART if there else 0))
+        found.append((c_type(argument), _FIRST_ADDRESS + i * _DISTANCE if there else 0))
         if argument.strides:
             strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
             found += [("std::int64_t", stride if there else 0) for stride in strides]
