@@ -27,7 +27,6 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
-from flashcore.readers.ncu.read_report import read_report
 from flashcore.readers.ncu.results import Report
 from flashcore.suites import load
 from tests import forks
@@ -70,7 +69,8 @@ def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_report(sample_reports: Path) -> Callable[[str], Report]:
     """Reads one of them, once."""
     pytest.importorskip("ncu_report")
-    return functools.cache(lambda name: read_report(sample_reports / f"{name}.ncu-rep"))
+    reader = pytest.importorskip("flashcore.plugins.imports.read_report")
+    return functools.cache(lambda name: reader.read_report(sample_reports / f"{name}.ncu-rep"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -34,7 +34,8 @@ from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.workers import journal
-from flashcore.readers.ncu import raw_page as ncu_csv
+from flashcore.model.record import Subject
+from flashcore.readers.ncu import raw_page
 from flashcore.records import store
 from flashcore.suites import load
 from tests import factory
@@ -149,9 +150,9 @@ def test_ncu_csv(seed: int, values: list[Any]) -> None:
     if not by_cell:
         text = noised(text.encode(errors="replace"), values, chance).decode(errors="replace")
     try:
-        table = ncu_csv.parse(text)
+        table = raw_page.parse(text)
         for name, launches in table.by_range().items():
-            ncu_facts.facts_of(name, "s", launches, chip="gh100", plan=None, refused={})
+            ncu_facts.facts_of(Subject("v", shape=name), launches, chip="gh100")
     except FlashcoreError:
         pass
 

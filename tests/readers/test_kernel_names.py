@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashcore.readers import kernel_names
-from flashcore.readers.kernel_names import canonical
+from flashcore.readers.kernel_names import canonical, without_arguments
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,19 @@ def test_without_a_demangler_the_mangled_name_stays(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_no_name_is_left() -> None:
     assert canonical("_Znonsense") == "_Znonsense" and canonical("") == "" and canonical("graph") == "graph"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "short"),
+    [
+        ("fused_wmma", "fused_wmma"),
+        ("fused_wmma(Args, int)", "fused_wmma"),
+        ("void a::b<c<1, (d)2>, e>(float const*)", "a::b"),
+        ("void a<b<c>>::d<e>::f(int)", "a::d::f"),
+        ("void <unnamed>::softmax<float>(float*)", "softmax"),
+        ("void at::(anonymous namespace)::f<int>(int)", "at::f"),
+        ("<x>", "<x>"),
+    ],
+)
+def test_a_name_without_template_arguments(kernel: str, short: str) -> None:
+    assert without_arguments(kernel) == short

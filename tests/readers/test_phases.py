@@ -21,14 +21,14 @@ from flashcore.errors import UsageError
 from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.ncu_facts import SAMPLES
+from flashcore.measure.profile.ncu_facts import Built as BuiltCase
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Built, Facts, Subject
 from flashcore.pipeline.gpu_stages import phases_of
 from flashcore.pipeline.state import Job, Settings
 from flashcore.readers import local_memory, sass
-from flashcore.readers.ncu import raw_page as ncu_csv
-from flashcore.readers.ncu.raw_page import EXECUTED, KernelRow
+from flashcore.readers.ncu import raw_page
+from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
 from flashcore.readers.phases import Code, Sources, of_code, of_lines, of_variant
 from tests import factory
 from tests.conftest import TESTS
@@ -201,19 +201,26 @@ def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
 # --- samples ------------------------------------------------------------------------------------
 
 
-def recorded() -> tuple[KernelRow, dict[int, tuple[str, int]]]:
+def recorded() -> tuple[Result, dict[int, tuple[str, int]]]:
     """A launch as ncu's raw page has it; address → instruction and samples, as its source page has them."""
-    (row,) = ncu_csv.parse(gzip.decompress((DATA / "ncu_raw_samples.csv.gz").read_bytes()).decode()).rows
+    (row,) = raw_page.parse(gzip.decompress((DATA / "ncu_raw_samples.csv.gz").read_bytes()).decode()).rows
     page = csv.reader(io.StringIO(gzip.decompress((DATA / "ncu_source_samples.csv.gz").read_bytes()).decode()))
     next(page)
     return row, {int(address, 16): (sass.strip(), int(samples)) for address, sass, samples in page}
 
 
-def shares(row: KernelRow, code: Code, **options: Mapping[str, str]) -> dict[str, tuple[float | None, str]]:
-    facts = Facts(ncu_facts.facts_of("v", "s", [row], chip="gh100", code=code, **options))  # type: ignore[arg-type]
+CASE = Subject("v", shape="s")
+
+
+def facts_of(rows: list[Result], code: Code | None, refused: Mapping[str, str] | None = None) -> Facts:
+    return Facts(ncu_facts.facts_of(CASE, rows, chip="gh100", refused=refused, built=BuiltCase(code=code)))
+
+
+def shares(row: Result, code: Code, refused: Mapping[str, str] | None = None) -> dict[str, tuple[float | None, str]]:
+    facts = facts_of([row], code, refused)
     found = {}
     for phase in code.names:
-        fact = facts.get(PHASE_SHARE + phase, Subject("v", shape="s"))
+        fact = facts.get(PHASE_SHARE + phase, CASE)
         assert fact is not None and fact.unit == "pct" and fact.source == "ncu"
         found[phase] = fact.number, fact.note
     return found
@@ -243,8 +250,13 @@ def test_recorded_samples_are_those_of_the_source_page() -> None:
 
 
 def row(
-    samples: Mapping[int, int], executed: Mapping[int, int], *, kernel: str = "k", total: int | None = None
-) -> KernelRow:
+    samples: Mapping[int, int],
+    executed: Mapping[int, int],
+    *,
+    kernel: str = "k",
+    total: int | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Result:
     def cell(of: Mapping[int, int], total: int, form: str) -> str:
         return f"{total} ({'; '.join(f'{a:{form}}: {n}' for a, n in of.items())})" if of else str(total)
 
@@ -254,7 +266,7 @@ def row(
         "gpu__time_duration.sum": "1000",
     }
     units = {"gpu__time_duration.sum": "ns"}
-    return KernelRow(0, "v/s", kernel, (1, 1, 1), (32, 1, 1), "0", (9, 0), cells, units)
+    return Result(0, kernel, "kernel", (1, 1, 1), (32, 1, 1), (9, 0), raw_page.Cells(cells | dict(more or {}), units))
 
 
 START = 0x7F1543BBD00
@@ -287,7 +299,7 @@ SAMPLED = {START: 3, START + 0x20: 1}
         (row(SAMPLED, WHOLE, kernel="another"), "the kernel another is not in the variant's own code"),
     ],
 )
-def test_what_cannot_be_told_apart_is_unmeasured_and_says_why(given: KernelRow, why: str) -> None:
+def test_what_cannot_be_told_apart_is_unmeasured_and_says_why(given: Result, why: str) -> None:
     for value, note in shares(given, CODE_OF_K).values():
         assert value is None and why in note
 
@@ -299,10 +311,10 @@ def test_a_listing_counts_by_instruction_and_names_the_users_innermost_line(tmp_
     code = of_variant("k.cu", LISTING, Sources(tmp_path))
     assert code is not None
     addresses = [START + i.offset for i in code.listing["k"]]
-    given = row({addresses[3]: 5, addresses[1]: 2}, dict.fromkeys(addresses, 8))
-    given.cells["smsp__pcsamp_warps_issue_stalled_wait"] = f"3 ({addresses[3]}: 3)"  # type: ignore[index]
-    (listing,) = ncu_facts.listings("v", "s", [given, given], code)
-    assert listing.subject == Subject("v", shape="s", kernel="k")
+    waits = {"smsp__pcsamp_warps_issue_stalled_wait": f"3 ({addresses[3]}: 3)"}
+    given = row({addresses[3]: 5, addresses[1]: 2}, dict.fromkeys(addresses, 8), more=waits)
+    (listing,) = ncu_facts.listings(CASE, [given, given], code)
+    assert listing.subject == replace(CASE, kernel="k")
     rows = {i.offset: i for i in listing.instructions}
     assert rows[0x30].values == {"samples": 10, "executed": 16, "stall_wait": 6}
     assert (rows[0x30].text, rows[0x30].file, rows[0x30].line, rows[0x30].source) == (
@@ -315,7 +327,7 @@ def test_a_listing_counts_by_instruction_and_names_the_users_innermost_line(tmp_
 def test_what_cannot_be_told_apart_has_no_listing(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("// phase: load\nload(x);\nmma(a, b);\n")
     code = of_variant("k.cu", LISTING, Sources(tmp_path))
-    assert code is not None and ncu_facts.listings("v", "s", [row({START: 3}, {START - 0x100: 1})], code) == []
+    assert code is not None and ncu_facts.listings(CASE, [row({START: 3}, {START - 0x100: 1})], code) == []
 
 
 def test_a_refusal_or_a_missing_disassembler_is_the_reason() -> None:
@@ -328,12 +340,11 @@ def test_a_refusal_or_a_missing_disassembler_is_the_reason() -> None:
 
 def test_shares_of_several_kernels_are_weighted_by_their_time() -> None:
     code = Code(("load", "softmax", "other"), {"k": OWN, "second": dict.fromkeys(OWN, "softmax")})
-    rows = [row(SAMPLED, WHOLE), row(SAMPLED, WHOLE, kernel="second")]
-    rows[1].cells["gpu__time_duration.sum"] = "3000"  # type: ignore[index]
-    facts = Facts(ncu_facts.facts_of("v", "s", rows, chip="gh100", code=code))
-    case, second = Subject("v", shape="s"), Subject("v", shape="s", kernel="second")
-    assert facts.number("phase_share_load", case) == pytest.approx(75 / 4)
-    assert facts.number("phase_share_softmax", case) == pytest.approx((25 + 3 * 100) / 4)
+    slower = row(SAMPLED, WHOLE, kernel="second", more={"gpu__time_duration.sum": "3000"})
+    facts = facts_of([row(SAMPLED, WHOLE), slower], code)
+    second = replace(CASE, kernel="second")
+    assert facts.number("phase_share_load", CASE) == pytest.approx(75 / 4)
+    assert facts.number("phase_share_softmax", CASE) == pytest.approx((25 + 3 * 100) / 4)
     assert facts.number("phase_share_softmax", second) == 100
 
 
@@ -341,7 +352,7 @@ def test_nobody_marks_nobody_asks() -> None:
     assert SAMPLES not in ncu_facts.metrics_to_ask("gh100")
     assert SAMPLES in ncu_facts.metrics_to_ask("gh100", sampled=True)
     assert SAMPLES not in ncu_facts.metrics_to_ask("gh100", [SAMPLES], sampled=True)
-    names = {f.name for f in ncu_facts.facts_of("v", "s", [row(SAMPLED, WHOLE)], chip="gh100")}
+    names = {f.name for f in facts_of([row(SAMPLED, WHOLE)], None)}
     assert not any(name.startswith(PHASE_SHARE) for name in names)
 
 

@@ -57,6 +57,11 @@ class FactSpec:
     group: str = ""
     many_passes: bool = False
 
+    @property
+    def is_metric(self) -> bool:
+        """Whether ncu has it on some chip."""
+        return self.ncu is not None or bool(self.chips)
+
     def ncu_name(self, chip: str) -> str | None:
         """ncu's name on ``chip`` (as ``gh100``), ``None`` if the chip has no such metric."""
         for prefix, name in self.chips.items():

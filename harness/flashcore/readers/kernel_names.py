@@ -10,10 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import ctypes
 
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::")
 #: What demanglers write around a template argument's value, and the value does not need: ``(int)96``, ``96u``.
@@ -33,6 +29,16 @@ def canonical(name: str) -> str:
         arguments = re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", _CONST.sub(r"const \1", arguments)))
         arguments = re.sub(r" ?([^\w ]) ?", r"\1", arguments)
     return re.sub(r"\s+", "_", head + bracket + arguments) or name
+
+
+def without_arguments(name: str) -> str:
+    """The :func:`canonical` name without template arguments: ``ns::gemm``."""
+    depth, kept = 0, ""
+    for char in (text := canonical(name)):
+        depth += (char == "<") - (char == ">" and depth > 0)
+        if depth == 0 and char != ">":
+            kept += char
+    return kept or text
 
 
 def _without_parameters(name: str) -> str:
@@ -59,8 +65,6 @@ def demangled(mangled: str) -> str:
     library = _library()
     if library is None:
         return mangled
-    import ctypes
-
     status = ctypes.c_int()
     text = library.__cxa_demangle(mangled.encode(), None, None, ctypes.byref(status))
     if not text:
@@ -73,8 +77,6 @@ def demangled(mangled: str) -> str:
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    import ctypes
-
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:

@@ -12,8 +12,7 @@ import pytest
 
 from flashcore.measure.profile import crosschecks, ncu_facts
 from flashcore.model.catalogue import FACTS
-from flashcore.plugins.imports import assemble
-from flashcore.readers.ncu.raw_page import KernelRow, parse
+from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
 from tests.conftest import ROOT, TESTS
 
@@ -21,17 +20,28 @@ RAW = sorted((ROOT / "profiles").glob("*/profile/**/*.csv.gz"))
 
 
 @functools.cache
-def recorded() -> tuple[KernelRow, ...]:
+def recorded() -> tuple[Result, ...]:
     """Every kernel launch of the recorded runs, as ncu's raw pages have it."""
     texts = (gzip.decompress(path.read_bytes()).decode() for path in RAW)
     return tuple(row for text in texts for row in parse(text).rows)
 
 
-def one(case: str) -> KernelRow:
-    return next(row for row in recorded() if row.range_name == case)
+def one(case: str) -> Result:
+    return next(row for row in recorded() if row.range_in("flashcore") == case)
 
 
-def impossible(row: ncu_facts.LaunchRow, registers: int | None = None) -> dict[str, str]:
+def cells_of(row: Result) -> dict[str, str]:
+    assert isinstance(row.metrics, Cells)
+    return dict(row.metrics.cells)
+
+
+def changed(row: Result, cells: dict[str, str]) -> Result:
+    """The launch as if ncu had printed other cells."""
+    assert isinstance(row.metrics, Cells)
+    return replace(row, metrics=replace(row.metrics, cells=cells))
+
+
+def impossible(row: Result, registers: int | None = None) -> dict[str, str]:
     """Fact → why it cannot be."""
     values = ncu_facts.launch_values(row, "gh100", {}, registers)
     return {n: v.note for n, v in values.items() if v.note.startswith("cannot be")}
@@ -42,12 +52,13 @@ def impossible(row: ncu_facts.LaunchRow, registers: int | None = None) -> dict[s
 
 def test_no_recorded_launch_is_called_impossible() -> None:
     assert len(recorded()) > 200
-    assert [(row.range_name, found) for row in recorded() if (found := impossible(row))] == []
+    assert [(row.ranges, found) for row in recorded() if (found := impossible(row))] == []
 
 
 @pytest.mark.parametrize("name", ["app_full", "app_basic", "app_graph", "triton_full"])
 def test_no_result_of_the_sample_reports_is_called_impossible(name: str, sample_report: Any) -> None:
     """With the registers of the cubins in them too."""
+    assemble = pytest.importorskip("flashcore.plugins.imports.assemble")
     assert [(r.kernel, found) for r in sample_report(name).results if (found := impossible(r))] == []
     record = assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
     assert not [f for f in record.facts if f.note.startswith("cannot be")]
@@ -118,18 +129,18 @@ def test_a_planted_fault_is_caught(case: str, name: str, plant: Plant, all_of_it
     row = one(case)
     metric = str(FACTS[name].ncu_name("gh100"))
     base = metric.rpartition(".")[0]
-    hit = {metric, *(m for m in row.cells if all_of_it and base and m.rpartition(".")[0] == base)}
-    cells = {m: plant(text) if m in hit else text for m, text in row.cells.items()}
+    hit = {metric, *(m for m in cells_of(row) if all_of_it and base and m.rpartition(".")[0] == base)}
+    cells = {m: plant(text) if m in hit else text for m, text in cells_of(row).items()}
     before = ncu_facts.launch_values(row, "gh100")[name]
-    after = ncu_facts.launch_values(replace(row, cells=cells), "gh100")[name]
+    after = ncu_facts.launch_values(changed(row, cells), "gh100")[name]
     assert before.value, "the fault is in something that was there"
     assert after.value is None and ("cannot be" in after.note or "not finite" in after.note)
 
 
 def test_what_follows_from_a_fault_is_unmeasured_too() -> None:
     row = one("fused_wmma/mission")
-    cells = {m: "0" if m.startswith("sm__ops_path_tensor_src_fp16") else text for m, text in row.cells.items()}
-    values = ncu_facts.launch_values(replace(row, cells=cells), "gh100")
+    cells = {m: "0" if m.startswith("sm__ops_path_tensor_src_fp16") else text for m, text in cells_of(row).items()}
+    values = ncu_facts.launch_values(changed(row, cells), "gh100")
     assert values["tensor_flop"].value is None and "tensor_flop_fp16: cannot be" in values["tensor_flop"].note
 
 
@@ -143,9 +154,9 @@ def test_registers_are_those_of_the_cubin(cubin: int | None, caught: bool) -> No
 def test_bytes_are_held_to_sectors_of_dram_where_a_report_has_them() -> None:
     row = one("fused_wmma/mission")
     assert not list(crosschecks._sectors(row, {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}))
-    cells = {**row.cells, "dram__sectors_read.sum": "50"}
+    cells = {**cells_of(row), "dram__sectors_read.sum": "50"}
     (found,) = crosschecks._sectors(
-        replace(row, cells=cells), {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}
+        changed(row, cells), {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}
     )
     assert found == (("dram_read_bytes",), "3,200 bytes are not 50 sectors of 32")
 
@@ -158,8 +169,8 @@ def test_a_graph_has_no_size_to_be_held_to() -> None:
 def test_products_of_a_type_that_the_report_lacks_accuse_no_other() -> None:
     """A report may hold some of the counters alone: the others then do not add up to the products executed."""
     row = one("fused_wmma/mission")
-    cells = {m: text for m, text in row.cells.items() if not m.startswith("sm__ops_path_tensor_src_fp16")}
-    assert not impossible(replace(row, cells=cells))
+    cells = {m: text for m, text in cells_of(row).items() if not m.startswith("sm__ops_path_tensor_src_fp16")}
+    assert not impossible(changed(row, cells))
 
 
 def test_other_chips_are_held_to_what_is_known_of_them() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.ncu_facts import LEFT_OUT, MEASURED, facts_of, metrics_to_ask, short_name, unmeasured
+from flashcore.measure.profile.ncu_facts import LEFT_OUT, MEASURED, Built, facts_of, metrics_to_ask, unmeasured
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
-from flashcore.readers.ncu.raw_page import KernelRow, parse
+from flashcore.readers.ncu.raw_page import Cells, parse
+from flashcore.readers.ncu.results import Result
 from tests.conftest import TESTS
 
 DATA = TESTS / "data"
@@ -32,7 +33,7 @@ OPCODES_LISTED = f"21 (IMAD: 6; BAR: 4; {'; '.join(f'{o}: 1' for o in _FLOPS)})"
 UNITS = {"pct": "%", "B": "byte", "ns": "ns", "Hz": "hz", "1": ""}
 
 
-def row(changes: dict[str, str | None] | None = None, *, kernel: str = "k", **fields: object) -> KernelRow:
+def row(changes: dict[str, str | None] | None = None, *, kernel: str = "k", **fields: object) -> Result:
     """A launch with every metric of a gh100: each reads 1 where that can be, but for the changes (``None``: not
     returned)."""
     given: dict[str, object] = {"grid": (4, 1, 1), "block": (64, 1, 1)} | fields
@@ -52,8 +53,8 @@ def row(changes: dict[str, str | None] | None = None, *, kernel: str = "k", **fi
             del cells[name]
         else:
             cells[name] = text
-    return KernelRow(
-        id=0, range_name="v/s", kernel=kernel, device="0", cc=(9, 0), cells=cells, units=units,
+    return Result(
+        id=0, kernel=kernel, workload="kernel", cc=(9, 0), metrics=Cells(cells, {k: v for k, v in units.items() if k}),
         grid=given["grid"], block=given["block"],  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -62,8 +63,8 @@ def _times(sectors: str | None) -> str:
     return str(32 * int(sectors or "1"))
 
 
-def case(*rows: KernelRow, **options: object) -> Facts:
-    return Facts(facts_of("v", "s", rows, **({"chip": "gh100"} | options)))  # type: ignore[arg-type]
+def case(*rows: Result, chip: str = "gh100", refused: dict[str, str] | None = None, plan: Plan | None = None) -> Facts:
+    return Facts(facts_of(CASE, rows, chip=chip, refused=refused, built=Built(plan)))
 
 
 def fact(facts: Facts, name: str, subject: Subject = CASE) -> Fact:
@@ -91,7 +92,7 @@ def test_metrics_that_come_with_the_launch_are_in_the_recording() -> None:
 
 
 def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
-    names = [f.name for f in facts_of("v", "s", [row()], chip="gh100") if f.subject == CASE]
+    names = [f.name for f in facts_of(CASE, [row()], chip="gh100") if f.subject == CASE]
     counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in OWN_STAGE]
     assert sorted(names) == sorted(counters) == sorted(MEASURED)
     assert sorted(f.name for f in unmeasured("v", "s", "why")) == sorted(counters)
@@ -140,7 +141,9 @@ def test_a_missing_value_is_unmeasured_and_so_is_what_follows_from_it(
 
 def test_a_value_in_a_unit_that_does_not_fit_is_unmeasured() -> None:
     odd = row()
-    odd.units["lts__t_bytes.sum"] = "sector"  # type: ignore[index]
+    assert isinstance(odd.metrics, Cells)
+    units = {**odd.metrics.units, "lts__t_bytes.sum": "sector"}
+    odd = replace(odd, metrics=replace(odd.metrics, units=units))
     found = fact(case(odd), "l2_bytes")
     assert found.value is None and found.note == "ncu gave 32 sector, expected a value in B"
 
@@ -216,8 +219,9 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
     (one,) = PRODUCTS.by_range()[name]
     base = str(FACTS[f"tensor_flop_{name}"].ncu_name("gh100")).removesuffix("sum")
     zero = {} if missing else {base + rollup: "0" for rollup in ("sum", "avg", "min", "max")}
-    cells = {k: v for k, v in one.cells.items() if k != f"{base}sum"} | zero
-    found = fact(case(replace(one, cells=cells)), "tensor_flop")
+    assert isinstance(one.metrics, Cells)
+    cells = {k: v for k, v in one.metrics.cells.items() if k != f"{base}sum"} | zero
+    found = fact(case(replace(one, metrics=replace(one.metrics, cells=cells))), "tensor_flop")
     assert found.value is None
     assert ("did not return" if missing else "tensor-core instructions, but 0 FLOPs") in found.note
 
@@ -264,7 +268,7 @@ def test_weights_that_come_to_nothing_or_less_weigh_nothing(weight: float) -> No
 # --- several launches ----------------------------------------------------------------------------
 
 
-def launches() -> tuple[KernelRow, KernelRow]:
+def launches() -> tuple[Result, Result]:
     first = row({"gpu__time_duration.sum": "3,000", "lts__t_sector_hit_rate.pct": "50", "lts__t_sectors.sum": "100",
                  "sm__throughput.avg.pct_of_peak_sustained_elapsed": "10", "launch__registers_per_thread": "40"},
                 )  # fmt: skip
@@ -316,7 +320,7 @@ def test_a_launch_without_a_denominator_does_not_spoil_the_ratio() -> None:
 def test_recorded_flash_is_two_kernels() -> None:
     text = gzip.decompress((DATA / "ncu_raw_multi_kernel.csv.gz").read_bytes()).decode()
     rows = parse(text, domain="<default domain>").by_range()["sdpa_FLASH_ATTENTION"]
-    facts = Facts(facts_of("v", "s", rows, chip="gh100"))
+    facts = case(*rows)
     assert fact(facts, "ncu_duration").value == 7648 + 5728
     assert fact(facts, "tensor_active").value == pytest.approx((14.93 * 7648 + 0.55 * 5728) / (7648 + 5728))
     assert {f.subject.kernel for f in facts} == {
@@ -372,19 +376,3 @@ def test_plan_of_a_cluster_against_ncu() -> None:
 def test_no_plan_is_unmeasured() -> None:
     assert fact(case(row()), "plan_matches").value is None
     assert fact(case(row(), plan=Plan("v", "s", (), 0, "S too large")), "plan_matches").value is None
-
-
-@pytest.mark.parametrize(
-    ("kernel", "short"),
-    [
-        ("fused_wmma", "fused_wmma"),
-        ("fused_wmma(Args, int)", "fused_wmma"),
-        ("void a::b<c<1, (d)2>, e>(float const*)", "a::b"),
-        ("void a<b<c>>::d<e>::f(int)", "a::d::f"),
-        ("void <unnamed>::softmax<float>(float*)", "softmax"),
-        ("void at::(anonymous namespace)::f<int>(int)", "at::f"),
-        ("<x>", "<x>"),
-    ],
-)
-def test_short_name(kernel: str, short: str) -> None:
-    assert short_name(kernel) == short

@@ -18,7 +18,7 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure.machine import ncu
 from flashcore.measure.profile import child, profile
-from flashcore.measure.profile.ncu_facts import BY_ADDRESS, MEASURED, SAMPLES, metrics_to_ask
+from flashcore.measure.profile.ncu_facts import MEASURED, metrics_to_ask
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.ahead import Ahead
@@ -26,6 +26,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
+from flashcore.readers.ncu.results import BY_ADDRESS, SAMPLES
 from flashcore.readers.phases import Code
 from tests.conftest import ROOT, TESTS
 

@@ -14,8 +14,7 @@ from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.record import record
 from flashcore.plugins.capture.survey import TIME, chosen, survey
 from flashcore.plugins.imports.assemble import record_of
-from flashcore.readers.ncu.raw_page import KernelRow
-from flashcore.readers.ncu.read_report import read_report
+from flashcore.plugins.imports.read_report import read_report
 from flashcore.records import store
 from tests.conftest import TESTS
 
@@ -25,10 +24,7 @@ def captured(tmp_path: Path) -> Captured:
     """As if a command had launched what a recorded report holds, and all of it had been measured but one kernel."""
     report = tmp_path / "report.ncu-rep"
     report.write_bytes(lzma.decompress((TESTS / "data" / "reports" / "app_full.ncu-rep.xz").read_bytes()))
-    rows = tuple(
-        KernelRow(r.id, None, r.kernel, r.grid, r.block, "0", r.cc, {TIME: f"{r.number(TIME):,.0f}"}, {TIME: "ns"})
-        for r in read_report(report).results
-    )
+    rows = tuple(replace(r, metrics={TIME: r.metrics[TIME]}) for r in read_report(report).results)
     found = survey(rows)
     cases = chosen(found, 3)
     runs = (Ran("survey", 0, "", 1.0, report, rows), Ran("measure-1", 7, "", 2.0, report, rows))

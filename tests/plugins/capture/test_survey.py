@@ -11,19 +11,18 @@ import pytest
 
 from flashcore.plugins.capture import survey as surveys
 from flashcore.plugins.capture.survey import Survey, chosen, pattern, survey, windows
-from flashcore.readers.ncu import raw_page as ncu_csv
-from flashcore.readers.ncu.raw_page import KernelRow
+from flashcore.readers.ncu import raw_page
+from flashcore.readers.ncu.results import Result
 from tests.conftest import TESTS
 
 
-def row(kernel: str, us: float, block: int = 128, grid: int = 10, registers: int = 32, process: str = "1") -> KernelRow:
+def row(kernel: str, us: float, block: int = 128, grid: int = 10, registers: int = 32, process: str = "1") -> Result:
     cells = {surveys.TIME: f"{1000 * us:,.0f}", "launch__registers_per_thread": str(registers)}
-    return KernelRow(
-        0, None, kernel, (grid, 1, 1), (block, 1, 1), "0", (9, 0), cells, {surveys.TIME: "nsecond"}, process
-    )
+    metrics = raw_page.Cells(cells, {surveys.TIME: "nsecond"})
+    return Result(0, kernel, "kernel", (grid, 1, 1), (block, 1, 1), (9, 0), metrics, process=process)
 
 
-def seen(*rows: KernelRow) -> Survey:
+def seen(*rows: Result) -> Survey:
     return survey(rows)
 
 
@@ -54,7 +53,7 @@ def test_a_single_launch_is_what_there_is() -> None:
     assert seen(row("k", 5)).cases[0].steady == (0,)
 
 
-def tuning(*then: KernelRow) -> list[KernelRow]:
+def tuning(*then: Result) -> list[Result]:
     """Three codes of one function, each a few times among launches that clear the cache, and then what follows."""
     tried = [launch for r in (64, 96, 128) for _ in range(4) for launch in (row("clear", 3), row("mm", 9, registers=r))]
     return [*tried, *then]
@@ -71,7 +70,7 @@ def test_what_an_autotuner_tried_and_dropped_is_not_measured() -> None:
 def test_what_an_autotuner_did_on_an_h200_is_told_apart() -> None:
     """Triton tried four configurations under ncu 2025.3 and used the second (without ncu it takes the third)."""
     text = gzip.decompress((TESTS / "data" / "ncu_survey_autotune.csv.gz").read_bytes()).decode()
-    found = survey(ncu_csv.parse(text, domain=None).rows)
+    found = survey(raw_page.parse(text, domain=None).rows)
     scaled = {case.key.block[0]: case for case in found.cases if case.key.kernel == "scaled"}
     assert {block: case.dropped for block, case in scaled.items()} == {32: True, 64: False, 128: True, 256: True}
     assert len(scaled[64].us) == 18 and scaled[64].warm_up == 1 and scaled[64].at[-10:] == tuple(range(57, 67))
@@ -114,7 +113,7 @@ def test_only_launches_that_the_user_asked_for_are_chosen() -> None:
 
 def test_a_launch_without_a_time_is_counted_and_keeps_its_place() -> None:
     timed = row("a", 5, process="")
-    bare = replace(timed, cells={})
+    bare = replace(timed, metrics={})
     found = survey([timed, bare, timed])
     assert found.cases[0].at == (0, 2) and len(found.cases[0].us) == 2
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashcore.readers.ncu.raw_page import EXECUTED, NVTX_COLUMN, LayoutError, Table, convert, parse, range_of, reading
+from flashcore.readers.ncu.numerals import convert
+from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, Table, cell, parse, ranges_of
+from flashcore.readers.ncu.results import EXECUTED, Reading, Result
 from tests.conftest import TESTS
 
 DATA = TESTS / "data"
@@ -32,6 +34,15 @@ def table(metrics: dict[str, tuple[str, list[str]]], ranges: list[str]) -> str:
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
     return out.getvalue()
+
+
+def reading(text: str) -> Reading:
+    """The reading of a launch whose only metric has this cell."""
+    return Result(0, "k", "kernel", (1, 1, 1), (1, 1, 1), (9, 0), {"m__a.sum": cell(text)}).read("m__a.sum")
+
+
+def range_of(text: str, domain: str) -> str | None:
+    return Result(0, "k", "kernel", (1, 1, 1), (1, 1, 1), (9, 0), {}, ranges_of(text)).range_in(domain)
 
 
 SMALL = table({"m__a.sum": ("inst", ["1,234", "5"]), "m__b.pct": ("%", ["6.25", "n/a"])}, ["v/s", "w/s"])
@@ -186,7 +197,7 @@ def test_a_torn_row_is_dropped_and_its_neighbours_are_suspect() -> None:
     lines = text.splitlines(keepends=True)
     lines[3] = lines[3][:30] + "\n"  # the row of b
     found = parse("".join(lines))
-    assert [row.range_name for row in found.rows] == ["a/s", "c/s", "d/s"]
+    assert [row.range_in("flashcore") for row in found.rows] == ["a/s", "c/s", "d/s"]
     assert found.suspects == {"a/s", "c/s"}
     assert len(found.notes) == 1 and found.notes[0].startswith("line 4: damaged")
 
@@ -275,7 +286,7 @@ def test_recorded_truncated_anywhere_nothing_is_invented(end: int) -> None:
         return
     assert_prefix(part, WHOLE)
     if part.notes and part.rows:
-        assert part.rows[-1].range_name in part.suspects
+        assert part.rows[-1].range_in("<default domain>") in part.suspects
 
 
 @settings(max_examples=100, deadline=None)
@@ -303,7 +314,7 @@ def test_round_trip(rows: list[tuple[str, tuple[str, float], tuple[str, float]]]
     )
     found = parse(text)
     assert found.notes == ()
-    got = [(r.range_name, r.read("m__a.sum").value, r.read("m__b.avg").value) for r in found.rows]
+    got = [(r.range_in("flashcore"), r.read("m__a.sum").value, r.read("m__b.avg").value) for r in found.rows]
     assert got == [(name, a, b) for name, (_, a), (_, b) in rows]
     assert {r.read("m__a.sum").unit for r in found.rows} == {"byte"}
 
@@ -335,7 +346,7 @@ def test_another_layout_names_what_it_has_and_a_torn_header_its_end() -> None:
 
 def test_a_row_keeps_metrics_and_what_was_executed_alone() -> None:
     row = parse(table({"m__a.sum": ("inst", ["1"]), "Aaa": ("", ["2"]), EXECUTED: ("", ["3"])}, ["v/s"])).rows[0]
-    assert set(row.cells) == {"m__a.sum", EXECUTED}
+    assert set(row.metrics) == {"m__a.sum", EXECUTED}
 
 
 def test_a_range_needs_no_more_than_its_domain_and_its_name() -> None:

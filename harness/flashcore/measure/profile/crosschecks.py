@@ -15,50 +15,60 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 from flashcore.chips import occupancy
-from flashcore.readers.ncu.raw_page import Dim3, Reading
+from flashcore.readers.ncu.results import Result
 
 FAR, NEAR = 1.5, 1.02
 #: Facts that are above 0 for a kernel that ran.
 POSITIVE = (
-    "ncu_duration", "elapsed_cycles", "sm_clock", "instructions", "instructions_issued", "achieved_occupancy",
-    "ncu_theoretical_occupancy", "ncu_registers", "ncu_grid_size", "ncu_block_size",
-)  # fmt: skip
+    "ncu_duration",
+    "elapsed_cycles",
+    "sm_clock",
+    "instructions",
+    "instructions_issued",
+    "achieved_occupancy",
+    "ncu_theoretical_occupancy",
+    "ncu_registers",
+    "ncu_grid_size",
+    "ncu_block_size",
+)
 #: The smallest product of matrices that a warp's instruction does, m8n8k4: whatever its type, no less.
 _LEAST_TENSOR_FLOP = 512
 _SECTOR = 32  # bytes
 _MOST_PCT = 110.0  # of a peak: passes of several lengths lift it above 100
-_SHAPES = {"884": 256, "1684": 512, "1688": 1024, "16816": 2048, "16832": 4096, "16864": 8192,
-           "8816": 1024, "8832": 2048}  # m · n · k by what stands behind HMMA, IMMA, DMMA, QMMA  # fmt: skip
+#: m · n · k by the modifier of HMMA, IMMA, DMMA, QMMA.
+_SHAPES = {
+    "884": 256,
+    "1684": 512,
+    "1688": 1024,
+    "16816": 2048,
+    "16832": 4096,
+    "16864": 8192,
+    "8816": 1024,
+    "8832": 2048,
+}
 _TYPES = {"H": "fp16", "D": "fp64", "I": "int8", "Q": "fp8", "B": "int1"}  # by a product's first letter
 _GROUP = re.compile(r"(\d+)x(\d+)x(\d+)")  # of the warpgroup's, whose four warps count one each
 #: Facts of thread instructions → the opcodes that they count.
 _THREAD_OPCODES = {
-    "op_fadd": ("FADD", "FADD32I"), "op_fmul": ("FMUL", "FMUL32I"), "op_ffma": ("FFMA", "FFMA32I"),
-    "op_hadd": ("HADD2", "HADD2_32I"), "op_hmul": ("HMUL2", "HMUL2_32I"), "op_hfma": ("HFMA2", "HFMA2_32I"),
-    "op_dadd": ("DADD",), "op_dmul": ("DMUL",), "op_dfma": ("DFMA",),
-}  # fmt: skip
+    "op_fadd": ("FADD", "FADD32I"),
+    "op_fmul": ("FMUL", "FMUL32I"),
+    "op_ffma": ("FFMA", "FFMA32I"),
+    "op_hadd": ("HADD2", "HADD2_32I"),
+    "op_hmul": ("HMUL2", "HMUL2_32I"),
+    "op_hfma": ("HFMA2", "HFMA2_32I"),
+    "op_dadd": ("DADD",),
+    "op_dmul": ("DMUL",),
+    "op_dfma": ("DFMA",),
+}
 _OPCODES = "sass__inst_executed_per_opcode"
 
-
-class Launched(Protocol):
-    """A profiled launch as ncu has it."""
-
-    @property
-    def grid(self) -> Dim3: ...
-    @property
-    def block(self) -> Dim3: ...
-    def __contains__(self, metric: str) -> bool: ...
-    def read(self, metric: str) -> Reading: ...
-
-
-Found = Iterator[tuple[tuple[str, ...], str]]  # facts that are impossible, and why
+Contradictions = Iterator[tuple[tuple[str, ...], str]]  # facts that are impossible, and why
 
 
 def impossible(
-    row: Launched, values: Mapping[str, float], metrics: Mapping[str, str], chip: str, registers: int | None = None
+    row: Result, values: Mapping[str, float], metrics: Mapping[str, str], chip: str, registers: int | None = None
 ) -> dict[str, str]:
     """The facts of a launch that are impossible, each with the reason.
 
@@ -69,18 +79,26 @@ def impossible(
         registers: a thread's, as the cubin has them, where it is known.
     """
     checks = (
-        _zeros(values), _percentages(values, metrics), _clock(values), _launch(row, values), _occupancy(row, values),
-        _registers(values, registers), _sectors(row, values, metrics), _instructions(row, values),
-        _opcodes(row, values, chip), _tensor(row, values, metrics, chip), _dram(row, values),
+        _zeros(values),
+        _percentages(values, metrics),
+        _clock(values),
+        _launch(row, values),
+        _occupancy(row, values),
+        _registers(values, registers),
+        _sectors(row, values, metrics),
+        _instructions(row, values),
+        _opcodes(row, values, chip),
+        _tensor(row, values, metrics, chip),
+        _dram(row, values),
         _rollups(row, values, metrics),
-    )  # fmt: skip
-    found: dict[str, str] = {}
+    )
+    reasons: dict[str, str] = {}
     for check in checks:
         for names, reason in check:
             for name in names:
                 if name in values:
-                    found.setdefault(name, f"cannot be: {reason}")
-    return found
+                    reasons.setdefault(name, f"cannot be: {reason}")
+    return reasons
 
 
 def too_few_flops(flop: float, instructions: float) -> str:
@@ -90,17 +108,17 @@ def too_few_flops(flop: float, instructions: float) -> str:
     return f"{instructions:,.0f} tensor-core instructions, but {flop:,.0f} FLOPs of the types counted"
 
 
-def _apart(one: float, other: float, factor: float) -> bool:
+def _differ(one: float, other: float, factor: float) -> bool:
     return max(one, other) > factor * min(one, other)
 
 
-def _zeros(values: Mapping[str, float]) -> Found:
+def _zeros(values: Mapping[str, float]) -> Contradictions:
     for name in POSITIVE:
         if values.get(name) == 0:
             yield (name,), "a kernel that ran has more than 0"
 
 
-def _percentages(values: Mapping[str, float], metrics: Mapping[str, str]) -> Found:
+def _percentages(values: Mapping[str, float], metrics: Mapping[str, str]) -> Contradictions:
     for name, value in values.items():
         if value > _MOST_PCT and re.search(r"pct(_of_|$)", metrics.get(name, "")):
             yield (name,), f"{value:,.1f} % of the most there is"
@@ -110,63 +128,62 @@ def _percentages(values: Mapping[str, float], metrics: Mapping[str, str]) -> Fou
         yield names, f"{achieved:.1f} % of the warps were there, of {most:.1f} % that fit"
 
 
-def _clock(values: Mapping[str, float]) -> Found:
+def _clock(values: Mapping[str, float]) -> Contradictions:
     time, cycles, clock = (values.get(n) for n in ("ncu_duration", "elapsed_cycles", "sm_clock"))
-    if time and cycles and clock and _apart(cycles, time * 1e-9 * clock, FAR):
-        said = f"{cycles:,.0f} cycles in {time:,.0f} ns are no clock of {clock / 1e6:,.0f} MHz"
-        yield ("ncu_duration", "elapsed_cycles", "sm_clock"), said
+    if time and cycles and clock and _differ(cycles, time * 1e-9 * clock, FAR):
+        reason = f"{cycles:,.0f} cycles in {time:,.0f} ns are no clock of {clock / 1e6:,.0f} MHz"
+        yield ("ncu_duration", "elapsed_cycles", "sm_clock"), reason
 
 
-def _launch(row: Launched, values: Mapping[str, float]) -> Found:
+def _launch(row: Result, values: Mapping[str, float]) -> Contradictions:
     for name, dims in (("ncu_grid_size", row.grid), ("ncu_block_size", row.block)):
         if math.prod(dims) and values.get(name, math.prod(dims)) != math.prod(dims):
             yield (name,), f"{values[name]:,.0f}, where the launch has {dims}"
 
 
-def _occupancy(row: Launched, values: Mapping[str, float]) -> Found:
+def _occupancy(row: Result, values: Mapping[str, float]) -> Contradictions:
     """What fits on an SM, worked out from the limits; and the limit of registers from the registers."""
     names = [f"occupancy_limit_{r}" for r in ("registers", "shared_mem", "warps", "blocks", "barriers")]
     threads = math.prod(row.block)
     if not threads or not all(name in values for name in names):
         return
     blocks, warps = min(values[name] for name in names), -(-threads // 32)
-    holds, sms = (row.read(f"device__attribute_{n}").value for n in
-                  ("max_warps_per_multiprocessor", "multiprocessor_count"))  # fmt: skip
+    holds = row.number("device__attribute_max_warps_per_multiprocessor")
     theory, waves = values.get("ncu_theoretical_occupancy"), values.get("waves_per_sm")
     if holds and theory is not None and abs(100 * blocks * warps / holds - theory) > 0.5:
         yield ("ncu_theoretical_occupancy",), f"{theory:.1f} %, where {blocks:.0f} blocks of {warps} warps fit"
-    sms = row.read("launch__sm_count").value or sms
+    sms = row.number("launch__sm_count") or row.number("device__attribute_multiprocessor_count")
     if sms and blocks and waves and abs(math.prod(row.grid) / (sms * blocks) - waves) > max(0.01, 0.01 * waves):
         yield ("waves_per_sm",), f"{waves:.2f} waves, where {blocks:.0f} blocks fit on each of {sms:.0f} SMs"
     if registers := values.get("ncu_registers"):
         fit = occupancy.blocks_by_registers(warps, int(registers))
         if fit != values["occupancy_limit_registers"]:
-            said = f"{registers:.0f} registers let {fit} blocks fit, not {values['occupancy_limit_registers']:.0f}"
-            yield ("ncu_registers", "occupancy_limit_registers"), said
+            reason = f"{registers:.0f} registers let {fit} blocks fit, not {values['occupancy_limit_registers']:.0f}"
+            yield ("ncu_registers", "occupancy_limit_registers"), reason
 
 
-def _registers(values: Mapping[str, float], registers: int | None) -> Found:
+def _registers(values: Mapping[str, float], registers: int | None) -> Contradictions:
     """A driver gives no fewer than the code needs, and at least 16; it rounds up to 8."""
     seen = values.get("ncu_registers")
     if registers is not None and seen is not None and not registers <= seen <= max(16, -(-registers // 8) * 8):
         yield ("ncu_registers",), f"{seen:.0f} registers a thread, where the cubin has {registers}"
 
 
-def _sectors(row: Launched, values: Mapping[str, float], metrics: Mapping[str, str]) -> Found:
+def _sectors(row: Result, values: Mapping[str, float], metrics: Mapping[str, str]) -> Contradictions:
     for name, size in values.items():
         metric = metrics.get(name, "")
         if "__t_bytes." in metric or metric.startswith("dram__bytes"):
             other = metric.replace("_bytes", "_sectors")
-            sectors = row.read(other).value if other in row else None
+            sectors = row.number(other) if other in row else None
             if sectors is not None and abs(size - _SECTOR * sectors) > 0.001 * size + _SECTOR:
                 yield (name,), f"{size:,.0f} bytes are not {sectors:,.0f} sectors of {_SECTOR}"
 
 
-def _instructions(row: Launched, values: Mapping[str, float]) -> Found:
+def _instructions(row: Result, values: Mapping[str, float]) -> Contradictions:
     executed, issued = values.get("instructions"), values.get("instructions_issued")
     listed = _listed(row)
     total = sum(listed.values())
-    if executed and total and _apart(executed, total, FAR):
+    if executed and total and _differ(executed, total, FAR):
         yield ("instructions",), f"{executed:,.0f} instructions, but {total:,.0f} by opcode"
     most = total or executed
     if issued and most and issued * FAR < most:
@@ -176,14 +193,14 @@ def _instructions(row: Launched, values: Mapping[str, float]) -> Found:
         yield ("instructions",), f"{executed:,.0f} instructions of {warps:,} warps, which each end with one"
 
 
-def _listed(row: Launched) -> Mapping[str, float]:
+def _listed(row: Result) -> Mapping[str, float]:
     """Opcode → how often warps executed it; nothing if the list does not add up to ncu's total."""
-    found = row.read(_OPCODES)
-    listed = found.instances or {}
-    return listed if found.value and abs(math.fsum(listed.values()) - found.value) < 0.5 else {}
+    reading = row.read(_OPCODES)
+    listed = reading.instances or {}
+    return listed if reading.value and abs(math.fsum(listed.values()) - reading.value) < 0.5 else {}
 
 
-def _opcodes(row: Launched, values: Mapping[str, float], chip: str) -> Found:
+def _opcodes(row: Result, values: Mapping[str, float], chip: str) -> Contradictions:
     """Counts against the code's own: of what threads did at most 32 a warp, and none only where no warp did."""
     listed = _listed(row)
     if not listed or chip.startswith("gb"):  # whose packed opcodes have other names
@@ -196,10 +213,10 @@ def _opcodes(row: Launched, values: Mapping[str, float], chip: str) -> Found:
             continue
         if (value == 0) != (warps == 0) or value > FAR * 32 * warps:
             yield (name,), f"{value:,.0f} by threads, where warps executed {warps:,.0f} of {' and '.join(opcodes)}"
-        elif threads and value and _apart(value, exact, NEAR):
+        elif threads and value and _differ(value, exact, NEAR):
             yield (name,), f"{value:,.0f}, where ncu lists {exact:,.0f} of {' and '.join(opcodes)}"
     for name, opcode in (("local_load_instructions", "LDL"), ("local_store_instructions", "STL")):
-        if name in values and _apart(values[name], listed.get(opcode, 0.0), FAR):
+        if name in values and _differ(values[name], listed.get(opcode, 0.0), FAR):
             yield (name,), f"{values[name]:,.0f}, where warps executed {listed.get(opcode, 0.0):,.0f} of {opcode}"
     shared = sum(listed.get(o, 0.0) for o in ("LDS", "STS", "LDSM", "STSM"))
     if shared and values.get("shared_wavefronts") == 0:
@@ -209,7 +226,7 @@ def _opcodes(row: Launched, values: Mapping[str, float], chip: str) -> Found:
         yield ("bank_conflicts", "shared_wavefronts"), f"{conflicts:,.0f} conflicts in {passes:,.0f} passes"
 
 
-def _tensor(row: Launched, values: Mapping[str, float], metrics: Mapping[str, str], chip: str) -> Found:
+def _tensor(row: Result, values: Mapping[str, float], metrics: Mapping[str, str], chip: str) -> Contradictions:
     """Instructions that multiply matrices against the pipe's, and their FLOPs against those counted of all types."""
     if chip.startswith("gb"):  # whose products are issued by single threads
         return
@@ -217,20 +234,20 @@ def _tensor(row: Launched, values: Mapping[str, float], metrics: Mapping[str, st
     executed = values.get("tensor_instructions")
     if executed is not None and products:
         moved = values.get("tensor_hfma2_instructions", 0.0)
-        if not executed or (chip == "gh100" and _apart(executed - moved, products, FAR)):
+        if not executed or (chip == "gh100" and _differ(executed - moved, products, FAR)):
             yield ("tensor_instructions",), f"{executed:,.0f}, where warps executed {products:,.0f} products"
     if products and values.get("tensor_active") == 0 and products > 0.01 * values.get("elapsed_cycles", 0.0):
         yield ("tensor_active",), f"0 %, where warps executed {products:,.0f} products of matrices"
     for kind, due in (_tensor_flop(row) or {}).items():
         names = [n for n in (f"tensor_flop_{kind}", f"tensor_flop_{kind}_sum16") if n in metrics]
         counted = [values[n] for n in names if n in values]
-        if counted and len(counted) == len(names) and _apart(sum(counted), due, NEAR):
+        if counted and len(counted) == len(names) and _differ(sum(counted), due, NEAR):
             yield tuple(names), f"{sum(counted):,.0f} FLOPs, where the instructions executed do {due:,.0f} of {kind}"
 
 
-def _tensor_flop(row: Launched) -> dict[str, float] | None:
+def _tensor_flop(row: Result) -> dict[str, float] | None:
     """Type → FLOPs of the instructions executed, by their shapes; ``None`` where one is of a form that is not known."""
-    found: dict[str, float] = {}
+    flop: dict[str, float] = {}
     for opcode, count in (row.read(f"{_OPCODES}_with_modifier_all").instances or {}).items():
         name, *words = opcode.split(".")
         if "MMA" not in name or name == "HFMA2":
@@ -240,46 +257,46 @@ def _tensor_flop(row: Launched) -> dict[str, float] | None:
         kind = next((w.lower() for w in words if w in ("BF16", "TF32")), _TYPES.get(name[0]))
         if size is None or kind is None or {"S4", "U4", "SP"} & {*words}:
             return None
-        found[kind] = found.get(kind, 0.0) + 2 * size * count
-    return found
+        flop[kind] = flop.get(kind, 0.0) + 2 * size * count
+    return flop
 
 
-def _dram(row: Launched, values: Mapping[str, float]) -> Found:
+def _dram(row: Result, values: Mapping[str, float]) -> Contradictions:
     """Bytes and time against the busy share of DRAM, where that is large enough to be known."""
     names = ("dram_read_bytes", "dram_write_bytes", "ncu_duration", "dram_throughput")
     read, write, time, share = (values.get(n) for n in names)
-    clock, width = (row.read(f"device__attribute_{n}").value for n in
-                    ("memory_clock_rate", "global_memory_bus_width"))  # kHz, bits  # fmt: skip
+    clock = row.number("device__attribute_memory_clock_rate")  # kHz
+    width = row.number("device__attribute_global_memory_bus_width")  # bits
     if read is None or write is None or not time or share is None or not clock or not width:
         return
     peak = 2 * clock * 1e3 * width / 8 * 1e-9  # bytes a ns, two a clock
     reached = 100 * (read + write) / time / peak
-    if max(reached, share) > 5 and _apart(max(reached, 0.1), max(share, 0.1), 1.8):
-        said = f"{read + write:,.0f} bytes in {time:,.0f} ns are {reached:.1f} % of DRAM's peak, not {share:.1f} %"
-        yield (names[0], names[1], names[3]), said
+    if max(reached, share) > 5 and _differ(max(reached, 0.1), max(share, 0.1), 1.8):
+        reason = f"{read + write:,.0f} bytes in {time:,.0f} ns are {reached:.1f} % of DRAM's peak, not {share:.1f} %"
+        yield (names[0], names[1], names[3]), reason
 
 
-def _rollups(row: Launched, values: Mapping[str, float], metrics: Mapping[str, str]) -> Found:
+def _rollups(row: Result, values: Mapping[str, float], metrics: Mapping[str, str]) -> Contradictions:
     """A sum is the average times the units of the chip, as many for one counter as for its neighbours."""
     units: dict[str, list[tuple[str, float]]] = {}
     for name, value in values.items():
         base, dot, rollup = metrics.get(name, "").rpartition(".")
-        average = row.read(f"{base}.avg").value if dot and rollup == "sum" and f"{base}.avg" in row else None
+        average = row.number(f"{base}.avg") if dot and rollup == "sum" and f"{base}.avg" in row else None
         if average is None:
             continue
         if (value == 0) != (average == 0) and max(value, average) > 1:
             yield (name,), f"a sum of {value:,.0f} of {average:,.2f} on average"
         elif average > 1:  # printed with two decimals
             units.setdefault(base.split("__")[0], []).append((name, value / average))
-    for found in units.values():
-        yield from _odd_ones(found)
+    for ratios in units.values():
+        yield from _odd_ones(ratios)
 
 
-def _odd_ones(found: Sequence[tuple[str, float]]) -> Found:
+def _odd_ones(ratios: Sequence[tuple[str, float]]) -> Contradictions:
     """The facts that contradict the most others; where two contradict each other, both."""
-    counts = Counter(round(ratio) for _, ratio in found)
+    counts = Counter(round(ratio) for _, ratio in ratios)
     usual, times = counts.most_common(1)[0]
-    for name, ratio in found:
-        if _apart(ratio, usual, NEAR) or (times == 1 and len(counts) > 1):
+    for name, ratio in ratios:
+        if _differ(ratio, usual, NEAR) or (times == 1 and len(counts) > 1):
             others = ", ".join(f"{other:,.0f}" for other in counts if other != round(ratio))
             yield (name,), f"its sum is {ratio:,.0f} times its average, that of others {others or usual}"

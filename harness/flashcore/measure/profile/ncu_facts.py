@@ -1,4 +1,4 @@
-"""From ncu's rows to facts: of each kernel launch, and of the case that made the launches. Pure.
+"""Turns ncu's results into facts of each kernel launch, and of the case that made the launches. Pure.
 
 Every fact of the catalogue appears for every profiled case, measured or unmeasured with its reason:
 the chip has no such metric, ncu refused it, did not return it, or gave no number for it.
@@ -7,60 +7,37 @@ the chip has no such metric, ncu refused it, did not return it, or gave no numbe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from flashcore.measure.profile import crosschecks
-from flashcore.measure.profile.crosschecks import Launched
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
 from flashcore.model.record import Fact, Launch, Listing, Plan, Source, Subject
 from flashcore.readers import phases
-from flashcore.readers.kernel_names import canonical
-from flashcore.readers.ncu.raw_page import EXECUTED, convert
+from flashcore.readers.kernel_names import canonical, without_arguments
+from flashcore.readers.ncu.numerals import convert
+from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, STALLED, Result
 
-DERIVED = (
-    "memory_stalls", "dram_bytes", "tensor_flop", "cuda_core_flop", "barriers_per_block",
-    "kernel_launches", "plan_matches",
-)  # fmt: skip
+DERIVED = {
+    "memory_stalls",
+    "dram_bytes",
+    "tensor_flop",
+    "cuda_core_flop",
+    "barriers_per_block",
+    "kernel_launches",
+    "plan_matches",
+}
 
 #: The catalogue's entries that a profile measures: ncu's own and those derived from them.
 MEASURED: dict[str, FactSpec] = {
-    name: spec
-    for name, spec in FACTS.items()
-    if spec.ncu is not None or spec.chips or name in DERIVED or name.startswith("stall_share_")
-}
-
-#: How often a warp was found at an instruction, by address, whether it issued or was held.
-SAMPLES = "smsp__pcsamp_sample_count"
-_CALLED = {"no_instruction": "no_instructions", "gmma": "warpgroup_arrive"}  # where samples are called otherwise
-#: The same by why it was held.
-STALLED = {
-    f"stall_{reason}": f"smsp__pcsamp_warps_issue_stalled_{_CALLED.get(reason, reason)}"
-    for reason in catalogue.STALL_REASONS
-}
-#: What a listing's instructions carry → ncu's metric with its instances by address.
-BY_ADDRESS = {
-    "samples": SAMPLES,
-    "executed": EXECUTED,
-    "wavefronts": "memory_l1_wavefronts_shared",
-    "wavefronts_ideal": "memory_l1_wavefronts_shared_ideal",
-    **STALLED,
+    name: spec for name, spec in FACTS.items() if spec.is_metric or name in DERIVED or name.startswith("stall_share_")
 }
 #: Why a metric that takes many passes may be missing.
 LEFT_OUT = "it takes many passes; a run of many cases asks for it only on a variant's first shape"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts
-
-
-class LaunchRow(Launched, Protocol):
-    """A profiled launch, from ncu's raw page or from an imported report."""
-
-    @property
-    def kernel(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +52,49 @@ class Measured:
 Values = dict[str, Measured]
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What the build knows about a case.
+
+    Args:
+        plan: the launches that the variant announces; ``None`` for a reference.
+        code: the phases of the variant's code; ``None`` if its sources mark none.
+        registers: kernel → registers per thread in the cubin.
+    """
+
+    plan: Plan | None = None
+    code: phases.Code | None = None
+    registers: Mapping[str, int] = field(default_factory=dict)
+
+
 def metrics_to_ask(chip: str, refused: Iterable[str] = (), *, sampled: bool = False) -> list[str]:
     """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones.
 
     Args:
         sampled: whether to sample where the warps are, which the shares of phases are made of.
     """
-    asked: dict[str, None] = {}
+    metrics: dict[str, None] = {}
     if sampled:
         lacking = {name for name in STALLED if FACTS[name].ncu_name(chip) is None}
-        asked = {m: None for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED}
+        metrics = {m: None for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED}
     for spec in FACTS.values():
         name = spec.ncu_name(chip)
         if name is not None:
             for metric in (_COMPANIONS.get(name), name, spec.weight):
                 if metric is not None:
-                    asked[metric] = None
+                    metrics[metric] = None
     for metric in refused:
-        asked.pop(metric, None)
-    return list(asked)
+        metrics.pop(metric, None)
+    return list(metrics)
 
 
 def facts_of(
-    variant: str,
-    shape: str,
-    rows: Sequence[LaunchRow],
+    case: Subject,
+    rows: Sequence[Result],
     *,
     chip: str,
-    plan: Plan | None = None,
     refused: Mapping[str, str] | None = None,
-    code: phases.Code | None = None,
-    registers: Mapping[str, int] | None = None,
+    built: Built = Built(),  # frozen
 ) -> list[Fact]:
     """All facts of one case: of the case first, then of each kernel summed over its launches, then, for a
     kernel launched more than once, of each launch by its index among the case's launches.
@@ -113,32 +102,28 @@ def facts_of(
     Args:
         rows: the case's launches; at least one.
         chip: as ncu names it (``gh100``).
-        plan: what the variant said it launches; ``None`` for a peer.
         refused: ncu metric → ncu's reason for not measuring it.
-        code: the phases of the variant's code; ``None`` if its sources mark none.
-        registers: kernel → registers a thread, as the cubin has them.
     """
-    launches = [launch_values(row, chip, refused, (registers or {}).get(short_name(row.kernel))) for row in rows]
-    if code is not None:
+    refused = refused or {}
+    launches = [launch_values(row, chip, refused, built.registers.get(without_arguments(row.kernel))) for row in rows]
+    if built.code is not None:
         for row, values in zip(rows, launches, strict=True):
-            values |= _phase_shares(row, code, (refused or {}).get(SAMPLES, ""))
-    case = _combine(launches, chip)
-    case["kernel_launches"] = Measured(float(len(rows)))
-    case["plan_matches"] = _plan_matches(rows, plan)
-    facts = as_facts(Subject(variant, shape=shape), case)
+            values |= _phase_shares(row, built.code, refused.get(SAMPLES, ""))
+    combined = _combine(launches, chip)
+    combined["kernel_launches"] = Measured(float(len(rows)))
+    combined["plan_matches"] = _plan_matches(rows, built.plan)
+    facts = as_facts(case, combined)
     kernels: dict[str, list[int]] = {}
-    planned = plan.launches if plan is not None and case["plan_matches"].value == 1 else ()
+    planned = built.plan.launches if built.plan is not None and combined["plan_matches"].value == 1 else ()
     for i, row in enumerate(rows):
         # A kernel built here has the name of its static facts; template names of libraries are too long.
-        seen = short_name(row.kernel) if plan is None else canonical(row.kernel)
-        kernels.setdefault(planned[i].kernel if planned and "<" not in seen else seen, []).append(i)
-    for kernel, own in kernels.items():
-        together = _combine([launches[i] for i in own], chip)
-        facts += as_facts(Subject(variant, shape=shape, kernel=kernel), together)
-    for kernel, own in kernels.items():
-        if len(own) > 1:
-            for i in own:
-                facts += as_facts(Subject(variant, shape=shape, kernel=kernel, launch=i), launches[i])
+        name = without_arguments(row.kernel) if built.plan is None else canonical(row.kernel)
+        kernels.setdefault(planned[i].kernel if planned and "<" not in name else name, []).append(i)
+    for kernel, indices in kernels.items():
+        facts += as_facts(replace(case, kernel=kernel), _combine([launches[i] for i in indices], chip))
+    for kernel, indices in kernels.items():
+        for i in indices if len(indices) > 1 else ():
+            facts += as_facts(replace(case, kernel=kernel, launch=i), launches[i])
     return facts
 
 
@@ -153,51 +138,34 @@ def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
     return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].note) for n in names]
 
 
-def short_name(kernel: str) -> str:
-    """A kernel's name without return type, template arguments and parameters."""
-    name = re.sub(r"(\(anonymous namespace\)|<unnamed>)::", "", kernel).removeprefix("void ")
-    depth, kept = 0, ""
-    for char in name:
-        if char == "<":
-            depth += 1
-        elif char == ">":
-            depth = max(0, depth - 1)
-        elif char == "(" and depth == 0:
-            break
-        elif depth == 0:
-            kept += char
-    return re.sub(r"\s+", "", kept) or kernel
-
-
 # --- one launch ----------------------------------------------------------------------------------
 
 
 def launch_values(
-    row: LaunchRow, chip: str, refused: Mapping[str, str] | None = None, registers: int | None = None
+    row: Result, chip: str, refused: Mapping[str, str] | None = None, registers: int | None = None
 ) -> Values:
     """Every fact that a profile measures of one launch, measured or with the reason why not: impossible values are
     unmeasured.
 
     Args:
-        registers: a thread's, as the cubin has them; ``None`` where they are not known.
+        registers: per thread, from the cubin; ``None`` where they are not known.
     """
-    specs = {name: spec for name, spec in MEASURED.items() if spec.ncu is not None or spec.chips}
+    specs = {name: spec for name, spec in MEASURED.items() if spec.is_metric}
     values = {name: _read(row, spec, chip, refused or {}) for name, spec in specs.items()}
     metrics = {name: metric for name, spec in specs.items() if (metric := spec.ncu_name(chip)) and not spec.opcodes}
-    known = {name: value for name in metrics if (value := values[name].value) is not None}
-    for name, reason in crosschecks.impossible(row, known, metrics, chip, registers).items():
+    numbers = {name: value for name in metrics if (value := values[name].value) is not None}
+    for name, reason in crosschecks.impossible(row, numbers, metrics, chip, registers).items():
         values[name] = replace(values[name], value=None, note=reason)
-    given = values["ncu_registers"]
-    if registers is not None and given.value is not None and given.value != registers:
-        values["ncu_registers"] = replace(
-            given, note=f"the code needs {registers}; the driver gives no fewer than these"
-        )
+    launched = values["ncu_registers"]
+    if registers is not None and launched.value is not None and launched.value != registers:
+        note = f"the code needs {registers}; the driver gives no fewer than these"
+        values["ncu_registers"] = replace(launched, note=note)
     _derive(values, chip)
     values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
     return values
 
 
-def _read(row: LaunchRow, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
+def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
     metric = spec.ncu_name(chip)
     if metric is None:
         return Measured(None, f"{chip} has no such metric")
@@ -208,15 +176,15 @@ def _read(row: LaunchRow, spec: FactSpec, chip: str, refused: Mapping[str, str])
         return Measured(None, f"{reading.note}: {LEFT_OUT}")
     if spec.opcodes:
         return _opcodes(reading.value, reading.instances, reading.note, spec.opcodes)
-    weight = row.read(spec.weight).value if spec.weight is not None else None
+    weight = row.number(spec.weight) if spec.weight is not None else None
     if spec.kind is Kind.RATIO and weight == 0:
         return Measured(None, f"nothing to divide by: {spec.weight} is 0", weight)
     if reading.value is None:
         return Measured(None, reading.note, weight)
     value = convert(reading.value, reading.unit, spec.unit)
     if value is None or not math.isfinite(value):
-        found = f"{reading.value:g} {reading.unit or '(no unit)'}"
-        return Measured(None, f"ncu gave {found}, expected a value in {spec.unit}", weight)
+        given = f"{reading.value:g} {reading.unit or '(no unit)'}"
+        return Measured(None, f"ncu gave {given}, expected a value in {spec.unit}", weight)
     return Measured(value, reading.note, weight)
 
 
@@ -228,14 +196,13 @@ def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: s
     if instances is None and total > 0:
         return Measured(None, "ncu gave no counts per opcode (--print-metric-instances details)")
     listed = instances or {}
-    found = math.fsum(listed.values())
-    if abs(found - total) > _COUNT_TOLERANCE:
-        note = f"ncu's counts per opcode add up to {found:,.0f}, not to its total {total:,.0f}"
-        return Measured(None, note)
-    return Measured(sum(listed.get(opcode, 0.0) for opcode in opcodes))
+    added = math.fsum(listed.values())
+    if abs(added - total) > _COUNT_TOLERANCE:
+        return Measured(None, f"ncu's counts per opcode add up to {added:,.0f}, not to its total {total:,.0f}")
+    return Measured(math.fsum(listed.get(opcode, 0.0) for opcode in opcodes))
 
 
-def _barriers_per_block(row: LaunchRow, executed: Measured) -> Measured:
+def _barriers_per_block(row: Result, executed: Measured) -> Measured:
     if executed.value is None:
         return executed
     warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
@@ -245,80 +212,81 @@ def _barriers_per_block(row: LaunchRow, executed: Measured) -> Measured:
 # --- phases --------------------------------------------------------------------------------------
 
 
-def _phase_shares(row: LaunchRow, code: phases.Code, refused: str) -> Values:
+def _phase_shares(row: Result, code: phases.Code, refused: str) -> Values:
     """The share of each phase in the samples of one launch."""
     names = [PHASE_SHARE + phase for phase in code.names]
-    found = f"ncu refused {SAMPLES}: {refused}" if refused else _samples_by_phase(row, code)
-    if isinstance(found, str):
-        return dict.fromkeys(names, Measured(None, found))
-    total = math.fsum(found.values())
+    samples = f"ncu refused {SAMPLES}: {refused}" if refused else _samples_by_phase(row, code)
+    if isinstance(samples, str):
+        return dict.fromkeys(names, Measured(None, samples))
+    total = math.fsum(samples.values())
     if total == 0:
         return dict.fromkeys(names, Measured(None, "no warp was sampled: the kernel is too short"))
     values: Values = {}
     for name, phase in zip(names, code.names, strict=True):
-        share = found.get(phase, 0.0) / total
+        share = samples.get(phase, 0.0) / total
         error = 100 * math.sqrt(share * (1 - share) / total)
         values[name] = Measured(100 * share, f"{total:,.0f} samples of warps, standard error {error:.1f} points")
     return values
 
 
-def _samples_by_phase(row: LaunchRow, code: phases.Code) -> dict[str, float] | str:
+def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | str:
     """Phase → samples; or why they cannot be told apart.
 
     ncu names instructions by their address in memory. It lists all those of the kernel with how often they
     were executed, so the first of them is where the kernel begins, and their distances to it must be offsets
-    of the code that the phases are known of.
+    of the code whose phases are known.
     """
     if code.why:
         return code.why
-    own = code.kernels.get(canonical(row.kernel))
-    if own is None:
-        return f"the kernel {canonical(row.kernel)} is not in the variant's own code"
+    kernel = canonical(row.kernel)
+    if kernel not in code.kernels:
+        return f"the kernel {kernel} is not in the variant's own code"
+    phase_at = code.kernels[kernel]
     reading = row.read(SAMPLES)
     if reading.value is None:
         return reading.note
-    sampled, executed = _addresses(reading.instances or {}), _addresses(row.read(EXECUTED).instances or {})
+    sampled, executed = _addresses(reading.instances), _addresses(row.read(EXECUTED).instances)
     if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
         return f"ncu's samples per address do not add up to its total {reading.value:,.0f}"
     if not executed:
         return f"ncu gave no {EXECUTED} per address, which tells where the kernel begins"
     start = min(executed)
-    if strange := sorted({*executed, *sampled} - {start + offset for offset in own}):
+    if strange := sorted({*executed, *sampled} - {start + offset for offset in phase_at}):
         return f"ncu names an instruction at {strange[0] - start:#x} of the kernel, where the code built here has none"
-    found: dict[str, float] = {}
+    samples: dict[str, float] = {}
     for address, count in sampled.items():
-        phase = own[address - start]
-        found[phase] = found.get(phase, 0.0) + count
-    return found
+        phase = phase_at[address - start]
+        samples[phase] = samples.get(phase, 0.0) + count
+    return samples
 
 
-def listings(variant: str, shape: str, rows: Sequence[LaunchRow], code: phases.Code) -> list[Listing]:
+def listings(case: Subject, rows: Sequence[Result], code: phases.Code) -> list[Listing]:
     """The sampled kernels of a case, instruction by instruction; none of a kernel whose samples cannot be told
     apart (the shares of its phases say why)."""
-    counted: dict[str, dict[int, dict[str, float]]] = {}
+    counts: dict[str, dict[int, dict[str, float]]] = {}  # kernel → offset → name → count
     for row in rows:
         kernel = canonical(row.kernel)
         if kernel not in code.listing or isinstance(_samples_by_phase(row, code), str):
             continue
-        start = min(_addresses(row.read(EXECUTED).instances or {}))
-        own = counted.setdefault(kernel, {})
+        start = min(_addresses(row.read(EXECUTED).instances))
+        by_offset = counts.setdefault(kernel, {})
         for name, metric in BY_ADDRESS.items():
-            for address, count in _addresses(row.read(metric).instances or {}).items():
-                values = own.setdefault(address - start, {})
+            for address, count in _addresses(row.read(metric).instances).items():
+                values = by_offset.setdefault(address - start, {})
                 values[name] = values.get(name, 0.0) + count
     return [
         Listing(
-            Subject(variant, shape=shape, kernel=kernel),
-            tuple(replace(i, values=own.get(i.offset, {})) for i in code.listing[kernel]),
+            replace(case, kernel=kernel),
+            tuple(replace(i, values=by_offset.get(i.offset, {})) for i in code.listing[kernel]),
         )
-        for kernel, own in counted.items()
+        for kernel, by_offset in counts.items()
     ]
 
 
-def _addresses(instances: Mapping[str, float]) -> dict[int, float]:
+def _addresses(instances: Mapping[str, float] | None) -> dict[int, float]:
     """Instances by address, which ncu writes as decimals or hexadecimals; none if one is no address."""
     try:
-        return {int(address, 0): count for address, count in instances.items()}
+        return {int(address, 0): count for address, count in (instances or {}).items()}
     except ValueError:
         return {}
 
@@ -331,7 +299,7 @@ def _derive(values: Values, chip: str) -> None:
     has = {n for n in values if FACTS[n].ncu_name(chip) is not None}
     values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
     flop = _sum(values, {f"tensor_flop_{name}": 1 for name in catalogue.TENSOR_TYPES}, has)
-    values["tensor_flop"] = _told_by_instructions(flop, values)
+    values["tensor_flop"] = _plausible(flop, values)
     values["cuda_core_flop"] = _sum(values, catalogue.CUDA_CORE_FLOP, has)
     reasons = [r for r in catalogue.STALL_REASONS if f"stall_share_{r}" in FACTS]
     total = _sum(values, {f"stall_{r}": 1 for r in reasons}, has)
@@ -341,7 +309,7 @@ def _derive(values: Values, chip: str) -> None:
     values["memory_stalls"] = _share(memory, total)
 
 
-def _told_by_instructions(flop: Measured, values: Values) -> Measured:
+def _plausible(flop: Measured, values: Values) -> Measured:
     """The tensor FLOPs, unless more instructions multiplied matrices than they can be of: then some were of a
     type that no counter tells, and their number is not known."""
     products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
@@ -380,15 +348,12 @@ def _combine(launches: Sequence[Values], chip: str) -> Values:
     """The values of a case from those of its launches, each by its kind.
 
     Derived facts are computed again from the combined values: shares are then those of all the case's warps, and sums
-        stay sums.
+    stay sums.
     """
     case = {
         name: _combine_one(name, launches)
         for name in launches[0]
-        if FACTS[name].ncu is not None
-        or FACTS[name].chips
-        or name == "barriers_per_block"
-        or name.startswith(PHASE_SHARE)
+        if FACTS[name].is_metric or name == "barriers_per_block" or name.startswith(PHASE_SHARE)
     }
     _derive(case, chip)
     return case
@@ -426,16 +391,16 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
 
 
 def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> Measured:
-    known = [w for w in weights if w is not None]
-    if len(known) < len(weights):
+    factors = [w for w in weights if w is not None]
+    if len(factors) < len(weights):
         return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is unmeasured")
-    total = math.fsum(known)
+    total = math.fsum(factors)
     if total <= 0:
         return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is 0")
-    return Measured(math.fsum(n * w for n, w in zip(numbers, known, strict=True)) / total)
+    return Measured(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
 
 
-def _plan_matches(rows: Sequence[LaunchRow], plan: Plan | None) -> Measured:
+def _plan_matches(rows: Sequence[Result], plan: Plan | None) -> Measured:
     """1 if ncu saw the plan's launches in the plan's order, else 0 with the first difference."""
     if plan is None:
         return Measured(None, "there is no launch plan: a peer, or its plan could not be read")
@@ -450,7 +415,7 @@ def _plan_matches(rows: Sequence[LaunchRow], plan: Plan | None) -> Measured:
     return Measured(1.0)
 
 
-def _difference(row: LaunchRow, launch: Launch) -> str:
+def _difference(row: Result, launch: Launch) -> str:
     planned, seen = canonical(launch.kernel), canonical(row.kernel)
     if "<" not in seen:  # only the plan's name holds what Triton compiled a kernel for
         planned = planned.partition("<")[0]
@@ -463,7 +428,7 @@ def _difference(row: LaunchRow, launch: Launch) -> str:
     size = None if dynamic.value is None else convert(dynamic.value, dynamic.unit, "B")
     if size is not None:
         pairs.append(("dynamic shared memory (B)", launch.dynamic_smem, int(size)))
-    cluster = [row.read(f"launch__cluster_dim_{axis}").value for axis in "xyz"]
+    cluster = [row.number(f"launch__cluster_dim_{axis}") for axis in "xyz"]
     if None not in cluster:  # ncu gives 0 for a launch without clusters
         pairs.append(("cluster", launch.cluster, tuple(max(1, int(c or 0)) for c in cluster)))
     return "; ".join(f"{what} is {a} in the plan, {b} in ncu" for what, a, b in pairs if a != b)

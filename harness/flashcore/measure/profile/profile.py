@@ -33,8 +33,9 @@ from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, StageResult
-from flashcore.readers.ncu import raw_page as ncu_csv
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, StageResult, Subject
+from flashcore.readers.ncu import raw_page
+from flashcore.readers.ncu import results as ncu_results
 
 FEW = 32  # up to so many cases are all measured in depth
 TARGET = python_process.child("flashcore.measure.profile.child")
@@ -127,15 +128,12 @@ def run(
         if reason:
             facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
         else:
-            facts += ncu_facts.facts_of(
-                case.variant, case.shape, settled.found[case.name],
-                chip=chosen.chip, plan=chosen.plans.get(case.name), refused=stage.refused,
-                registers=chosen.registers.get(case.variant),
-                code=chosen.codes.get(case.variant) if case.name in stage.deep else None,
-            )  # fmt: skip
-            if case.name in stage.deep and case.variant in chosen.codes:
-                own = settled.found[case.name]
-                listings += ncu_facts.listings(case.variant, case.shape, own, chosen.codes[case.variant])
+            subject, rows = Subject(case.variant, shape=case.shape), settled.found[case.name]
+            code = chosen.codes.get(case.variant) if case.name in stage.deep else None
+            built = ncu_facts.Built(chosen.plans.get(case.name), code, chosen.registers.get(case.variant, {}))
+            facts += ncu_facts.facts_of(subject, rows, chip=chosen.chip, refused=stage.refused, built=built)
+            if code is not None:
+                listings += ncu_facts.listings(subject, rows, code)
         status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
         seconds = settled.seconds.get(case.name)
         outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
@@ -200,11 +198,11 @@ def by_depth(cases: Sequence[C]) -> tuple[list[C], list[C]]:
 
 def shallow(metrics: Iterable[str], chip: str) -> list[str]:
     """The metrics without those that take ncu many passes, and without samples of warps."""
-    costly = {spec.ncu_name(chip) for spec in FACTS.values() if spec.many_passes} | set(ncu_facts.BY_ADDRESS.values())
+    costly = {spec.ncu_name(chip) for spec in FACTS.values() if spec.many_passes} | set(ncu_results.BY_ADDRESS.values())
     return [metric for metric in metrics if metric not in costly]
 
 
-Rows = list[ncu_csv.KernelRow]
+Rows = list[ncu_results.Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +287,10 @@ class _UnderNcu:
                     f"report, or the case launches no kernel ({last_words(log)})"
                 )
 
-    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_csv.KernelRow]], str, dict[str, str]]:
+    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_results.Result]], str, dict[str, str]]:
         """The rows of a round by case; why a report cannot be read (empty if all can); and the cases whose
         rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
-        rows: dict[str, list[ncu_csv.KernelRow]] = {}
+        rows: dict[str, list[ncu_results.Result]] = {}
         incomplete: dict[str, str] = {}
         unreadable = ""
         stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.gz"))}
@@ -311,12 +309,12 @@ class _UnderNcu:
                     incomplete[name] = "its rows may be incomplete: " + "; ".join(table.notes)
         return rows, unreadable, incomplete
 
-    def _table(self, report: Path, saved: Path) -> ncu_csv.Table:
+    def _table(self, report: Path, saved: Path) -> raw_page.Table:
         """A batch's table: from the saved CSV if that is whole, else from ncu's report."""
         if saved.exists():
             try:
-                table = ncu_csv.parse(gzip.decompress(saved.read_bytes()).decode())
-            except (OSError, EOFError, zlib.error, UnicodeDecodeError, ncu_csv.LayoutError) as error:
+                table = raw_page.parse(gzip.decompress(saved.read_bytes()).decode())
+            except (OSError, EOFError, zlib.error, UnicodeDecodeError, raw_page.LayoutError) as error:
                 if not report.exists():
                     raise RecordError(
                         f"{saved}: expected gzipped CSV of ncu, found: {error}; delete it and resume"
@@ -326,7 +324,7 @@ class _UnderNcu:
                     return table
         text = import_report(self.chosen.ncu, report)
         write_atomically(saved, gzip.compress(text.encode(), mtime=0))
-        table = ncu_csv.parse(text)
+        table = raw_page.parse(text)
         if not self.chosen.keep_report and not table.notes:
             report.unlink()
         return table

@@ -31,7 +31,8 @@ from flashcore.measure.workers.journal import HANG, Task
 from flashcore.measure.workers.limits import Limits
 from flashcore.model.files import write_atomically, writing
 from flashcore.plugins.capture import survey as surveys
-from flashcore.readers.ncu import raw_page as ncu_csv
+from flashcore.readers.ncu import raw_page
+from flashcore.readers.ncu.results import Result
 
 STARTER = python_process.child("flashcore.plugins.capture.start")
 ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
@@ -88,7 +89,7 @@ class Ran:
     reason: str
     seconds: float
     report: Path | None
-    rows: tuple[ncu_csv.KernelRow, ...] = ()
+    rows: tuple[Result, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class _Passes:
                     f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
                 )
             return ran
-        table = ncu_csv.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
+        table = raw_page.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
         if name != "survey":  # where NVIDIA's reader is not installed, the record is made from it
             write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
         for note in table.notes:

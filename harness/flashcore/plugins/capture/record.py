@@ -13,7 +13,7 @@ from flashcore.model.record import Record, StageNote
 from flashcore.plugins.capture.capture import STOPPED, Captured, Ran
 from flashcore.plugins.capture.survey import Case, Key
 from flashcore.plugins.imports.assemble import record_of
-from flashcore.readers.ncu.read_report import read_report
+from flashcore.plugins.imports.read_report import read_report
 from flashcore.readers.ncu.results import Report
 
 

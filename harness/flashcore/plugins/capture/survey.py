@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flashcore.readers.kernel_names import canonical
-from flashcore.readers.ncu.raw_page import KernelRow, convert
+from flashcore.readers.ncu.numerals import convert
+from flashcore.readers.ncu.results import Result
 
 TIME = "gpu__time_duration.sum"
 #: Launches that one run of the command may measure; cases further apart need another run.
@@ -40,8 +41,8 @@ class Key:
     code: tuple[str, ...]
 
     @classmethod
-    def of(cls, row: KernelRow) -> Key:
-        return cls(row.kernel, row.grid, row.block, tuple(row.cells.get(name, "") for name in _CODE))
+    def of(cls, row: Result) -> Key:
+        return cls(row.kernel, row.grid, row.block, tuple(row.text(name) for name in _CODE))
 
     def __str__(self) -> str:
         name = canonical(self.kernel)
@@ -100,7 +101,7 @@ class Window:
         return "demangled" if any(set(name) & set("<(") for name in self.kernels) else "mangled"
 
 
-def survey(rows: Iterable[KernelRow]) -> Survey:
+def survey(rows: Iterable[Result]) -> Survey:
     """Groups the launches, and finds those that are not steady."""
     launches: dict[str, list[str]] = {}
     found: dict[tuple[Key, str], list[tuple[int, float]]] = {}

@@ -19,11 +19,10 @@ from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
 from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
 from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
 from flashcore.plugins.imports import names
+from flashcore.plugins.imports.equivalents import Completed
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
-from flashcore.readers.ncu.container import Container
-from flashcore.readers.ncu.raw_page import EXECUTED
-from flashcore.readers.ncu.results import Report, Result, plain
+from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, Container, Report, Result, plain
 
 PROBLEM = "imported"
 _NOTHING = "imported: no problem, and no answer to compare with"
@@ -48,7 +47,7 @@ def record_of(
     Raises:
         UsageError: the reports are of several kinds of GPU.
     """
-    results = [r for report in _numbered(reports) for r in report.results]
+    results = list(_numbered(reports))
     gpu = _environment(results, reports)
     chip = chip_of(results[0].cc) or "unknown"  # then a metric is found by the name that most chips give it
     arch = gpu.gpu_arch or "unknown"
@@ -97,11 +96,11 @@ def _registers(result: Result, known: Mapping[str, cubin.Kernel]) -> int | None:
     return kernel.registers if kernel else None
 
 
-def _numbered(reports: Sequence[Report]) -> Iterator[Report]:
-    """With launches numbered on from report to report."""
+def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
+    """All results, with launches numbered on from report to report, and counts they lack from equivalent ones."""
     first = 0
     for report in reports:
-        yield replace(report, results=tuple(replace(r, id=r.id + first) for r in report.results))
+        yield from (Completed.of(r, r.id + first) for r in report.results)
         first += max(r.id for r in report.results) + 1
 
 
@@ -169,11 +168,11 @@ def _own(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
 def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
     """The instructions of each case, with the counts of its median launch: by the names that listings have, the rest
     by ncu's own."""
-    known = {metric: name for name, metric in ncu_facts.BY_ADDRESS.items()}
+    known = {metric: name for name, metric in BY_ADDRESS.items()}
     code = {key: instructions for report in reports for key, instructions in report.code.items()}
     for (variant, shape), results in cases.items():
         chosen = _median(results)
-        executed = {n: 0.0 for n, m in (("executed", EXECUTED), ("samples", ncu_facts.SAMPLES)) if m in chosen}
+        executed = {n: 0.0 for n, m in (("executed", EXECUTED), ("samples", SAMPLES)) if m in chosen}
         counted: dict[str, dict[str, float]] = {}
         for name, metric in chosen.metrics.items():
             for offset, value in metric.instances.items() if chosen.code else ():

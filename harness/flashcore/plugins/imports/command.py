@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read(path: Path) -> Report:
     """The report, read by the plugin that reads files with its suffix, if any."""
-    from flashcore.readers.ncu.read_report import read_report
+    from flashcore.plugins.imports.read_report import read_report
 
     reader = dict(plugin.entries("readers")).get(path.suffix)
     report: Report = plugin.resolve(reader)(path) if reader else read_report(path)

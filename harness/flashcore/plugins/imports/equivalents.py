@@ -1,12 +1,12 @@
-"""Where a report lacks a metric of the catalogue but holds the same count in another form: NVIDIA's sets of sections
-ask for some counts only by the cycle. Nothing here is an estimate: a result that is no whole number is discarded.
+"""Computes counts that a report lacks from others that it has: NVIDIA's sets of sections collect some counts only per
+cycle. Nothing here is an estimate: a result that is no whole number is discarded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flashcore.readers.ncu.raw_page import Reading
+from flashcore.readers.ncu.results import Reading, Result
 
 #: A metric → another that counts the same.
 _SAME = {
@@ -16,9 +16,10 @@ _SAME = {
 #: A metric → what it is the sum of, where all parts are 0: of others it is not known how they add up.
 _NOTHING = {
     "sm__ops_path_tensor_src_fp8.sum": (
-        "sm__ops_path_tensor_src_fp8_sparsity_off.sum", "sm__ops_path_tensor_src_fp8_sparsity_on.sum",
+        "sm__ops_path_tensor_src_fp8_sparsity_off.sum",
+        "sm__ops_path_tensor_src_fp8_sparsity_on.sum",
     ),
-}  # fmt: skip
+}
 #: A metric → another and how many of its units one is: a sector is 32 bytes on every chip since 2016.
 _TIMES = {
     "lts__t_bytes.sum": ("lts__t_sectors.sum", 32, "byte"),
@@ -26,6 +27,21 @@ _TIMES = {
 }
 _PER_CYCLE = ".per_cycle_elapsed"
 _WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on a whole number
+
+
+class Completed(Result):
+    """An imported result: a metric that the report lacks is computed from equivalent ones, where that is exact."""
+
+    @classmethod
+    def of(cls, result: Result, number: int) -> Completed:
+        """The same result under another number."""
+        return cls(**{**vars(result), "id": number})
+
+    def read(self, metric: str) -> Reading:
+        if metric in self and self.metrics[metric].value is not None:
+            return super().read(metric)
+        equivalent = reading(metric, lambda other: self.number(other) if other in self else None)
+        return equivalent or Reading(None, note="the report does not have it")
 
 
 def reading(metric: str, number: Callable[[str], float | None]) -> Reading | None:

@@ -1,4 +1,4 @@
-"""How a file writes its numbers: with a decimal point (``27,595.5``) or a decimal comma (``27.595,5``).
+"""How ncu writes numbers and units: with a decimal point (``27,595.5``) or a decimal comma (``27.595,5``).
 
 The file decides, not the value: ``117.344`` is 117 nanoseconds in one and 117,344 in another. What only one convention
 can have written is evidence; numbers that both can have, without evidence, are refused.
@@ -19,6 +19,8 @@ _EVIDENCE = {
     ",": re.compile(r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}|0,\d+|\d{4,},\d+|\d+,(\d{1,2}|\d{4,})|\d+,\d+[eE].*"),
 }
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
+_NOT_FINITE = {f"{sign}{word}" for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")}
+_MOST_DIGITS = 40  # no integer that ncu prints has more, and Python converts no text of thousands
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -32,28 +34,30 @@ def decimal_mark(cells: Iterable[str]) -> str:
     Raises:
         Undecided: there is evidence of both, or of neither where the two differ.
     """
-    found: dict[str, str] = {}
-    open_ = ""
+    evidence: dict[str, str] = {}
+    ambiguous = ""
     for cell in cells:
         text = cell.strip().lstrip("-+")
         if not _NUMERIC.fullmatch(text) or _SIX.fullmatch(text):
             continue
         for mark, form in _EVIDENCE.items():
             if form.fullmatch(text):
-                found.setdefault(mark, text)
+                evidence.setdefault(mark, text)
         if _EITHER.fullmatch(text):
-            open_ = open_ or text
-    if len(found) == 2:
-        raise Undecided(f"a decimal point in {found['.']} and a decimal comma in {found[',']}")
-    if open_ and not found:
-        raise Undecided(f"{open_}, which may be a thousand times as much, and no number that tells")
-    return next(iter(found), ".")
+            ambiguous = ambiguous or text
+    if len(evidence) == 2:
+        raise Undecided(f"a decimal point in {evidence['.']} and a decimal comma in {evidence[',']}")
+    if ambiguous and not evidence:
+        raise Undecided(f"{ambiguous}, which may be a thousand times as much, and no number that tells")
+    return next(iter(evidence), ".")
 
 
 def number(text: str, mark: str) -> float | int | None:
     """The number that a file of that convention wrote; ``None`` if it is none. A word such as ``nan`` is NaN."""
     text = text.strip()
-    if text.lower() in ("nan", "-nan", "inf", "+inf", "-inf"):
+    if len(text) < 16 and text.isascii() and text.isdigit():  # most are
+        return int(text)
+    if text.lower() in _NOT_FINITE:
         return float("nan")
     if not _NUMERIC.fullmatch(text):
         return None
@@ -65,4 +69,38 @@ def number(text: str, mark: str) -> float | int | None:
     text = text.replace(group, "").replace(mark, ".")
     if not _PLAIN.fullmatch(text):
         return None
-    return float(text) if re.search("[.eE]", text) else int(text)
+    return float(text) if re.search("[.eE]", text) or len(text) > _MOST_DIGITS else int(text)
+
+
+_SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_PARTS = {"": 1.0, "m": 1e3, "u": 1e6, "n": 1e9}  # how many of them make one
+_TIME = re.compile(r"(?P<prefix>[num]?)(?:s|sec|second)")
+_BYTES = re.compile(r"(?P<prefix>[KMGT]?)(?:byte|B)(?:/block)?")
+_FREQUENCY = re.compile(r"(?P<prefix>[kKMGT]?)(?:hz|Hz)|(?P<top>[KMGT]?)cycle/(?P<below>[num]?)(?:s|second)")
+#: ncu's words for what is counted, alone or for each thread, warp or block.
+_COUNT = re.compile(
+    r"|SM|branches|(?:inst|warp|block|thread|cycle|sector|request|wavefront|register|cluster|pass|sample|tag|ops?)s?"
+    r"(?:/(?:thread|warp|block))?"
+)
+
+
+def convert(value: float, unit: str, wanted: str) -> float | None:
+    """``value`` in ``wanted`` (``ns``, ``B``, ``pct``, ``Hz`` or ``1``); ``None`` if it cannot be.
+
+    A count (``1``) takes ncu's words for things counted (inst, warp, block, register/thread) and no other:
+    an unknown word may be a time, a rate or a scale (``minute``, ``Kinst``).
+    """
+    unit = unit.strip()
+    time, size, clock = _TIME.fullmatch(unit), _BYTES.fullmatch(unit), _FREQUENCY.fullmatch(unit)
+    match wanted:
+        case "ns" if time:
+            return value * (1e9 / _PARTS[time["prefix"]])
+        case "B" if size:
+            return value * _SCALE[size["prefix"]]
+        case "Hz" if clock:
+            return value * _SCALE[clock["prefix"] or clock["top"] or ""] * _PARTS[clock["below"] or ""]
+        case "pct" if unit == "%":
+            return value
+        case "1" if _COUNT.fullmatch(unit):
+            return value
+    return None

@@ -1,9 +1,8 @@
-"""Reads what ``ncu --csv --page raw --print-units base`` prints. Pure: text in, rows out.
+"""Reads the raw page that ``ncu --csv --page raw`` prints: a header, a row of units, and one row per kernel launch.
 
-The text is tool chatter (lines that start with ``==``), a header, a row of units, and one row a kernel
-launch. Rows are told apart by the NVTX range they ran in, never by position. Nothing is guessed. A row
-that is torn or does not fit the header is dropped and named; one whose ID ncu's count skips is missed. A
-value that is not a number as ncu writes them (``1,234.56``), of a size that can be, is no value.
+Rows are told apart by the NVTX range they ran in, never by position, and nothing is guessed. A row that is torn or does
+not fit the header is dropped and named; one whose ID ncu's count skips is named as missing. A value that is not a
+number as ncu writes them (``1,234.56``), or of a size that no counter has, is no value.
 
 ncu prints two decimals. A ratio of 0.05 is therefore known to about 10 %; counters are exact.
 """
@@ -12,315 +11,128 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from flashcore.errors import RecordError
-
-Dim3 = tuple[int, int, int]
+from flashcore.model.catalogue import spec_of
+from flashcore.readers.ncu import numerals
+from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result
 
 #: Columns that every layout we can read has. The NVTX column's name goes on; this is how it starts.
-COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "Device", "CC")
+COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
 NVTX_COLUMN = "thread Domain:Push/Pop_Range"
-#: How often each instruction was executed, by address: it comes along with the counts per opcode.
-EXECUTED = "inst_executed"
 
-#: Metrics whose names have no unit before two underscores: what instructions did.
-_BARE = (EXECUTED, "memory_")
-_NUMBER = re.compile(r"\+?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_HEADER = re.compile(r'"?ID"?\s*([,;])')
 _DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
-#: No counter of a GPU is larger, and sums and products of such numbers stay finite.
-_LARGEST = 1e30
 _NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
-_NOT_FINITE = {"nan", "-nan", "inf", "+inf", "-inf", "infinity", "-infinity"}
 
 
 class LayoutError(RecordError):
-    """The text is not the CSV that we asked ncu for: says what was expected and what was found."""
+    """The text is no raw page that can be read: says what was expected and what was found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One cell. Where ``value`` is ``None``, ``note`` says why there is no number; else what it was made of, if that
-    is not the cell itself.
-
-    ``instances`` holds the parts that ncu lists in parentheses (per opcode, …), ``None`` if it
-    lists none or they cannot be read.
-    """
-
-    value: float | None
-    unit: str = ""
-    instances: Mapping[str, float] | None = None
-    note: str = ""
+# --- cells ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRow:
-    """One profiled kernel launch. ``range_name`` is ``None`` outside of the domain asked for."""
-
-    id: int
-    range_name: str | None
-    kernel: str
-    grid: Dim3
-    block: Dim3
-    device: str
-    cc: tuple[int, int]
-    cells: Mapping[str, str]
-    units: Mapping[str, str]
-    process: str = ""  # its id
-
-    def __contains__(self, metric: str) -> bool:
-        return metric in self.cells
-
-    def read(self, metric: str) -> Reading:
-        """The reading of a metric, in ncu's own unit; without a value if ncu did not return it."""
-        if metric not in self.cells:
-            return Reading(None, note="ncu did not return it")
-        return reading(self.cells[metric], self.units.get(metric, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The rows of one report, in the order of execution.
-
-    ``notes`` name every row that was dropped or is not there; ``suspects`` are the ranges that such a row
-    may have belonged to, whose rows are therefore perhaps not all here.
-    """
-
-    rows: tuple[KernelRow, ...]
-    notes: tuple[str, ...] = ()
-    suspects: frozenset[str] = frozenset()
-
-    def by_range(self) -> dict[str, list[KernelRow]]:
-        """Range name → its launches, in order."""
-        groups: dict[str, list[KernelRow]] = {}
-        for row in self.rows:
-            if row.range_name is not None:
-                groups.setdefault(row.range_name, []).append(row)
-        return groups
-
-
-def number(text: str) -> float | None:
-    """The number that ncu wrote (``1,234.5``), ``None`` if it is no possible value: no count is below 0."""
-    value = float(text.replace(",", "")) if _NUMBER.fullmatch(text) else math.inf
-    return value if value <= _LARGEST else None
-
-
-def reading(text: str, unit: str = "") -> Reading:
-    """Reads one cell, as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``."""
-    text = text.strip()
-    if text.lower() in _NO_VALUE:
-        return Reading(None, unit, note=f"ncu gave {text!r}" if text else "ncu gave an empty value")
-    instances: dict[str, float] | None = None
-    head = text
-    if match := _WITH_INSTANCES.fullmatch(text):
-        head, instances = match["value"], _instances(match["instances"])
-    if head.lower() in _NOT_FINITE:
-        return Reading(None, unit, note=f"ncu gave {head!r}, which is not finite")
-    value = number(head)
-    if value is None:
-        shown = text if len(text) <= 40 else text[:37] + "..."
-        return Reading(None, unit, note=f"ncu gave {shown!r}, which is not a number")
-    return Reading(value, unit, instances)
-
-
-def _instances(text: str) -> dict[str, float] | None:
-    found: dict[str, float] = {}
-    for part in text.split(";"):
-        name, colon, digits = part.strip().rpartition(": ")
-        value = number(digits.strip())
-        if not colon or not name or value is None or name in found:
-            return None
-        found[name] = value
-    return found
-
-
-# --- units ---------------------------------------------------------------------------------------
-
-_SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_PARTS = {"": 1.0, "m": 1e3, "u": 1e6, "n": 1e9}  # how many of them make one
-_TIME = re.compile(r"(?P<prefix>[num]?)(?:s|sec|second)")
-_BYTES = re.compile(r"(?P<prefix>[KMGT]?)(?:byte|B)(?:/block)?")
-_FREQUENCY = re.compile(r"(?P<prefix>[kKMGT]?)(?:hz|Hz)|(?P<top>[KMGT]?)cycle/(?P<below>[num]?)(?:s|second)")
-#: ncu's words for what is counted, alone or for each thread, warp or block.
-_COUNT = re.compile(
-    r"|SM|branches|(?:inst|warp|block|thread|cycle|sector|request|wavefront|register|cluster|pass|sample|tag|ops?)s?"
-    r"(?:/(?:thread|warp|block))?"
-)
-
-
-def convert(value: float, unit: str, wanted: str) -> float | None:
-    """``value`` in ``wanted`` (``ns``, ``B``, ``pct``, ``Hz`` or ``1``); ``None`` if it cannot be.
-
-    A count (``1``) takes ncu's words for things counted (inst, warp, block, register/thread) and no other:
-    a word that we do not know may be a time, a rate or a scale (``minute``, ``Kinst``).
-    """
-    unit = unit.strip()
-    time, size, clock = _TIME.fullmatch(unit), _BYTES.fullmatch(unit), _FREQUENCY.fullmatch(unit)
-    match wanted:
-        case "ns" if time:
-            return value * (1e9 / _PARTS[time["prefix"]])
-        case "B" if size:
-            return value * _SCALE[size["prefix"]]
-        case "Hz" if clock:
-            return value * _SCALE[clock["prefix"] or clock["top"] or ""] * _PARTS[clock["below"] or ""]
-        case "pct" if unit == "%":
-            return value
-        case "1" if _COUNT.fullmatch(unit):
-            return value
-    return None
-
-
-# --- the table -----------------------------------------------------------------------------------
-
-
-def parse(text: str, *, domain: str | None = "flashcore") -> Table:
-    """Reads ncu's raw page.
+def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
+    """Reads one cell, as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``.
 
     Args:
-        text: what ncu printed.
-        domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost. ``None``: of
-            whatever program; ncu leaves the column of ranges out where it opens none.
-
-    Raises:
-        LayoutError: no header or two, other columns or one twice, no units row, an ID twice, or a decimal comma.
+        mark: the decimal mark, ``.`` or ``,``.
     """
-    lines = list(io.StringIO(text.removeprefix("\ufeff")))  # only by newline, unlike splitlines
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if start is None:
-        raise LayoutError(_no_header(lines))
-    header = _header(lines[start], domain)
-    records = [(n, line) for n, line in enumerate(lines[start + 1 :], start + 2) if line.strip() and line[:2] != "=="]
-    if not records:
-        return Table((), (f"line {start + 1}: the header is there, but not a single row",))
-    first = _fields(records[0][1])
-    if first is None or len(first) != len(header):
-        return Table((), (f"line {records[0][0]}: the units row is damaged; nothing after it can be read",))
-    if first[0]:
-        raise LayoutError(
-            f"ncu CSV: expected a row of units below the header (its ID is empty), found ID {first[0]!r}; "
-            "print it with --page raw --print-units base"
-        )
-    units = dict(zip(header, (u.strip() for u in first), strict=True))
-    return _table(header, units, records[1:], domain)
+    text = text.strip()
+    if text.lower() in _NO_VALUE:
+        return Metric(None, unit, note=f"ncu gave {text!r}" if text else "ncu gave an empty value")
+    match = _WITH_INSTANCES.fullmatch(text)
+    value = numerals.number(match["value"] if match else text, mark)
+    if value is None:
+        return Metric(text, unit)
+    return Metric(value, unit, _instances(match["instances"], mark) if match else {})
 
 
-def _table(header: list[str], units: dict[str, str], records: Iterable[tuple[int, str]], domain: str | None) -> Table:
-    rows: list[KernelRow] = []
-    notes: list[str] = []
-    suspects: set[str] = set()
-    due = 0  # the next row's ID: ncu counts them from 0, the dropped ones too
-    dropped = False  # a row was dropped since the last good one
-    for n, line in records:
-        if line.startswith('"ID"'):
-            raise LayoutError(f"ncu CSV: expected one header, found a second on line {n}; read each report by itself")
-        row, why = _row(header, units, line, domain)
-        if row is None:
-            notes.append(f"line {n}: {why}; the row is dropped")
-            suspects |= _ranges(rows[-1:])
-            dropped = True
-            continue
-        if rows and row.id <= rows[-1].id:
-            raise LayoutError(
-                f"ncu CSV: expected IDs that rise, found {row.id} after {rows[-1].id} on line {n}: rows are doubled "
-                "or in disorder; import the report again"
-            )
-        if row.id > due and not dropped:
-            notes.append(f"line {n}: ID {row.id} where {due} was expected; what is between them is missing")
-            suspects |= _ranges(rows[-1:])
-        if row.id > due or dropped:
-            suspects |= _ranges([row])
-        rows.append(row)
-        due, dropped = row.id + 1, False
-    return Table(tuple(rows), tuple(notes), frozenset(suspects))
+def _instances(text: str, mark: str) -> dict[str, float]:
+    """The parts in parentheses; none if one cannot be read or comes twice."""
+    instances: dict[str, float] = {}
+    for part in text.split(";"):
+        name, colon, digits = part.strip().rpartition(": ")
+        value = numerals.number(digits, mark)
+        if not colon or not name or name in instances or value is None or not 0 <= value <= LARGEST:
+            return {}
+        instances[name] = value
+    return instances
 
 
-def _ranges(rows: Iterable[KernelRow]) -> set[str]:
-    return {row.range_name for row in rows if row.range_name is not None}
+def numbers_in(text: str) -> Iterator[str]:
+    """The texts of a cell that may be numbers: its value, and those of its instances."""
+    match = _WITH_INSTANCES.fullmatch(text.strip())
+    if match is None:
+        yield text
+    else:
+        yield match["value"]
+        yield from (part.rpartition(": ")[2] for part in match["instances"].split(";"))
 
 
-def _row(header: list[str], units: dict[str, str], line: str, domain: str | None) -> tuple[KernelRow | None, str]:
-    fields = _fields(line)
-    if fields is None:
-        return None, f"damaged or not CSV ({line.strip()[:40]!r})"
-    if len(fields) != len(header):
-        return None, f"{len(fields)} fields where the header has {len(header)}"
-    cells = dict(zip(header, fields, strict=True))
-    _refuse_decimal_comma(cells)
-    grid, block = _dims(cells["Grid Size"]), _dims(cells["Block Size"])
-    cc = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", cells["CC"])
-    if not re.fullmatch(r"[0-9]{1,9}", cells["ID"]) or grid is None or block is None or cc is None:
-        found = {c: cells[c][:40] for c in ("ID", "Grid Size", "Block Size", "CC")}
-        return None, f"ID, grid, block or compute capability cannot be read ({found})"
-    nvtx = next((value for name, value in cells.items() if name.startswith(NVTX_COLUMN)), "")
-    return KernelRow(
-        id=int(cells["ID"]),
-        range_name=None if domain is None else range_of(nvtx, domain),
-        kernel=cells["Kernel Name"],
-        grid=grid,
-        block=block,
-        device=cells["Device"],
+@dataclass(frozen=True, slots=True)
+class Cells(Mapping[str, Metric]):
+    """The metrics of one row, each parsed when it is read: the instances of a large kernel fill hundreds of KiB."""
+
+    cells: Mapping[str, str]
+    units: Mapping[str, str]
+    mark: str = "."
+
+    def __getitem__(self, metric: str) -> Metric:
+        return cell(self.cells[metric], self.units.get(metric, ""), self.mark)
+
+    def __contains__(self, metric: object) -> bool:
+        return metric in self.cells
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+def result_of(row: Mapping[str, str], metrics: Mapping[str, Metric]) -> Result | None:
+    """The result that a page's row describes; ``None`` if its ID, name, sizes or compute capability cannot be read."""
+    grid, block = _dims(row["Grid Size"]), _dims(row["Block Size"])
+    cc = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", row["CC"])
+    kernel = row["Kernel Name"]
+    if not re.fullmatch(r"[0-9]{1,9}", row["ID"]) or grid is None or block is None or cc is None or not kernel:
+        return None
+    ranges = next((text for name, text in row.items() if name.startswith(NVTX_COLUMN)), "")
+    return Result(
+        id=int(row["ID"]),
+        kernel=kernel,
+        workload="graph" if kernel == "graph" else "range" if kernel == "range" else "kernel",
+        grid=(0, 0, 0) if kernel in ("graph", "range") else grid,
+        block=(0, 0, 0) if kernel in ("graph", "range") else block,
         cc=(int(cc[1]), int(cc[2])),
-        cells={name: value for name, value in cells.items() if "__" in name or name.startswith(_BARE)},
-        units=units,
-        process=cells.get("Process ID", ""),
-    ), ""
+        metrics=metrics,
+        ranges=ranges_of(ranges),
+        process=row.get("Process ID", ""),
+    )
 
 
-def range_of(cell: str, domain: str) -> str | None:
-    """The innermost range of a domain in the push/pop column, ``None`` if there is none.
+def unreadable(row: Mapping[str, str]) -> str:
+    """What a row that is no result has instead."""
+    return f"ID, name, grid, block or compute capability cannot be read ({ {c: row.get(c, '')[:40] for c in COLUMNS} })"
 
-    The cell reads ``<thread>  "<domain>:<range>:<payload …>:<message>" …``, a quoted part a range, the
+
+def ranges_of(text: str) -> tuple[str, ...]:
+    """The ranges of the push/pop column as ``domain:name``.
+
+    The cell reads ``<thread>  "<domain>:<range>:<payload …>:<message>" …``, a quoted part for each range, the
     outermost first. Names of ranges in our domain hold no colon.
     """
-    found = [part.split(":") for part in re.findall(r'"([^"]*)"', cell)]
-    names = [part[1] for part in found if len(part) >= 2 and part[0] == domain]
-    return names[-1] if names else None
-
-
-def _fields(line: str) -> list[str] | None:
-    """The fields of one line; ``None`` if it is torn. ncu ends every line, so one that is not
-    ended was cut, even where the cut happens to fall behind a closing quote."""
-    if not line.endswith("\n") or not line.startswith('"'):
-        return None
-    try:
-        # Instances of one metric in a large kernel pass the module's default limit of 128 KiB a field.
-        csv.field_size_limit(max(csv.field_size_limit(), len(line)))
-        rows = list(csv.reader([line], strict=True))
-    except csv.Error:
-        return None
-    return rows[0] if len(rows) == 1 else None
-
-
-def _header(line: str, domain: str | None) -> list[str]:
-    if line.startswith('"ID";'):
-        raise LayoutError("ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C")
-    header = _fields(line)
-    if header is None:
-        raise LayoutError(f"ncu CSV: the header is damaged ({line[-60:].strip()!r}); import the report again")
-    if twice := [c for c, times in Counter(header).items() if times > 1]:
-        raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} more often")
-    missing = [c for c in COLUMNS if c not in header]
-    if domain is not None and not any(c.startswith(NVTX_COLUMN) for c in header):
-        missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
-    if missing:
-        raise LayoutError(
-            f"ncu CSV in another layout: expected the columns {', '.join(missing)}; "
-            f"found {', '.join(header[:16])}{', …' if len(header) > 16 else ''}. "
-            "Print it with --csv --page raw --print-units base"
-        )
-    return header
-
-
-def _no_header(lines: list[str]) -> str:
-    found = next((line.strip() for line in lines if line.strip()), "")
-    what = f"its first line is {found[:100]!r}" if found else "it is empty"
-    return f'ncu CSV: expected a header that starts with "ID","Process ID"; found none: {what}'
+    parts = (part.split(":") for part in re.findall(r'"([^"]*)"', text))
+    return tuple(":".join(part[:2]) for part in parts if len(part) > 1)
 
 
 def _dims(text: str) -> Dim3 | None:
@@ -328,11 +140,187 @@ def _dims(text: str) -> Dim3 | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-def _refuse_decimal_comma(cells: Mapping[str, str]) -> None:
+# --- the table -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of one page, in the order of execution.
+
+    Args:
+        notes: names every row that was dropped or is missing.
+        damaged: the notes that are about damage of the text.
+        suspects: the ranges that such a row may have belonged to, whose rows may therefore be incomplete.
+        domain: the NVTX domain whose ranges name the rows.
+    """
+
+    rows: tuple[Result, ...]
+    notes: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    suspects: frozenset[str] = frozenset()
+    domain: str | None = None
+
+    def by_range(self) -> dict[str, list[Result]]:
+        """Range name → its launches, in order."""
+        groups: dict[str, list[Result]] = {}
+        for row in self.rows:
+            if (name := row.range_in(self.domain)) is not None:
+                groups.setdefault(name, []).append(row)
+        return groups
+
+
+def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False) -> Table:
+    """Reads ncu's raw page.
+
+    Args:
+        text: ncu's output; lines that start with ``==`` are chatter.
+        domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost. ``None`` names no row;
+            ncu leaves the column of ranges out where the program opens none.
+        foreign: whether the page comes from elsewhere: its fields may be separated by semicolons, and its numbers may
+            have a decimal comma, which all numbers of the page together decide.
+
+    Raises:
+        LayoutError: no header or two, other columns or one twice, no units row, an ID twice, or an unexpected
+            decimal comma.
+        flashcore.readers.ncu.numerals.Undecided: the decimal mark of a foreign page cannot be told.
+    """
+    lines = enumerate(io.StringIO(text.removeprefix("\ufeff")), 1)  # only by newline, unlike splitlines
+    first = ""
+    number = 0
+    for number, line in lines:  # noqa: B007 # the header's line is named if nothing follows it
+        if header := _HEADER.match(line):
+            break
+        first = first or line.strip()
+    else:
+        what = f"its first line is {first[:100]!r}" if first else "it is empty"
+        raise LayoutError(f'ncu CSV: expected a header that starts with "ID","Process ID"; found none: {what}')
+    delimiter = header[1]
+    if delimiter == ";" and not foreign:
+        raise LayoutError("ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C")
+    columns = _columns(line, delimiter, needs_ranges=domain is not None)
+    records = ((n, line) for n, line in lines if line.strip() and not line.startswith("=="))
+    number, line = next(records, (number, ""))
+    units = _fields(line, delimiter)
+    if units is None or len(units) != len(columns):
+        what = "the units row is damaged; nothing after it can be read"
+        note = f"line {number}: {what if line else 'the header is there, but not a single row'}"
+        return Table((), (note,), (note,))
+    if units[0]:
+        raise LayoutError(
+            f"ncu CSV: expected a row of units below the header (its ID is empty), found ID {units[0]!r}; "
+            "print it with --page raw --print-units base"
+        )
+    rows = [(n, line, _fields(line, delimiter)) for n, line in records]
+    page = _Page(columns, dict(zip(columns, (u.strip() for u in units), strict=True)), domain)
+    complete = [fields for _, _, fields in rows if fields is not None and len(fields) == len(columns)]
+    if foreign:
+        texts = (fields[at] for fields in complete for at in page.metrics.values())
+        page = replace(page, mark=numerals.decimal_mark(part for text in texts for part in numbers_in(text)))
+    else:
+        _refuse_decimal_comma(page, complete)
+    return page.table(rows)
+
+
+Line = tuple[int, str, list[str] | None]  # its number, its text, and its fields unless it is torn
+
+
+@dataclass(frozen=True)
+class _Page:
+    columns: list[str]
+    units: Mapping[str, str]
+    domain: str | None
+    mark: str = "."
+
+    @cached_property
+    def metrics(self) -> dict[str, int]:
+        """Metric → its column."""
+        return {name: at for at, name in enumerate(self.columns) if spec_of(name) is not None}
+
+    def table(self, lines: Iterable[Line]) -> Table:
+        rows: list[Result] = []
+        notes: list[str] = []
+        damaged: list[str] = []
+        suspects: set[str] = set()
+        due = 0  # the next row's ID: ncu counts them from 0, the dropped ones too
+        dropped = False  # a row was dropped since the last good one
+        for n, line, fields in lines:
+            if _HEADER.match(line):
+                raise LayoutError(f"ncu CSV: expected one header, found a second on line {n}; read each page by itself")
+            row, why = self._row(line, fields)
+            if row is None:
+                notes.append(f"line {n}: {why}; the row is dropped")
+                damaged.append(notes[-1])
+                suspects |= self._ranges(rows[-1:])
+                dropped = True
+                continue
+            if rows and row.id <= rows[-1].id:
+                raise LayoutError(
+                    f"ncu CSV: expected IDs that rise, found {row.id} after {rows[-1].id} on line {n}: rows "
+                    "are doubled or in disorder; import the report again"
+                )
+            if row.id > due and not dropped:
+                notes.append(f"line {n}: ID {row.id} where {due} was expected; what is between them is missing")
+                suspects |= self._ranges(rows[-1:])
+            if row.id > due or dropped:
+                suspects |= self._ranges([row])
+            rows.append(row)
+            due, dropped = row.id + 1, False
+        return Table(tuple(rows), tuple(notes), tuple(damaged), frozenset(suspects), self.domain)
+
+    def _row(self, line: str, fields: list[str] | None) -> tuple[Result | None, str]:
+        """The result of one line, or why it has none."""
+        if fields is None:
+            return None, f"damaged or not CSV ({line.strip()[:40]!r})"
+        if len(fields) != len(self.columns):
+            return None, f"{len(fields)} fields where the header has {len(self.columns)}"
+        cells = {name: fields[at] for name, at in self.metrics.items()}
+        row = dict(zip(self.columns, fields, strict=True))
+        result = result_of(row, Cells(cells, self.units, self.mark))
+        return result, "" if result else unreadable(row)
+
+    def _ranges(self, rows: Iterable[Result]) -> set[str]:
+        names = (row.range_in(self.domain) for row in rows)
+        return {name for name in names if name is not None}
+
+
+def _columns(line: str, delimiter: str, *, needs_ranges: bool) -> list[str]:
+    columns = _fields(line, delimiter)
+    if columns is None:
+        raise LayoutError(f"ncu CSV: the header is damaged ({line[-60:].strip()!r}); import the report again")
+    if twice := [c for c, times in Counter(columns).items() if times > 1]:
+        raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} more often")
+    missing = [c for c in COLUMNS if c not in columns]
+    if needs_ranges and not any(c.startswith(NVTX_COLUMN) for c in columns):
+        missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
+    if missing:
+        raise LayoutError(
+            f"ncu CSV in another layout: expected the columns {', '.join(missing)}; "
+            f"found {', '.join(columns[:16])}{', …' if len(columns) > 16 else ''}. "
+            "Print it with --csv --page raw --print-units base"
+        )
+    return columns
+
+
+def _fields(line: str, delimiter: str) -> list[str] | None:
+    """The fields of one line; ``None`` if it is torn. ncu ends every line, so one that is not ended was cut, even where
+    the cut happens to fall behind a closing quote."""
+    if not line.endswith("\n"):
+        return None
+    try:
+        # Instances of one metric in a large kernel pass the module's default limit of 128 KiB per field.
+        csv.field_size_limit(max(csv.field_size_limit(), len(line)))
+        rows = list(csv.reader([line], strict=True, delimiter=delimiter))
+    except csv.Error:
+        return None
+    return rows[0] if len(rows) == 1 else None
+
+
+def _refuse_decimal_comma(page: _Page, rows: Iterable[list[str]]) -> None:
     """``0,57`` would read as nothing and ``1,234`` as a thousand times too much: refuse the whole text."""
-    for name, text in cells.items():
-        if "__" in name and _DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text):
-            raise LayoutError(
-                f"ncu CSV: expected a decimal point, found {text!r} in {name}: the text was written with "
-                "a decimal comma; run ncu with LC_ALL=C"
-            )
+    for fields in rows:
+        for name, at in page.metrics.items():
+            if _DECIMAL_COMMA.fullmatch(fields[at]) and not _THOUSANDS.fullmatch(fields[at]):
+                raise LayoutError(
+                    f"ncu CSV: expected a decimal point, found {fields[at]!r} in {name}: the text was written with "
+                    "a decimal comma; run ncu with LC_ALL=C"
+                )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import RecordError
-from flashcore.readers.ncu import container
+from flashcore.plugins.imports import container
 
 
 def test_the_blocks_name_results_versions_command_and_cubins(sample_reports: Path) -> None:

@@ -10,28 +10,16 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 
 from flashcore.errors import RecordError
+from flashcore.readers.ncu.results import Container
 
 MAGIC = b"NVR\0"
-_KNOWN_FORM = 7
+_READABLE_FORM = 7
 _ELF = b"\x7fELF\x02\x01"
 # Numbers of fields in a block's header.
 _CODES, _SESSION, _BYTES = 1, 3, 5
 _COMMAND = 11
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """The content of the blocks. ``results`` is ``None`` for an unknown form of file; ``command`` is that of ncu, with
-    its options. Empty: not found."""
-
-    results: int | None
-    ncu: str = ""
-    cuda: str = ""
-    command: str = ""
-    cubins: tuple[bytes, ...] = ()
 
 
 def read(data: bytes, name: str) -> Container:
@@ -51,7 +39,7 @@ def read(data: bytes, name: str) -> Container:
         form = _fields(data[8 : 8 + size]).get(1)
         return _blocks(data, 8 + size)
     except (struct.error, IndexError, ValueError) as error:
-        if form is not None and form != _KNOWN_FORM:
+        if form is not None and form != _READABLE_FORM:
             return Container(None)
         raise RecordError(
             f"{name}: expected whole blocks of results, found the file cut short or damaged ({error})\n"
@@ -62,7 +50,7 @@ def read(data: bytes, name: str) -> Container:
 def _blocks(data: bytes, at: int) -> Container:
     results, command = 0, ""
     cubins: list[bytes] = []
-    said = b""
+    session = b""
     while at < len(data):
         (size,) = struct.unpack_from("<I", data, at)
         header = _fields(data[at + 4 : at + 4 + size])
@@ -70,9 +58,9 @@ def _blocks(data: bytes, at: int) -> Container:
         length = header.get(_BYTES, 0)
         if not isinstance(length, int) or not header or at + length > len(data):
             raise ValueError(f"a block ends beyond the file's {len(data):,} bytes")
-        if isinstance(session := header.get(_SESSION), bytes):
-            said += session + b"\n"
-            if not command and isinstance(words := _fields(session).get(_COMMAND), bytes):
+        if isinstance(part := header.get(_SESSION), bytes):
+            session += part + b"\n"
+            if not command and isinstance(words := _fields(part).get(_COMMAND), bytes):
                 command = words.decode(errors="replace").strip()
         if header.get(_CODES):
             payload = data[at : at + length]
@@ -81,9 +69,9 @@ def _blocks(data: bytes, at: int) -> Container:
             results += 1
         at += length
 
-    def version(of: bytes) -> str:
-        found = re.search(of + rb".{1,4}?(\d+(?:\.\d+)+)", said, re.DOTALL)
-        return found[1].decode() if found else ""
+    def version(label: bytes) -> str:
+        match = re.search(label + rb".{1,4}?(\d+(?:\.\d+)+)", session, re.DOTALL)
+        return match[1].decode() if match else ""
 
     return Container(results, version(b"Nsight Compute Target"), version(b"CUDA Version"), command, tuple(cubins))
 
@@ -94,7 +82,7 @@ def _fields(data: bytes) -> dict[int, int | bytes]:
     Raises:
         ValueError, IndexError: it is none.
     """
-    found: dict[int, int | bytes] = {}
+    fields: dict[int, int | bytes] = {}
     at = 0
     while at < len(data):
         key, at = _number(data, at)
@@ -110,8 +98,8 @@ def _fields(data: bytes) -> dict[int, int | bytes]:
             at += size
         else:
             raise ValueError(f"a field of the kind {kind}")
-        found.setdefault(key >> 3, value)
-    return found
+        fields.setdefault(key >> 3, value)
+    return fields
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -1,17 +1,16 @@
-"""Reads a report of Nsight Compute, whatever form it has: ``.ncu-rep``."""
+"""Reads a report of Nsight Compute: ``.ncu-rep``, or a CSV page of one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.readers.ncu import container, csv_pages
-from flashcore.readers.ncu import reports as ncu_rep
+from flashcore.plugins.imports import container, csv_pages, ncu_rep
 from flashcore.readers.ncu.results import Report
 
 
 def read_report(path: Path) -> Report:
-    """What a report holds.
+    """The content of a report.
 
     Raises:
         CapabilityError: reading it needs a package that is not installed.

@@ -15,11 +15,10 @@ from flashcore.errors import CapabilityError, RecordError
 from flashcore.measure.machine import python_process
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Instruction
-from flashcore.readers.ncu import container
-from flashcore.readers.ncu.raw_page import Dim3
-from flashcore.readers.ncu.results import Finding, Metric, Report, Result
+from flashcore.plugins.imports import container
+from flashcore.readers.ncu.results import Dim3, Finding, Metric, Report, Result
 
-_CHILD = "flashcore.readers.ncu.report_child"
+_CHILD = "flashcore.plugins.imports.report_child"
 _TIME_LIMIT = 300.0
 
 
@@ -30,25 +29,25 @@ def read(path: Path, data: bytes) -> Report:
         CapabilityError: the package ncu-report is not installed.
         RecordError: the file is no report, cut short or damaged, or holds no result.
     """
-    whole = container.read(data, path.name)
+    blocks = container.read(data, path.name)
     if importlib.util.find_spec("ncu_report") is None:
         raise CapabilityError(
             f"{path.name}: reading a report needs NVIDIA's Python package ncu-report, found none",
             "pip install ncu-report, or install flashcore with its extra `ncu`; "
             f"or export it where ncu is: {EXPORT.format(path.name)}",
         )
-    found = _asked(path)
-    results = found["results"]
-    if not results or (whole.results is not None and whole.results != len(results)):
-        held = "results" if whole.results is None else f"{whole.results} results"
-        raise _damaged(path, f"expected {held}, found {len(results)} that can be read")
+    content = _run_child(path)
+    results = content["results"]
+    if not results or (blocks.results is not None and blocks.results != len(results)):
+        expected = "results" if blocks.results is None else f"{blocks.results} results"
+        raise _damaged(path, f"expected {expected}, found {len(results)} that can be read")
     return Report(
         path.name,
-        tuple(_result(r, path, whole.command) for r in results),
-        found["sources"],
-        {name: _code(rows, found["sources"]) for name, rows in found["code"].items()},
-        found["reader"],
-        whole,
+        tuple(_result(r, path, blocks.command) for r in results),
+        content["sources"],
+        {name: _code(rows, content["sources"]) for name, rows in content["code"].items()},
+        content["reader"],
+        blocks,
     )
 
 
@@ -56,33 +55,37 @@ def read(path: Path, data: bytes) -> Report:
 EXPORT = "LC_ALL=C ncu --import {} --csv --page raw --print-units base --print-metric-instances details > report.csv"
 
 
-def _asked(path: Path) -> dict[str, Any]:
-    """What the child found."""
+def _run_child(path: Path) -> dict[str, Any]:
+    """The report's content as the child wrote it; see :mod:`flashcore.plugins.imports.report_child`."""
     with tempfile.TemporaryDirectory(prefix="flashcore-import-") as folder:
         out = Path(folder) / "report.json"
-        argv = python_process.command(_CHILD, str(path.resolve()), str(out))
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT, check=False,
+                python_process.command(_CHILD, str(path.resolve()), str(out)),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIME_LIMIT,
+                check=False,
                 env=python_process.environment(),
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             raise _damaged(path, f"the reader gave no answer within {_TIME_LIMIT:g} s") from None
         if done.returncode != 0 or not out.is_file():
-            said = (done.stderr.strip().splitlines() or ["nothing"])[-1][:200]
-            raise _damaged(path, f"the reader died with exit code {done.returncode} and said: {said}")
-        found: dict[str, Any] = json.loads(out.read_bytes())
-    if "error" in found:
-        raise _damaged(path, str(found["error"]))
-    return found
+            message = (done.stderr.strip().splitlines() or ["nothing"])[-1][:200]
+            raise _damaged(path, f"the reader died with exit code {done.returncode} and said: {message}")
+        content: dict[str, Any] = json.loads(out.read_bytes())
+    if "error" in content:
+        raise _damaged(path, str(content["error"]))
+    return content
 
 
 def _code(rows: list[list[Any]], sources: dict[str, str]) -> tuple[Instruction, ...]:
     lines = {path: text.split("\n") for path, text in sources.items()}
 
     def text(file: str, line: int) -> str:
-        known = lines.get(file, ())
-        return known[line - 1].strip() if 0 < line <= len(known) else ""
+        source = lines.get(file, ())
+        return source[line - 1].strip() if 0 < line <= len(source) else ""
 
     return tuple(Instruction(offset, sass, file, line, text(file, line), {}) for offset, sass, file, line in rows)
 
@@ -98,10 +101,10 @@ def _is_metric(name: str) -> bool:
     return spec_of(name) is not None
 
 
-def _result(found: dict[str, Any], path: Path, command: str) -> Result:
-    metrics = {name: Metric(*row) for name, row in found["metrics"].items()}
+def _result(row: dict[str, Any], path: Path, command: str) -> Result:
+    metrics = {name: Metric(*parts) for name, parts in row["metrics"].items()}
     if odd := next((name for name in metrics if not _is_metric(name)), None):
-        raise _damaged(path, f"result {found['id']} has a metric called {odd[:60]!r}")
+        raise _damaged(path, f"result {row['id']} has a metric called {odd[:60]!r}")
     caches = "" if command else "cache control unknown"
     if re.search(r"--cache-control[ =]none\b", command):
         caches = "cache-control none"
@@ -109,26 +112,26 @@ def _result(found: dict[str, Any], path: Path, command: str) -> Result:
     def number(name: str) -> int:
         value = metrics[name].value if name in metrics else None
         if not isinstance(value, (int, float)) or not 0 <= value < 1 << 40:
-            raise _damaged(path, f"result {found['id']} ({found['kernel'][:60]}) has no sound {name}")
+            raise _damaged(path, f"result {row['id']} ({row['kernel'][:60]}) has no sound {name}")
         return int(value)
 
     def dims(what: str) -> Dim3:
-        if found["workload"] != "kernel":
+        if row["workload"] != "kernel":
             return (0, 0, 0)  # several launches have no single size
         return tuple(number(f"launch__{what}_dim_{axis}") for axis in "xyz")  # type: ignore[return-value]
 
     kind = "device__attribute_compute_capability_"
     return Result(
-        id=found["id"],
-        kernel=found["kernel"],
-        workload=found["workload"],
+        id=row["id"],
+        kernel=row["kernel"],
+        workload=row["workload"],
         grid=dims("grid"),
         block=dims("block"),
         cc=(number(f"{kind}major"), number(f"{kind}minor")),
         metrics=metrics,
-        findings=tuple(Finding(*row) for row in found["findings"]),
-        ranges=tuple(found["ranges"]),
-        code=found["code"],
-        mangled=found["mangled"],
+        findings=tuple(Finding(*parts) for parts in row["findings"]),
+        ranges=tuple(row["ranges"]),
+        code=row["code"],
+        mangled=row["mangled"],
         caches=caches,
     )

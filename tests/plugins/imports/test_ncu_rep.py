@@ -14,10 +14,9 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError
 from flashcore.measure.machine import python_process
 from flashcore.model import catalogue
-from flashcore.plugins.imports import assemble
-from flashcore.readers.ncu import container
-from flashcore.readers.ncu import reports as ncu_rep
-from flashcore.readers.ncu.read_report import read_report
+from flashcore.plugins.imports import assemble, container, ncu_rep
+from flashcore.plugins.imports.read_report import read_report
+from flashcore.readers.ncu.results import Container
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def test_without_the_reader_it_says_how_to_get_it_and_how_to_do_without(
 
 
 def test_fewer_results_than_the_file_holds_are_none(basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "read", lambda data, name: container.Container(9))
+    monkeypatch.setattr(container, "read", lambda data, name: Container(9))
     with pytest.raises(RecordError, match="expected 9 results, found 8"):
         read_report(basic)
 

@@ -1,6 +1,6 @@
 """Reads one ``.ncu-rep`` with NVIDIA's ``ncu_report``, in a process of its own: a damaged file may crash it.
 
-``python -m flashcore.readers.ncu.report_child REPORT OUT`` writes what it found as JSON: ``error``, or ``results``,
+``python -m flashcore.plugins.imports.report_child REPORT OUT`` writes the content as JSON: ``error``, or ``results``,
 ``sources``, ``code`` and ``reader``. It only checks whether the reader's answers are complete.
 """
 
@@ -19,10 +19,10 @@ _LONGEST = 1 << 32  # bytes of a function's code, more than any has
 
 def main(report: str, out: str) -> None:
     try:
-        found = _read(report)
+        content = _read(report)
     except Exception as error:  # the reader's own errors have no common class
-        found = {"error": f"the reader says: {str(error)[:300]}"}
-    Path(out).write_bytes(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+        content = {"error": f"the reader says: {str(error)[:300]}"}
+    Path(out).write_bytes(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -35,9 +35,9 @@ def _read(path: str) -> dict[str, Any]:
     sources: dict[str, str] = {}
     code: dict[str, list[Any]] = {}
     for r in range(context.num_ranges()):
-        found = context.range_by_idx(r)
-        for i in range(found.num_actions()):
-            action = found.action_by_idx(i)
+        profiled = context.range_by_idx(r)
+        for i in range(profiled.num_actions()):
+            action = profiled.action_by_idx(i)
             if action is None or not action.name() or not list(action.metric_names()):
                 return {"error": f"result {len(results)} has no name or no metric"}
             results.append(_result(action, len(results), code))
@@ -51,7 +51,7 @@ def _result(action: Any, number: int, code: dict[str, list[Any]]) -> dict[str, A
     kernel, mangled = action.name(action.NameBase_DEMANGLED), action.name(action.NameBase_MANGLED)
     start = _start(metrics)
     # The same function may have been loaded twice with different code: its length distinguishes them.
-    listed = f"{mangled} {_length(metrics)}" if start is not None else ""
+    listed = f"{mangled} {metrics['inst_executed'].num_instances()}" if start is not None else ""
     if start is not None and listed not in code:
         code[listed] = _instructions(action, metrics["inst_executed"], start)
     return {
@@ -68,25 +68,24 @@ def _result(action: Any, number: int, code: dict[str, list[Any]]) -> dict[str, A
 
 def _start(metrics: dict[str, Any]) -> int | None:
     """Where the function lies in memory: its first instruction is executed, and so counted."""
-    found = metrics.get("inst_executed")
-    if found is None or not found.num_instances() or not found.has_correlation_ids():
+    executed = metrics.get("inst_executed")
+    if executed is None or not executed.num_instances() or not executed.has_correlation_ids():
         return None
-    ids = found.correlation_ids()
-    return int(min(ids.as_uint64(i) for i in range(found.num_instances())))
+    return min(_addresses(executed))
 
 
-def _length(metrics: dict[str, Any]) -> int:
-    return int(metrics["inst_executed"].num_instances())
+def _addresses(metric: Any) -> list[int]:
+    ids = metric.correlation_ids()
+    return [ids.as_uint64(i) for i in range(metric.num_instances())]
 
 
 def _instructions(action: Any, executed: Any, start: int) -> list[Any]:
-    ids = executed.correlation_ids()
-    found = []
-    for address in sorted(ids.as_uint64(i) for i in range(executed.num_instances())):
+    rows = []
+    for address in sorted(_addresses(executed)):
         line = action.source_info(address)
         place = (line.file_name(), line.line()) if line is not None else ("", 0)
-        found.append([address - start, (action.sass_by_pc(address) or "").strip(), *place])
-    return found
+        rows.append([address - start, (action.sass_by_pc(address) or "").strip(), *place])
+    return rows
 
 
 def _metric(metric: Any, start: int | None) -> list[Any]:
@@ -115,14 +114,14 @@ def _instances(metric: Any, start: int | None) -> dict[str, Any]:
     first = ids.as_uint64(0)
     if start is None or not start <= first < start + _LONGEST:
         return {}
-    found = ((ids.as_uint64(i), _value(metric, i)) for i in range(count))
-    return {hex(address - start): value for address, value in found if value}
+    values = ((address, _value(metric, i)) for i, address in enumerate(_addresses(metric)))
+    return {hex(address - start): value for address, value in values if value}
 
 
 def _finding(rule: dict[str, Any]) -> list[Any]:
-    said = rule.get("rule_message") or {}
+    words = rule.get("rule_message") or {}
     estimate = rule.get("speedup_estimation") or {}
-    message = ": ".join(part for part in (said.get("title"), said.get("message")) if part)
+    message = ": ".join(part for part in (words.get("title"), words.get("message")) if part)
     scope = {1: "local", 2: "global"}.get(estimate.get("type", 0), "")
     return [rule["rule_identifier"], message, estimate.get("speedup"), scope]
 
@@ -130,11 +129,8 @@ def _finding(rule: dict[str, Any]) -> list[Any]:
 def _ranges(state: Any) -> list[str]:
     if state is None:
         return []
-    found = []
-    for number in state.domains():
-        domain = state.domain_by_id(number)
-        found += [f"{domain.name()}:{name}" for name in domain.push_pop_ranges()]
-    return found
+    domains = (state.domain_by_id(number) for number in state.domains())
+    return [f"{domain.name()}:{name}" for domain in domains for name in domain.push_pop_ranges()]
 
 
 if __name__ == "__main__":

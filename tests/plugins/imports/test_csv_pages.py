@@ -15,7 +15,7 @@ from flashcore.errors import RecordError
 from flashcore.explain import roofline
 from flashcore.model.record import Record, Subject
 from flashcore.plugins.imports import assemble
-from flashcore.readers.ncu.read_report import read_report
+from flashcore.plugins.imports.read_report import read_report
 from flashcore.readers.ncu.results import Report, Result
 from tests.conftest import TESTS
 
@@ -175,9 +175,9 @@ UNITS = '"","","","","","inst"\n'
         (RAW.format(units=UNITS, cell="0.5 (x: 0,5)"), "a decimal point in 0.5 and a decimal comma in 0,5"),
         (RAW.format(units=UNITS, cell="1").rstrip("\n"), "cut short"),
         (RAW.format(units=UNITS, cell="1").rstrip('"\n') + "\n", "CSV"),
-        (RAW.format(units=UNITS, cell="1") + '"1","k"\n', "6 columns"),
+        (RAW.format(units=UNITS, cell="1") + '"1","k"\n', "2 fields where the header has 6"),
         (RAW.format(units=UNITS, cell="1").replace('"9.0"', '"nine"'), "compute capability"),
-        (RAW.format(units=UNITS, cell="1") * 2, "a column twice|compute capability|6 columns"),
+        (RAW.format(units=UNITS, cell="1") * 2, "expected one header, found a second"),
         ('"Function Name","k"\n"#","Source"\n"1","MOV"\n', "lines with the instructions below them"),
     ],
 )

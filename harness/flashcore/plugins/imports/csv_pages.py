@@ -1,0 +1,301 @@
+"""Reads CSV pages of reports that others exported: raw, details (also the long form that ``--metrics`` prints by
+itself), summary and source.
+
+Units are those of the page, base or automatic. A page that is cut short, mixes two conventions of writing numbers, or
+has an unknown form is refused, with the command that exports it right.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.errors import RecordError
+from flashcore.model.catalogue import spec_of
+from flashcore.model.record import Instruction
+from flashcore.readers.ncu import numerals, raw_page
+from flashcore.readers.ncu.results import BY_ADDRESS, Finding, Metric, Report, Result
+
+#: Labels of sections that name one metric in every version of ncu → that metric.
+LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "L2 Cache Throughput": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
+    "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
+    "One or More Eligible": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "Executed Instructions": "smsp__inst_executed.sum",
+    "Issued Instructions": "smsp__inst_issued.sum",
+    "Block Size": "launch__block_size",
+    "Grid Size": "launch__grid_size",
+    "Cluster Size": "launch__cluster_size",
+    "# SMs": "launch__sm_count",
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Dynamic Shared Memory Per Block": "launch__shared_mem_per_block_dynamic",
+    "Static Shared Memory Per Block": "launch__shared_mem_per_block_static",
+    "Waves Per SM": "launch__waves_per_multiprocessor",
+    "Block Limit Barriers": "launch__occupancy_limit_barriers",
+    "Block Limit SM": "launch__occupancy_limit_blocks",
+    "Block Limit Registers": "launch__occupancy_limit_registers",
+    "Block Limit Shared Mem": "launch__occupancy_limit_shared_mem",
+    "Block Limit Warps": "launch__occupancy_limit_warps",
+    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+#: Stall reasons as the source page's columns abbreviate them.
+_REASONS = {
+    "dispatch": "dispatch_stall",
+    "imc": "imc_miss",
+    "lg": "lg_throttle",
+    "long_sb": "long_scoreboard",
+    "math": "math_pipe_throttle",
+    "mio": "mio_throttle",
+    "no_inst": "no_instruction",
+    "short_sb": "short_scoreboard",
+    "sleep": "sleeping",
+    "tex": "tex_throttle",
+}
+#: Other columns of the source page → their names in a listing; all others are ignored.
+_COUNTS = {
+    "# Samples": "samples",
+    "Instructions Executed": "executed",
+    "L1 Wavefronts Shared": "wavefronts",
+    "L1 Wavefronts Shared Ideal": "wavefronts_ideal",
+}
+_BEGIN = re.compile(r'"?(ID|Process ID|File Path|Function Name|Kernel Name)"?\s*[,;]')
+_SOURCE_BEGINS = ("File Path", "Function Name", "Kernel Name")
+_CACHES = "cache control unknown"  # a page does not say how it was profiled
+_READER = "flashcore's reader of CSV"
+_RAW = "--page raw --print-units base --print-metric-instances details"
+_SOURCE = "--page source --print-source cuda,sass"
+Row = Mapping[str, str]
+
+
+def read(path: Path, text: str) -> Report:
+    """Reads a page.
+
+    Raises:
+        RecordError: it cannot be read without guessing; names the command that exports it correctly.
+    """
+    lines = [line for line in io.StringIO(text.removeprefix("\ufeff")) if not line.startswith("==")]
+    start = next((i for i, line in enumerate(lines) if _BEGIN.match(line)), None)
+    if start is None:
+        raise _refused(path, "a header with Kernel Name, or with File Path and Function Name", "none")
+    if odd := next((line for line in lines[:start] if len(re.findall("[\"'][,;][\"']", line)) > 8), None):
+        raise _refused(path, "no rows above the header", repr(odd[:40]))
+    if not lines[-1].endswith("\n"):
+        raise _refused(path, "whole lines", f"the last one cut short: {lines[-1][-40:]!r}")
+    body = "".join(lines[start:])
+    try:
+        csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+        delimiter = ";" if re.match(r'("[^"]*"|[^",;]*);', lines[start]) else ","
+        rows = csv.reader(io.StringIO(body), strict=True, delimiter=delimiter)
+        header = next(rows)
+        if header[0] in _SOURCE_BEGINS:
+            return _source_page(path, [header, *filter(None, rows)])
+        if "Metric Value" in header or "Invocations" in header:
+            return _long_page(path, header, filter(None, rows))
+        return _raw_page(path, body)
+    except csv.Error as error:
+        raise _refused(path, "CSV", f"damaged text ({error})") from error
+    except numerals.Undecided as error:
+        raise _refused(path, "numbers in one convention that can be told", str(error)) from error
+
+
+def _refused(path: Path, expected: str, found: str, exported: str = _RAW) -> RecordError:
+    return RecordError(f"{path.name}: expected {expected}, found {found}\n  hint: {_command(path, exported)}")
+
+
+def _command(path: Path, exported: str = _RAW) -> str:
+    return f"LC_ALL=C ncu --import REPORT.ncu-rep --csv {exported} > {path.stem}.csv"
+
+
+def _report(path: Path, results: Sequence[Result]) -> Report:
+    if not results:
+        raise _refused(path, "results", "none below the header")
+    return Report(path.name, tuple(replace(r, caches=_CACHES) for r in results), reader=_READER)
+
+
+# --- raw ------------------------------------------------------------------------------------------
+
+
+def _raw_page(path: Path, text: str) -> Report:
+    try:
+        table = raw_page.parse(text, domain=None, foreign=True)
+    except raw_page.LayoutError as error:
+        raise RecordError(f"{path.name}: {error}\n  hint: {_command(path)}") from error
+    if table.damaged:
+        raise _refused(path, "whole rows", table.damaged[0])
+    return _report(path, table.rows)
+
+
+# --- details, summary -----------------------------------------------------------------------------
+
+
+def _long_page(path: Path, header: Sequence[str], lines: Iterable[Sequence[str]]) -> Report:
+    """A result for each run of rows of one ID; of a summary, of one kernel and configuration."""
+    summary = "Invocations" in header
+    wanted = [c for c in raw_page.COLUMNS if c != "ID" or not summary]
+    if missing := [c for c in wanted if c not in header]:
+        raise _refused(path, f"the columns {', '.join(wanted)}", f"none called {', '.join(missing)}")
+    if len(set(header)) < len(header):
+        raise _refused(path, f"the header's {len(header)} columns, each once", "a column twice")
+    rows = []
+    for n, line in enumerate(lines, 2):
+        cells = _padded(line, header)
+        if len(cells) != len(header):
+            raise _refused(path, f"the header's {len(header)} columns, each once", f"{len(cells)} on row {n}")
+        rows.append(dict(zip(header, cells, strict=True)))
+    mark = numerals.decimal_mark(row[c] for row in rows for c in ("Metric Value", "Minimum", "Average") if c in row)
+    keys = ("Kernel Name", "Block Size", "Grid Size", "Device") if summary else ("ID",)
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[k] for k in keys), []).append(row)
+    named = [{row["Metric Name"] for row in group} for group in groups.values()]
+    if len(named) > 2 and (lost := set.intersection(*named[:-1]) - named[-1]):
+        raise _refused(path, "every metric of the last result", f"it without {sorted(lost)[0]}: cut short")
+    results = [_long_result(path, n, group, mark) for n, group in enumerate(groups.values())]
+    ids = [result.id for result in results]
+    if ids != sorted(set(ids)):
+        raise _refused(path, "each result once, in order", "doubled or disordered IDs")
+    return _report(path, results)
+
+
+def _padded(row: Sequence[str], header: Sequence[str]) -> Sequence[str]:
+    """The details page leaves out the empty columns of rules behind a metric's value."""
+    short = len(header) - len(row)
+    value = header.index("Metric Value") if "Metric Value" in header else len(header)
+    return [*row, *[""] * short] if short > 0 and len(row) > value and not any(row[value + 1 :]) else row
+
+
+def _long_result(path: Path, number: int, rows: Sequence[Row], mark: str) -> Result:
+    """The result that the rows of one ID make: a metric each, or the finding of a rule."""
+    metrics: dict[str, Metric] = {}
+    findings = []
+    for row in rows:
+        name = row["Metric Name"]
+        name = LABELS.get(name, name if spec_of(name) is not None else "")
+        metric = raw_page.cell(row.get("Metric Value", row.get("Average", "")), row["Metric Unit"].strip(), mark)
+        if name and metric.value is not None and metrics.setdefault(name, metric).value != metric.value:
+            raise _refused(path, f"one value of {name} for a result", f"{metrics[name].value} and {metric.value}")
+        if row.get("Rule Name"):
+            estimate = numerals.number(row.get("Estimated Speedup", ""), mark)
+            scope = row.get("Estimated Speedup Type", "").lower()
+            findings.append(Finding(row["Rule Name"], row["Rule Description"], estimate, scope))
+    if not metrics:
+        raise _refused(path, "metrics by ncu's names, or labels that name one", "none of them")
+    row = {"ID": str(number)} | dict(rows[0])
+    result = raw_page.result_of(row, metrics)
+    if result is None:
+        raise _refused(path, "a result", raw_page.unreadable(row))
+    return replace(result, findings=tuple(findings), averaged=int(row.get("Invocations") or 0))
+
+
+# --- source ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The rows of one function in one file of a source page."""
+
+    function: str
+    file: str
+    header: list[str]
+    rows: list[Sequence[str]]
+
+    @property
+    def text(self) -> str:
+        """The lines of the file as far as they are there."""
+        lines = {int(row[0]): row[1] for row in self.rows if row[0].isdecimal()}
+        return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) + "\n"
+
+
+def _source_page(path: Path, rows: Sequence[Sequence[str]]) -> Report:
+    """A result for each function that was launched, in order: the page states neither the launch configuration nor the
+    GPU."""
+    blocks: list[_Block] = []
+    file = function = ""
+    header: list[str] = []
+    for n, row in enumerate(rows, 1):
+        if len(row) == 2 and row[0] == "File Path":
+            file, header = row[1], []
+        elif len(row) == 2 and row[0] in ("Function Name", "Kernel Name"):
+            function, header = row[1], []
+        elif "Source" in row:
+            header = list(row)
+            if not function or "Address" not in header or "Instructions Executed" not in header:
+                raise _refused(path, "lines with the instructions below them", ", ".join(header[:5]), _SOURCE)
+            blocks.append(_Block(function, file, header, []))
+        elif not header or len(row) != len(header):
+            raise _refused(path, f"{len(header)} columns", f"{len(row)} on row {n} of the page", _SOURCE)
+        else:
+            blocks[-1].rows.append(row)
+    mark = numerals.decimal_mark(cell for block in blocks for row in block.rows for cell in row[4:])
+    results: list[Result] = []
+    code: dict[str, tuple[Instruction, ...]] = {}
+    for launch in _launches(blocks):
+        function = launch[0].function
+        name = f"{function} {len(results)}"
+        code[name], counts = _instructions(path, launch, mark)
+        metrics = {m: Metric(sum(at.values()), "", at) for m, at in counts.items()}
+        results.append(Result(len(results), function, "kernel", (0, 0, 0), (0, 0, 0), (0, 0), metrics, code=name))
+    if not results:
+        raise _refused(path, "functions", "none", _SOURCE)
+    sources = {block.file: block.text for block in blocks if block.file}
+    return replace(_report(path, results), sources=sources, code=code)
+
+
+def _launches(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
+    """The blocks of each launch: one function has as many as its code has files."""
+    launch: list[_Block] = []
+    for block in blocks:
+        if launch and (block.function != launch[0].function or block.file in {b.file for b in launch}):
+            yield launch
+            launch = []
+        launch.append(block)
+    if launch:
+        yield launch
+
+
+def _instructions(
+    path: Path, blocks: Iterable[_Block], mark: str
+) -> tuple[tuple[Instruction, ...], dict[str, dict[str, float]]]:
+    """The instructions of one launch in the order of the code, and metric → offset → count."""
+    placed: dict[int, Instruction] = {}
+    cells: dict[str, dict[int, float]] = {}
+    for block in blocks:
+        at = block.header.index("Address")
+        columns = {i: name for i, column in enumerate(block.header) if (name := _count_of(column))}
+        line, text = 0, ""
+        for row in block.rows:
+            if row[0]:
+                line, text = int(row[0]), row[1].strip()
+                continue
+            if row[at] == "...":  # between stretches of code
+                continue
+            if not re.fullmatch(r"0x[0-9a-f]+", row[at]):
+                raise _refused(path, "an address of each instruction", repr(row[at]), _SOURCE)
+            address = int(row[at], 16)
+            if address in placed:  # lines that share an instruction repeat it
+                continue
+            placed[address] = Instruction(address, row[at + 1].strip(), block.file, line, text, {})
+            for i, name in columns.items():
+                value = numerals.number(row[i], mark)
+                if value:
+                    cells.setdefault(name, {})[address] = value
+                elif value is None and row[i] not in ("", "-"):
+                    raise _refused(path, f"a count under {block.header[i]}", repr(row[i][:40]), _SOURCE)
+    start = min(placed, default=0)
+    code = tuple(replace(placed[address], offset=address - start) for address in sorted(placed))
+    return code, {BY_ADDRESS[n]: {hex(a - start): v for a, v in by.items()} for n, by in cells.items()}
+
+
+def _count_of(column: str) -> str:
+    """A listing's name for a column of the source page; empty for those that listings leave out."""
+    reason = column.removeprefix("stall_")
+    name = f"stall_{_REASONS.get(reason, reason)}" if reason != column else _COUNTS.get(column, "")
+    return name if name in BY_ADDRESS else ""
