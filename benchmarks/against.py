@@ -30,8 +30,9 @@ from benchmarks import chains, raw
 from flashcore.cli import progress
 from flashcore.errors import UsageError
 from flashcore.measure.machine import toolchain
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.pipeline.state import Settings
+from flashcore.measure.workers.pool import Pool
 from flashcore.plugins.against import time_pairs
 from flashcore.plugins.against.against import copied
 from flashcore.plugins.against.decide import ALPHA, EFFECT, PROCESSES, Process, decide, incomplete_beta
@@ -100,15 +101,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         planted = chains.planted(lengths, scratch / "planted", options.device, say)
         say(f"{len(same)} cases compared with themselves, {len(planted)} with a planted slowdown")
         pace = Pace(started + options.limit)
-        found = time_pairs.run(
-            [*same, *planted],
-            scratch / "turns",
-            processes=options.processes,
-            rounds=options.rounds,
-            enough=pace.over,
-            progress=say,
-            device=options.device,
-        )
+        with Pool() as workers:
+            found = time_pairs.run(
+                [*same, *planted],
+                scratch / "turns",
+                workers,
+                processes=options.processes,
+                rounds=options.rounds,
+                enough=pace.over,
+                progress=say,
+                device=options.device,
+            )
     times = {c.name: found.times[c.name] for c in same if c.name in found.times}
     slowed = {c.name: found.times[c.name] for c in planted if c.name in found.times}
     processes = min(map(len, found.times.values()), default=0)

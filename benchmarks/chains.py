@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.pipeline import compile_ahead, run
-from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Settings
+from flashcore.measure.workers.pool import Pool
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against import time_pairs
 from flashcore.plugins.against.against import copied
 from flashcore.plugins.against.match_cases import Side
@@ -61,13 +63,13 @@ def compiled(settings: Settings, device: str, say: Say) -> Side:
     Raises:
         CapabilityError: there is none.
     """
-    job = run.start(replace(settings, upto=None))
+    job = replace(open_context(replace(settings, upto=None)), say=say)
     if device == "cuda":
         if job.cannot_measure:
             raise CapabilityError(job.cannot_measure, "run it on a machine with a GPU")
         assert job.gpu_arch is not None
         job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))
-    return Side(job, compile_ahead.compile_all(job, say))
+    return Side(job, compile_all(job))
 
 
 def runnable(side: Side, device: str) -> list[Case]:
@@ -76,8 +78,7 @@ def runnable(side: Side, device: str) -> list[Case]:
     have = {a.variant for a in build.artifacts if a.library is not None and a.arch == job.gpu_arch}
     refused = {(p.variant, p.shape) for p in build.plans if p.error}
     return child_cases(
-        job,
-        build,
+        replace(job, built=build),
         [
             (v, s)
             for v, s in job.cases("bench")
@@ -140,7 +141,8 @@ def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
     short, long = CALIBRATION
     cases = chains_of([(g, n) for g in GRIDS for n in CALIBRATION], scratch, device, say)
     contests = {g: contest(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
-    found = time_pairs.run([*contests.values()], scratch / "turns", processes=1, rounds=50, device=device)
+    with Pool() as workers:
+        found = time_pairs.run([*contests.values()], scratch / "turns", workers, processes=1, rounds=50, device=device)
     for name, lost in found.lost.items():
         raise FlashcoreError(f"{name}: expected to be timed, found: {lost.reason}")
     lengths = {}

@@ -13,6 +13,7 @@ Exit code 0 if every case agrees within 2 %, 1 if one does not (or is too short 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.metadata
 import json
@@ -29,13 +30,14 @@ from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure.bench import bench
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
-from flashcore.measure.settings import Bench
+from flashcore.measure.settings import Bench, Settings
 from flashcore.measure.workers.kernel_call import Caller, Case, require_device
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.pipeline import compile_ahead, run
-from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.opening import open_context
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
 #: How far apart the medians may be, and the time (us) from which on events are fine enough for that.
@@ -78,7 +80,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     version = _nvbench_version()
     names = tuple(options.case) or CASES
     say = progress.plain()
-    job = run.start(Settings(suite=options.suite, build=options.build_dir, upto="bench"))
+    timing = Bench(samples=_SAMPLES, seconds=_SECONDS, modes=("cold",))
+    job = open_context(Settings(suite=options.suite, build=options.build_dir, upto="bench", bench=timing))
     if job.gpu is None or job.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     pairs = [(v, s) for s in job.shapes for v in job.variants if f"{v.name}/{s.name}" in names and v.runs_on(s)]
@@ -89,13 +92,14 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         )
     # Nothing else is compiled.
     job = replace(job, variants=tuple(v for v in job.variants if any(v.name == chosen.name for chosen, _ in pairs)))
-    build = compile_ahead.compile_all(job, say)
+    build = compile_all(replace(job, say=say))
+    job = replace(job, built=build)
     built = {a.variant: a for a in build.artifacts if a.arch == job.gpu_arch}
     for variant, _ in pairs:
         if not variant.is_reference and (variant.name not in built or built[variant.name].library is None):
             raise FlashcoreError(f"{variant.name}: expected a library for {job.gpu_arch}, found none (see the build)")
     assert job.gpu is not None
-    cases = child_cases(job, build, pairs)
+    cases = child_cases(job, pairs)
     ours: dict[str, list[float]] = {case.name: [] for case in cases}
     theirs: dict[str, list[float]] = {case.name: [] for case in cases}
     with tempfile.TemporaryDirectory(prefix="bench-crosscheck-") as scratch:
@@ -104,7 +108,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             folder.mkdir()
             # Who goes first changes: the second finds a warmer chip.
             turns: list[tuple[str, Callable[[Sequence[Case], Path], dict[str, float]], dict[str, list[float]]]]
-            turns = [("bench stage", _by_the_stage, ours), ("nvbench", _by_nvbench, theirs)]
+            turns = [("bench stage", functools.partial(_by_the_stage, job), ours), ("nvbench", _by_nvbench, theirs)]
             for what, measure, medians in turns if number % 2 == 0 else reversed(turns):
                 found = measure(cases, folder)
                 for name, median in found.items():
@@ -152,12 +156,12 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # --- the bench stage ------------------------------------------------------------------------------------
 
 
-def _by_the_stage(cases: Sequence[Case], folder: Path) -> dict[str, float]:
+def _by_the_stage(context: Context, cases: Sequence[Case], folder: Path) -> dict[str, float]:
     """Case → median of its cold samples (us)."""
     own = folder / "stage"
     own.mkdir()
-    chosen = Bench(baseline=cases[0].variant, samples=_SAMPLES, seconds=_SECONDS, modes=("cold",))
-    result = bench.run(cases, own, chosen)
+    with context.workers:
+        result = bench.run(context, cases, own)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
     return {case.name: statistics.median(result.samples[f"{case.name}/cold"]) for case in cases}

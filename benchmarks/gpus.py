@@ -33,10 +33,10 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import UsageError
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
-from flashcore.measure.workers.journal import answer_of, parse, read_journal
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.journal import Result, Task, answer_of, parse, read_journal
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits, Program
 from flashcore.records import lookup, store
 
 _CHILD = (
@@ -95,18 +95,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _tasks(cases: int, seconds: float, note: str = "") -> list[supervisor.Task]:
+def _tasks(cases: int, seconds: float, note: str = "") -> list[Task]:
     payload = {"seconds": seconds, "note": note}
-    return [supervisor.Task(f"v{i % _OF_A_SHAPE}/s{i // _OF_A_SHAPE}", payload) for i in range(cases)]
+    return [Task(f"v{i % _OF_A_SHAPE}/s{i // _OF_A_SHAPE}", payload) for i in range(cases)]
 
 
 def _command(task_file: Path, journal: Path) -> list[str]:
     return [sys.executable, "-P", "-c", _CHILD, str(task_file), str(journal)]
 
 
-def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[supervisor.Result]:
-    limits = Limits(batch=1024, places=places, refill=True)
-    return supervisor.supervise(_tasks(cases, seconds, note), folder, _command, limits)
+def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note: str = "") -> list[Result]:
+    program = Program(command=_command, limits=Limits(batch=1024), refill=True)
+    with Pool(places) as workers:
+        return workers.run(_tasks(cases, seconds, note), program, folder)
 
 
 def _answers(folder: Path) -> Counter[str]:

@@ -415,9 +415,8 @@ class Rounds(Scenario):
     CODE = (
         "import sys; sys.path[:0] = [{root!r}]\n"
         "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
-        "from flashcore.measure.settings import Profile\n"
-        "from tests.measure.profile.test_profile import STANDIN, NAMES, case\n"
-        "r = profile.run([case(n) for n in NAMES], Path({at!r}), Profile(ncu=STANDIN, chip='gh100', batch=2))\n"
+        "from tests.measure.profile.test_profile import NAMES, case, profiling\n"
+        "r = profile.profiled([case(n) for n in NAMES], Path({at!r}), profiling(batch=2))\n"
     )
     TOLD = (
         "import json; said = {{'status': {{o.case: o.status for o in r.outcomes}},\n"
@@ -477,16 +476,20 @@ class Ncu(Rounds):
 
     most = 0.8
     CODE = (
-        "from pathlib import Path\nfrom flashcore.pipeline import compile_ahead, gpu_stages, run\n"
-        "from flashcore.pipeline.state import Settings\nfrom flashcore.measure.machine.ncu import find_ncu\n"
-        "from flashcore.measure.profile import ncu_facts, profile\nfrom flashcore.measure.settings import Profile\n"
+        "from dataclasses import replace\nfrom pathlib import Path\n"
+        "from flashcore.measure.cases import child_cases\nfrom flashcore.measure.compiling import compile_all\n"
+        "from flashcore.measure.machine.ncu import find_ncu\nfrom flashcore.measure.profile import ncu_facts, profile\n"
+        "from flashcore.measure.settings import Profile, Settings\n"
+        "from flashcore.pipeline.opening import open_context\n"
         "few = ['gpu__time_duration.sum', 'smsp__inst_executed.sum', 'dram__bytes.sum']\n"
         "ncu_facts.metrics_to_ask = lambda *_, **__: few\n"
-        "job = run.start(Settings(suite='{folder}/suite', build='{folder}/build', upto='profile', roofs=None))\n"
-        "built = compile_ahead.compile_all(job, lambda _: None)\n"
-        "cases = gpu_stages.child_cases(job, built, job.cases('profile'))\n"
-        "chosen = Profile(ncu=find_ncu(), chip=profile.chip_of(job.gpu.capability), batch=2)\n"
-        "r = profile.run(cases, Path({at!r}), chosen)\n"
+        "chosen = Settings(suite='{folder}/suite', build='{folder}/build', upto='profile', roofs=None)\n"
+        "context = open_context(chosen)\n"
+        "context = replace(context, built=compile_all(context))\n"
+        "cases = child_cases(context, context.cases('profile'))\n"
+        "settings = Profile(limits=replace(Profile().limits, batch=2))\n"
+        "chip = profile.chip_of(context.gpu.capability)\n"
+        "r = profile.profiled(cases, Path({at!r}), profile.Profiling(ncu=find_ncu(), chip=chip, settings=settings))\n"
     )
 
     def __init__(self, folder: Path) -> None:

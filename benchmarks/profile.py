@@ -15,20 +15,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import ncu, python_process, toolchain
-from flashcore.measure.profile import ncu_facts, profile
-from flashcore.measure.settings import Profile
+from flashcore.measure.profile import code, ncu_facts, profile
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Plan
-from flashcore.pipeline import compile_ahead, run
-from flashcore.pipeline.gpu_stages import child_cases, phases_of
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.readers import phases
 
 
@@ -56,11 +57,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
     )
     say = progress.plain()
-    job = run.start(settings)
+    job = open_context(settings)
     if job.gpu is None or job.gpu_arch is None:
         raise CapabilityError("no GPU that runs the suite's archs", "run it on a machine with one")
     program = ncu.find_ncu()
-    build = compile_ahead.compile_all(job, say)
+    build = compile_all(replace(job, say=say))
+    gpu, job = job.gpu, replace(job, built=build, say=say)
     built = {a.variant for a in build.artifacts if a.arch == job.gpu_arch and a.library is not None}
     plans = {f"{p.variant}/{p.shape}": p for p in build.plans}
     refused = {name for name, plan in plans.items() if plan.error}
@@ -70,11 +72,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if (v.is_reference or v.name in built) and f"{v.name}/{s.name}" not in refused
     ]
     total = len(pairs)
-    cases = sorted(
-        child_cases(job, build, pairs[: options.limit]), key=lambda case: case.is_reference
-    )  # the stage's order
-    chip = profile.chip_of(job.gpu.capability)
-    codes = phases_of(job, build, say)
+    cases = sorted(child_cases(job, pairs[: options.limit]), key=lambda case: case.is_reference)  # the stage's order
+    chip = profile.chip_of(gpu.capability)
+    codes = code.codes(job)
     version = toolchain.version_said(program)
     stage: list[float] = []
     bare: list[float] = []
@@ -93,7 +93,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 series.append(time.perf_counter() - started)
                 say(f"round {number}: {what} {series[-1]:.2f} s")
     return {
-        "machine": raw.machine(job.gpu.name, f"driver {job.gpu.driver}", f"ncu {version}",
+        "machine": raw.machine(gpu.name, f"driver {gpu.driver}", f"ncu {version}",
                                f"torch {toolchain.version_of('torch')}"),
         "suite": job.suite.name, "cases": [case.name for case in cases], "of": total, "stage": stage, "ncu": bare,
     }  # fmt: skip
@@ -119,7 +119,7 @@ def _stage(
     cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan],
     codes: Mapping[str, phases.Code],
 ) -> None:  # fmt: skip
-    result = profile.run(cases, folder, Profile(ncu=program, chip=chip, plans=plans, codes=codes))
+    result = profile.profiled(cases, folder, profile.Profiling(ncu=program, chip=chip, plans=plans, codes=codes))
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be profiled, found: {bad[0].reason}")
 

@@ -23,12 +23,13 @@ from typing import Any
 
 from flashcore.cli import baseline, gate
 from flashcore.errors import FlashcoreError
+from flashcore.measure import context
 from flashcore.measure.build import build, ninja_graph
 from flashcore.measure.machine import toolchain
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.pipeline import run as line
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.present import present as present_record
 from flashcore.records import assemble, lookup
 from flashcore.suites import load as loading
 
@@ -68,7 +69,7 @@ class Workplace:
         self.run = shutil.copytree(ROOT / "profiles" / run, self.profiles / run)
         ninja_graph.HARNESS_INCLUDE = self.include
         vars(build)["HARNESS_INCLUDE"] = self.include
-        vars(line)["select"] = self._select
+        vars(context)["select"] = self._select
         os.environ["CUDA_ARCH"] = ARCH.removeprefix("sm_")
         self.chosen: tuple[str, ...] = VARIANTS
         self._published = assemble.to_join
@@ -90,7 +91,7 @@ class Workplace:
 
     def as_if_built_here(self) -> None:
         """Gives the published run the keys of the sources as they are, made by this machine's compilers."""
-        present = line.present(self._settings(), lambda _: None)
+        present = present_record(self._settings(), lambda _: None)
         self.twin = [dataclasses.replace(self._pristine[0], keys={**self._pristine[0].keys, **present.keys})]
 
     @property
@@ -113,7 +114,7 @@ class Workplace:
         out = io.StringIO()
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-                record = line.present(self._settings(), lambda _: None)
+                record = present_record(self._settings(), lambda _: None)
                 report = self.folder / "gate.json"
                 request = gate.Request(
                     require="timing",

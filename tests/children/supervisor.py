@@ -6,15 +6,19 @@ import json
 import sys
 from pathlib import Path
 
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import LocalGpu
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.journal import Task
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits, Program
 
-tasks = [supervisor.Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
+tasks = [Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]
 actor = str(Path(__file__).with_name("actor.py"))
-limits = Limits(time_limit=600, places=[LocalGpu(name) for name in sys.argv[3:]], refill=True)
+program = Program(
+    command=lambda t, j: [sys.executable, actor, str(t), str(j)], limits=Limits(time_limit=600), refill=True
+)
 try:
-    supervisor.supervise(tasks, Path(sys.argv[1]), lambda t, j: [sys.executable, actor, str(t), str(j)], limits)
+    with Pool([LocalGpu(name) for name in sys.argv[3:]]) as pool:
+        pool.run(tasks, program, Path(sys.argv[1]))
 except KeyboardInterrupt:
     print("interrupted")
     sys.exit(130)

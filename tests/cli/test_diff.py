@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flashcore.cli import diff
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
-from flashcore.pipeline.state import Settings
 from flashcore.suites.load import NothingMatches, select
 from tests import factory
 

@@ -16,10 +16,11 @@ from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Settings
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.model.suite import GPU_STAGES
 from flashcore.pipeline import run
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT
@@ -121,7 +122,7 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
     suite = shutil.copytree(ROOT / "examples" / "row_softmax", tmp_path / "kernels")
     (suite / "suite.toml").write_text((suite / "suite.toml").read_text() + TIME)
     settings = Settings(str(suite), variant="warp", profiles=str(tmp_path), build=str(tmp_path / "build"))
-    made = run.run(replace(settings, recording="20260102T000000Z-0000"), lambda _: None).record
+    made = run.run(open_recordable(replace(settings, recording="20260102T000000Z-0000"))).record
     shapes = [s.name for s in made.suite.shapes.values()]
 
     def recorded(

@@ -18,9 +18,9 @@ import pytest
 
 from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
+from flashcore.measure.settings import Settings
 from flashcore.model.record import CaseOutcome, Facts, Source
-from flashcore.pipeline import run
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.present import present
 from flashcore.records import lookup, pack, store
 from tests import factory
 from tests.conftest import ROOT, flashcore
@@ -53,9 +53,7 @@ class Runner:
     def records(self, us: float = 5.0, run_id: str = "20260102T030405Z-0001") -> None:
         """Records a run as the GPU runner would, whose one time is ``us``, packs it and throws the folder away."""
         there = self.folder / "runner"
-        made = run.present(
-            Settings(str(self.suite), profiles=str(there), build=str(self.folder / "build")), lambda _: None
-        )
+        made = present(Settings(str(self.suite), profiles=str(there), build=str(self.folder / "build")), lambda _: None)
         gpu = dataclasses.replace(made.environment, gpu=factory.GPU, gpu_arch="sm_90a")
         facts = [factory.fact(name, value, "warp", shape="main", source=source) for name, value, source in
                  (("isolated_p50", us, Source.EVENTS), ("plan_matches", 1, Source.NCU))]  # fmt: skip

@@ -15,13 +15,16 @@ from flashcore.cli.main import main
 from flashcore.explain import bounds_in_use, measured_roofs, roofline
 from flashcore.explain.predictions import Readings
 from flashcore.measure.bench import child
+from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import Measured, Record, Roof, SharingGpu, Subject, Value
 from flashcore.model.suite import Suite
+from flashcore.pipeline import roofs as roofs_module
 from flashcore.pipeline import run as run_module
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.records import lookup
 from flashcore.suites.load import load
 from tests import factory
@@ -190,9 +193,9 @@ def test_a_machines_roofs_are_measured_once(
     recorded, new = factory.bare_record(suite), factory.bare_record(suite, id="20260203T000000Z-0001")
     ran: list[Settings] = []
 
-    def run(settings: Settings, say: object) -> run_module.Run:
-        ran.append(settings)
-        return run_module.Run(new, SUITE, settings)
+    def run(context: Context) -> run_module.Run:
+        ran.append(context.settings)
+        return run_module.Run(new, SUITE, context.settings)
 
     monkeypatch.setattr(Gpu, "find", lambda: gpu)
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
@@ -236,9 +239,13 @@ def test_roofs_are_those_of_the_kind_and_of_the_very_gpu_that_a_run_names(
     monkeypatch.setattr(gpu_choice, "visible", lambda: here)
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
     monkeypatch.setattr(lookup, "measured_runs", lambda *_: (runs[name] for name in known))
-    monkeypatch.setattr(run_module, "run", lambda settings, say: run_module.Run(new, SUITE, settings))
+    monkeypatch.setattr(run_module, "run", lambda context: run_module.Run(new, SUITE, context.settings))
     found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE), gpus=asked), lambda _: None)
     assert found.id == ("new" if taken is None else known[taken])
+
+
+def never(_: Context) -> Record:
+    raise AssertionError("roofs are recorded")
 
 
 def test_each_gpu_that_shares_a_run_has_its_own_roofs(
@@ -246,27 +253,27 @@ def test_each_gpu_that_shares_a_run_has_its_own_roofs(
 ) -> None:
     asked: list[str] = []
 
-    def measure_roofs(settings: Settings, say: object) -> tuple[Record, list[measured_roofs.Measured]]:
+    def measure_roofs(settings: Settings, *_: object) -> tuple[Record, list[measured_roofs.Measured]]:
         asked.append(settings.gpus)
         one = measured_roofs.Measured("dram_read", "dram", Subject("read", shape="big"), 4000.0 + len(asked), "GB/s",
                                       None, None, None, None, None, False)  # fmt: skip
         return factory.bare_record(suite, gpus=(_gpu(settings.gpus),)), [one]
 
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
-    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
+    monkeypatch.setattr(roofs_module, "measure_roofs", measure_roofs)
     monkeypatch.setattr(gpu_choice, "visible", lambda: {f"GPU-{n}": H200 for n in "abc"})
-    job = run_module.start(Settings(suite=str(TOY), build=str(tmp_path)))
+    context = open_context(Settings(suite=str(TOY), build=str(tmp_path)))
     cases = {"bench": ("plain/small",)}
     gpus = (_gpu("GPU-a", cases=cases), _gpu("GPU-b"), _gpu("GPU-c", cases=cases), _gpu("GPU-gone", cases=cases))
-    measured, roofs = run_module._drawn_against(job, Measured(gpus=gpus), lambda _: None)
+    measured, roofs = roofs_module.with_roofs(context, Measured(gpus=gpus), never)
     assert asked == ["GPU-a", "GPU-c"], "one that measured nothing needs none; one that is gone cannot be asked"
     own = {g.uuid: [r.value for r in g.roofs if r.resource == "dram"] for g in measured.gpus}
     assert own == {"GPU-a": [4001.0], "GPU-b": [], "GPU-c": [4002.0], "GPU-gone": []}
     assert roofs == measured.gpus[0].roofs and "on GPU-a" in roofs[0].note
-    alone, roofs = run_module._drawn_against(job, Measured(), lambda _: None)
+    alone, roofs = roofs_module.with_roofs(context, Measured(), never)
     assert asked[2:] == ["all"] and not alone.gpus and roofs and roofs[0].value == 4003.0
-    untold = replace(job, settings=replace(job.settings, upto="bench"))
-    assert run_module._drawn_against(untold, alone, lambda _: None) == (alone, None) and len(asked) == 3
+    untold = replace(context, settings=replace(context.settings, upto="bench"))
+    assert roofs_module.with_roofs(untold, alone, never) == (alone, None) and len(asked) == 3
 
 
 def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:

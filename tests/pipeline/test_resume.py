@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.measure.settings import Settings
 from flashcore.pipeline import resume
-from flashcore.pipeline.state import Settings
 
 CLOSURES = {"fast sm_80": "abc"}
 

@@ -11,12 +11,14 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
+from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Settings
 from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
-from flashcore.pipeline.run import start
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.kinds import each_kind
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.cluster import cluster
 from flashcore.records import store
 from tests import factory
@@ -25,9 +27,9 @@ from tests.conftest import TOY
 
 def test_archs_that_are_not_asked_about_are_not_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = Settings(suite=str(TOY), build=str(tmp_path), upto=None)
-    assert start(chosen).suite.archs == ("sm_80", "sm_90a")
+    assert open_context(chosen).suite.archs == ("sm_80", "sm_90a")
     monkeypatch.setenv("CUDA_ARCH", "9.0")
-    assert start(chosen).suite.archs == start(chosen).archs == ("sm_90a",)
+    assert open_context(chosen).suite.archs == open_context(chosen).archs == ("sm_90a",)
 
 
 def test_what_was_not_asked_is_not_missed_and_what_was_is() -> None:
@@ -56,12 +58,17 @@ def test_the_gpus_of_a_cluster_take_the_place_of_this_hosts(tmp_path: Path, monk
     monkeypatch.setattr(cluster.RayGpu, "release", lambda place: released.append(place.gpu))
     monkeypatch.setattr(cluster, "connect", lambda address: {"head:6379": places}[address])
     chosen = Settings(suite=str(TOY), build=str(tmp_path), upto=None, cluster="head:6379")
-    job = start(chosen)
-    assert (job.gpu, job.gpu_arch, job.uuids) == (h200, "sm_90a", ())
-    assert [p.gpu for p in job.places] == ["GPU-1", "GPU-2"] and released == ["GPU-0"], "no driver there tells its kind"
-    assert [p.gpu for p in start(replace(chosen, gpus="1")).places] == ["GPU-1"] and released == ["GPU-0", "GPU-2"]
+    context = open_context(chosen)
+    assert (context.gpu, context.gpu_arch, context.workers.uuids) == (h200, "sm_90a", ())
+    assert [p.gpu for p in context.workers.places] == ["GPU-1", "GPU-2"] and released == ["GPU-0"], (
+        "no driver there tells its kind"
+    )
+    assert [p.gpu for p in open_context(replace(chosen, gpus="1")).workers.places] == ["GPU-1"] and released == [
+        "GPU-0",
+        "GPU-2",
+    ]
     with pytest.raises(UsageError, match="expected the UUID of one GPU"):
-        start(replace(chosen, gpus="GPU-0"))
+        open_context(replace(chosen, gpus="GPU-0"))
 
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
@@ -92,7 +99,7 @@ def test_each_kind_of_gpu_has_a_run_of_its_own(
 ) -> None:
     monkeypatch.setattr(gpu_choice, "visible", lambda: here)
     heard: list[str] = []
-    assert [s.gpus for s in run_module.each_kind(Settings(suite=str(TOY), gpus=asked), heard.append)] == gpus
+    assert [s.gpus for s in each_kind(Settings(suite=str(TOY), gpus=asked), heard.append)] == gpus
     assert heard == said
 
 
@@ -106,8 +113,9 @@ def test_one_command_records_a_run_for_each_kind(
     asked: list[tuple[str, bool]] = []
     recordings = set()
 
-    def run(settings: Settings, say: object, *, resume: bool = False) -> run_module.Run:
-        asked.append((settings.gpus, resume))
+    def run(context: Context, resumed: Path | None = None) -> run_module.Run:
+        settings = context.settings
+        asked.append((settings.gpus, resumed is not None))
         recordings.add(settings.recording)
         return run_module.Run(records.get(settings.gpus, own), tmp_path, settings)
 
@@ -124,7 +132,7 @@ def test_one_command_records_a_run_for_each_kind(
 @pytest.mark.parametrize(
     ("words", "asked", "tables", "said"),
     [
-        ([], [("all", True), ("GPU-c", False)], 3,
+        ([], [("GPU-b", True), ("GPU-c", False)], 3,
          ["resume: 20260102T040000Z-0002 on NVIDIA L4 had ended", "resume: --gpus GPU-c: a run of its own"]),
         (["--gpus", "GPU-z"], [("GPU-z", True)], 1,
          ["resume: only the run that did not end; not begun: --gpus GPU-c\n"]),
@@ -146,9 +154,10 @@ def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
     machines = {name: replace(own.environment, gpu=f"NVIDIA {name}") for name in ("B200", "A100")}
     runs: list[tuple[str, bool]] = []
 
-    def run(settings: Settings, say: object, *, resume: bool = False) -> run_module.Run:
-        runs.append((settings.gpus, resume))
-        return run_module.Run(replace(own, environment=machines["B200" if resume else "A100"]), tmp_path, settings)
+    def run(context: Context, resumed: Path | None = None) -> run_module.Run:
+        runs.append((context.settings.gpus, resumed is not None))
+        machine = machines["B200" if resumed else "A100"]
+        return run_module.Run(replace(own, environment=machine), tmp_path, context.settings)
 
     monkeypatch.setattr(run_module, "run", run)
     main(["profile", "--suite", suite, "--profiles", str(tmp_path), "-o", str(tmp_path / "r"), "--resume", *words])

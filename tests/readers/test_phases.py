@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 from flashcore.cli import text_tables
 from flashcore.errors import UsageError
 from flashcore.measure.build import build
+from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
+from flashcore.measure.profile import code as profiled_code
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.ncu_facts import Built as BuiltCase
+from flashcore.measure.settings import Settings
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Built, Facts, Subject
-from flashcore.pipeline.gpu_stages import phases_of
-from flashcore.pipeline.state import Job, Settings
 from flashcore.readers import local_memory, sass
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
@@ -189,8 +190,18 @@ def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
         (tmp_path / source).write_text(lines[artifact.variant])
         (folder / "variant.sass").write_text(LISTING.replace("/suite/k.cu", str(tmp_path / source)))
         built.append(replace(artifact, cubin=str(folder / "variant.cubin")))
-    job = Job(Settings("x"), suite, None, "sm_90a", build.Options(), (), ())
-    found = phases_of(job, Built("13.0.88", tuple(built), ()), said.append)
+    context = Context(
+        Settings("x"),
+        suite,
+        None,
+        "sm_90a",
+        build.Options(),
+        (),
+        (),
+        built=Built("13.0.88", tuple(built), ()),
+        say=said.append,
+    )
+    found = profiled_code.codes(context)
     assert set(found) == {"slow", "fast"}
     assert found["fast"].names == ("load", "scores", "other")
     assert found["fast"].kernels["k"][0x10] == "load"

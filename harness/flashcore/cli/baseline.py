@@ -13,7 +13,7 @@ from flashcore.gate import baseline
 from flashcore.gate.baseline import DEFAULT, Baseline
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
-from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.present import present
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
-        record = pipeline.present(options.settings(arguments, upto=None), say)
+        record = present(options.settings(arguments, upto=None), say)
     file = baseline_path(record, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from flashcore.cli import options, progress, text_tables
 from flashcore.errors import Exit
-from flashcore.pipeline import compile_ahead
-from flashcore.pipeline import run as pipeline
+from flashcore.measure.compiling import compile_all
+from flashcore.pipeline.opening import open_context
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    job = pipeline.start(options.settings(arguments, upto=None))
+    context = open_context(options.settings(arguments, upto=None))
     with progress.shown(arguments.quiet) as say:
-        built = compile_ahead.compile_all(job, say)
-    print(text_tables.static(job.suite, built.artifacts, built.facts))
+        built = compile_all(replace(context, say=say))
+    print(text_tables.static(context.suite, built.artifacts, built.facts))
     return Exit.FAILED if any(note.status == "failed" for note in built.notes) else Exit.OK

@@ -6,11 +6,11 @@ import argparse
 
 from flashcore.cli import options, progress, text_tables
 from flashcore.errors import Exit, worst
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.on_cpu import check_peers
 from flashcore.pipeline.run import Run
-from flashcore.pipeline.state import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

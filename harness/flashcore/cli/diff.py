@@ -11,10 +11,10 @@ from typing import Any
 from flashcore.cli import options, output, progress, terminal, text_tables
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import diff
+from flashcore.measure.settings import Settings
 from flashcore.model import plugin
 from flashcore.model.record import Record, Subject
-from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.present import present
 from flashcore.records import lookup, store
 from flashcore.suites.load import NothingMatches, select
 
@@ -42,7 +42,7 @@ def record(name: str, settings: Settings, say: Say) -> Record:
         CapabilityError: there is no nvcc to build with.
     """
     if name == WORKING_TREE:
-        return replace(pipeline.present(settings, say), id="working tree")
+        return replace(present(settings, say), id="working tree")
     try:
         return store.read(lookup.find(settings.places, name))
     except UsageError as error:

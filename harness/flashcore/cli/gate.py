@@ -23,7 +23,7 @@ from flashcore.gate.together import together
 from flashcore.model.record import Record
 from flashcore.model.suite import Budget, Tier
 from flashcore.pipeline import plugins
-from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.present import each_present
 from flashcore.suites.load import select
 
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         records = options.all_recorded(arguments)
     else:
         with progress.shown(arguments.quiet) as say:
-            records = pipeline.each_present(options.settings(arguments, upto=None), say)
+            records = each_present(options.settings(arguments, upto=None), say)
     budgets = _budgets(arguments.budgets)
     records = [_with_budgets(record, budgets) for record in records]
     for name, record in zip(arguments.recorded, records, strict=False):

@@ -1,7 +1,7 @@
 """Options that several commands share.
 
 Where an option is a setting of a run, it is stored by that setting's name and has its default:
-:class:`~flashcore.pipeline.state.Settings` is the one place for these.
+:class:`~flashcore.measure.settings.Settings` is the one place for these.
 """
 
 from __future__ import annotations
@@ -9,40 +9,49 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.explain import chips
+from flashcore.measure.settings import Sanitize, Settings
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
-from flashcore.pipeline.state import Settings
 from flashcore.records import lookup, store
 from flashcore.suites.find import suite_folder
 
-_DEFAULTS = {f.name: f.default for f in fields(Settings)}
+_DEFAULTS = Settings("")
+#: The options of one stage alone → that stage's settings.
+_STAGES = {"repeats": "check", "samples": "bench", "clock_control": "profile", "keep_report": "profile"}
 
 
 def default(name: str) -> Any:
     """The default of a setting."""
-    return _DEFAULTS[name]
+    if name == "time_limit":
+        return _DEFAULTS.check.limits.time_limit
+    return getattr(getattr(_DEFAULTS, _STAGES[name]) if name in _STAGES else _DEFAULTS, name)
 
 
 def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
     """The user's settings for a run; ``fixed`` are those that the command itself decides."""
-    given = {name: value for name, value in vars(arguments).items() if name in _DEFAULTS}
-    given["shapes"] = tuple(given.get("shapes", ()))
-    given["records"] = tuple(given.get("records", ()))
+    given = vars(arguments)
     for name in ("time_limit", "repeats", "samples"):
         if not given.get(name, 1) > 0:
             raise UsageError(f"--{name.replace('_', '-')} {given[name]:g}: expected a number above 0")
-    for place in given["records"]:  # before anything is compiled
+    for place in given.get("records", ()):  # before anything is compiled
         lookup.elsewhere(Path(place))
-    given["command"] = shlex.join(["flashcore", *sys.argv[1:]])
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if name in Settings.__dataclass_fields__}
+    chosen |= {name: tuple(given.get(name, ())) for name in ("shapes", "records")}
+    chosen["sanitize"] = Sanitize() if given.get("sanitize") else None
+    chosen["command"] = shlex.join(["flashcore", *sys.argv[1:]])
     if "suite" not in fixed:
-        given["suite"] = suite_folder(arguments.suite)
-    return Settings(**{**given, **fixed})
+        chosen["suite"] = suite_folder(arguments.suite)
+    made = Settings(**{**chosen, **fixed})
+    for name, stage in _STAGES.items():
+        if name in given:
+            made = replace(made, **{stage: replace(getattr(made, stage), **{name: given[name]})})
+    return made.with_time_limit(given["time_limit"]) if "time_limit" in given else made
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from flashcore.measure import languages
 from flashcore.measure.machine import git
 from flashcore.model.files import PARTIAL, writing
-from flashcore.pipeline import languages
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load

@@ -7,6 +7,7 @@ import argparse
 from flashcore.cli import check, options, progress, text_tables
 from flashcore.errors import worst
 from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.kinds import each_gpu
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, suite=arguments.roofs)
     with progress.shown(arguments.quiet) as say:
-        each = [pipeline.measure_roofs(one, say, fresh=arguments.fresh) for one in pipeline.each_gpu(settings)]
+        each = [pipeline.measure_roofs(one, say, fresh=arguments.fresh) for one in each_gpu(settings)]
     for record, roofs in each:
         which = "".join(f", {gpu.uuid}" for gpu in record.gpus)
         print(f"run {record.id}, {record.gpu}{which}, driver {record.environment.driver}")

@@ -7,6 +7,7 @@ import argparse
 from flashcore.cli import check, options, text_tables
 from flashcore.errors import UsageError, worst
 from flashcore.measure.machine.compute_sanitizer import find_sanitizer
+from flashcore.measure.settings import Sanitize
 from flashcore.suites.load import load
 
 
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings = options.settings(arguments, upto=None, sanitize=True)
+    settings = options.settings(arguments, upto=None, sanitize=Sanitize())
     if not settings.shapes and not any("sanitize" in s.stages for s in load(settings.suite).shapes.values()):
         raise UsageError(
             f"{settings.suite}: expected a shape with `sanitize` among its stages, found none\n"

@@ -1,4 +1,4 @@
-"""What a caller may choose of each stage that runs kernels, and every default of it.
+"""The user's choice of what is measured and how; the defaults are here and nowhere else.
 
 Without slots, so that a default can be read off its class: ``Bench.samples``.
 """
@@ -6,67 +6,44 @@ Without slots, so that a default can be read off its class: ``Bench.samples``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.machine.compute_sanitizer import Tool
+from flashcore.measure.machine.gpu_choice import ALL
+from flashcore.measure.machine.ncu import CacheControl, ClockControl
+from flashcore.measure.workers.program import Limits
 
-if TYPE_CHECKING:
-    from flashcore.measure.machine.compute_sanitizer import Tool
-    from flashcore.measure.machine.ncu import CacheControl, ClockControl
-    from flashcore.model.record import Plan
-    from flashcore.readers import phases
-
-
-def _nobody(line: str) -> None: ...
+#: By how much compute-sanitizer's tools make a case slower.
+_SANITIZED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage(Limits):
-    """Of every stage.
-
-    Args:
-        device: ``cpu`` runs stand-ins, for tests.
-        progress: called with a line for each case.
-    """
-
-    device: str = "cuda"
-    progress: Callable[[str], None] = _nobody
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check(Stage):
-    """``time_limit`` is for each seed and kind of a case.
+class Check:
+    """How cases are checked; ``limits.time_limit`` is for each seed and kind of a case.
 
     Args:
         kinds: the kinds of input to use; all that the problem knows unless given.
         repeats: calls of each case that must agree bit by bit.
         opcheck: whether operators go through ``torch.library.opcheck``, one of each schema, on its first shape.
-        opchecked: a folder that remembers which operators were found right; those are not asked again.
-        batch: the journal keeps what was answered, so a fault costs no more in a long batch than in a short one; a
-            fresh process costs seconds.
-        lanes: most of a check is the host's time, so half of its cores are used.
-        apart: each process that has cases of a shape computes its references anew, in less time than one case takes.
+        lanes: processes side by side: most of a check is the host's time, so half of its cores are used.
+        limits: the batch is large, since the journal keeps what was answered: a fault costs no more in a long batch.
     """
 
     kinds: Sequence[str] | None = None
     repeats: int = 20
     opcheck: bool = True
-    opchecked: Path | None = None
-    batch: int = 1024
-    refill: bool = True
     lanes: int = max(1, min(5, (os.cpu_count() or 1) // 2))
-    apart: int = 16
+    limits: Limits = field(default_factory=lambda: Limits(batch=1024))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(Stage):
-    """``time_limit`` is for setting up a case, or for a sample.
+class Bench:
+    """How cases are timed; ``limits.time_limit`` is for setting up a case, or for a sample.
 
     Args:
-        baseline: the variant that the others are compared with.
         samples: of each case and mode, at least; calls of many ms may get fewer, and say so. The more cases a shape
             has, the less time slow calls get.
         max_samples: at most so many (at least ``samples``), and so many calls for the percentiles of a regime; as many
@@ -74,63 +51,124 @@ class Bench(Stage):
         seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
         noise: relative noise of the median at which sampling may end; twice that in regimes that do not rank, and five
             times eagerly.
-        companions: variants of which fewer single calls are timed: as many as a 90th percentile needs.
         modes: see :mod:`flashcore.measure.bench.timing`.
     """
 
-    baseline: str
-    refill: bool = True
     samples: int = 30
     max_samples: int = 1000
     seconds: float = 1.5
     noise: float = 0.002
-    companions: frozenset[str] = frozenset()
-    modes: tuple[str, ...] = ("isolated", "back_to_back", "cold", "eager")
+    modes: Sequence[str] = ("isolated", "back_to_back", "cold", "eager")
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile(Stage):
-    """``time_limit`` is for one case, all passes together.
+class Profile:
+    """How cases are profiled; ``limits.time_limit`` is for one case, all passes together.
 
     Args:
-        ncu: Nsight Compute, see :func:`flashcore.measure.machine.ncu.find_ncu`.
-        chip: the GPU's chip as ncu names it (``gh100``): decides the names of the metrics.
-        plans: case (``variant/shape``) → what it launches; peers have none.
-        codes: variant → the phases of its code, where its sources mark some.
-        registers: variant → kernel → registers a thread, as its cubin has them: ncu's values are checked against them.
         clock_control: ``base`` locks the clocks while measuring, ``none`` leaves them alone.
         cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
         keep_report: keep ncu's own reports beside the CSV.
-        batch: bounds what a fault of ncu itself can cost.
+        limits: the batch bounds what a fault of ncu itself can cost.
     """
 
-    ncu: Path | str
-    chip: str
-    plans: Mapping[str, Plan] = field(default_factory=dict)
-    codes: Mapping[str, phases.Code] = field(default_factory=dict)
-    registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clock_control: ClockControl = "none"
     cache_control: CacheControl = "all"
     keep_report: bool = False
-    startup_limit: float = 180.0
-    finish_limit: float = 60.0
-    batch: int = 128
-    apart: int = 1
+    limits: Limits = field(default_factory=lambda: Limits(startup_limit=180.0, finish_limit=60.0, batch=128))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sanitize(Stage):
-    """``time_limit`` is for one case under one tool, which makes it many times slower.
+class Sanitize:
+    """How cases are sanitized; ``limits.time_limit`` is for one case under one tool.
 
     Args:
-        sanitizer: see :func:`flashcore.measure.machine.compute_sanitizer.find_sanitizer`.
-        batch: cases a process, as long as they are clean.
+        limits: the batch is of cases that are clean.
     """
 
-    sanitizer: Path | str
     tools: Sequence[Tool] = ("memcheck", "racecheck", "synccheck")
-    time_limit: float = 5 * Limits.time_limit
-    startup_limit: float = 300.0
-    finish_limit: float = 60.0
-    batch: int = 32
-    apart: int = 1
+    limits: Limits = field(
+        default_factory=lambda: Limits(
+            time_limit=_SANITIZED * Limits().time_limit, startup_limit=300.0, finish_limit=60.0, batch=32
+        )
+    )
+
+
+_STAGES = {"check": Check, "bench": Bench, "profile": Profile, "sanitize": Sanitize}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The user's choice for a run. Paths are as given on the command line.
+
+    Args:
+        records: runs recorded elsewhere that are joined too: folders, packed runs.
+        upto: the last GPU stage; ``None``: static facts only.
+        sanitize: besides, under compute-sanitizer.
+        gpus: ``all``, a number, or UUIDs with commas between.
+        cluster: the address of a Ray cluster: its GPUs, not this host's.
+        recording: of one run of several that one command records; see ``Record.recording``.
+        kinds: the ``gpus`` of each of these runs, in their order.
+        roofs: the suite that measures roofs, "": flashcore's own; ``None``: draw without measured ones.
+    """
+
+    suite: str
+    profiles: str = "profiles"
+    records: tuple[str, ...] = ()
+    build: str = "build"
+    variant: str | None = None
+    shapes: tuple[str, ...] = ()
+    upto: str | None = "profile"
+    join: bool = True
+    check: Check = field(default_factory=Check)
+    bench: Bench = field(default_factory=Bench)
+    profile: Profile = field(default_factory=Profile)
+    sanitize: Sanitize | None = None
+    gpus: str = ALL
+    cluster: str | None = None
+    recording: str = ""
+    kinds: tuple[str, ...] = ()
+    roofs: str | None = ""
+    command: str = ""
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where recorded runs are looked up."""
+        return (Path(self.profiles), *map(Path, self.records))
+
+    @property
+    def chooses_gpus(self) -> bool:
+        """Whether the user names the GPUs."""
+        return self.cluster is not None or self.gpus != ALL
+
+    def with_time_limit(self, seconds: float) -> Settings:
+        """With so many seconds for a case; under compute-sanitizer five times as many."""
+
+        def limited(limits: Limits, factor: int = 1) -> Limits:
+            return replace(limits, time_limit=factor * seconds)
+
+        return replace(
+            self,
+            check=replace(self.check, limits=limited(self.check.limits)),
+            profile=replace(self.profile, limits=limited(self.profile.limits)),
+            sanitize=self.sanitize and replace(self.sanitize, limits=limited(self.sanitize.limits, _SANITIZED)),
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Settings:
+        """The inverse of :func:`dataclasses.asdict`, through JSON.
+
+        Raises:
+            ValueError, LookupError, TypeError, AttributeError: it has another form.
+        """
+        stages = {
+            name: data[name] and kind(**{**_tuples(data[name]), "limits": Limits(**data[name]["limits"])})
+            for name, kind in _STAGES.items()
+            if name in data
+        }
+        return cls(**{**_tuples(data), **stages})
+
+
+def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}

@@ -54,6 +54,7 @@ class Plugin:
         languages: a value of ``cubins`` in manifests → a module, a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
         readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
+        executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
     """
 
@@ -70,6 +71,7 @@ class Plugin:
     languages: Entries = field(default_factory=dict)
     plans: Entries = field(default_factory=dict)
     readers: Entries = field(default_factory=dict)
+    executors: Entries = field(default_factory=dict)
     formats: Entries = field(default_factory=dict)
 
 
@@ -81,6 +83,7 @@ SHIPPED: Mapping[str, Entries] = {
     "tables": {"space": "tune"},
     "languages": {"triton": "triton"},
     "plans": {"recorded": "recorded"},
+    "executors": {"cluster": "cluster"},
     "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 

@@ -490,12 +490,14 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage that runs kernels returns: facts, the outcome of each case, raw samples (us)."""
+    """What a stage that runs kernels returns: facts, the outcome of each case, raw samples (us); ``ncu`` is the version
+    that profiled."""
 
     facts: tuple[Fact, ...]
     outcomes: tuple[CaseOutcome, ...]
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     listings: tuple[Listing, ...] = ()
+    ncu: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +519,7 @@ class Measured:
             (*self.outcomes, *result.outcomes),
             {**self.samples, **result.samples},
             (*self.notes, note),
-            self.ncu,
+            result.ncu or self.ncu,
             (*self.listings, *result.listings),
             self.gpus,
         )

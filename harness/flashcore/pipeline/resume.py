@@ -6,12 +6,10 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.measure.machine.gpu_choice import ALL
+from flashcore.measure.settings import Settings
 from flashcore.model.files import write_atomically
-from flashcore.pipeline.state import Settings
 from flashcore.records import lookup
 
 _FILE = "settings.json"
@@ -58,18 +56,13 @@ def unfinished(settings: Settings) -> tuple[Path, Settings]:
     torn = ""
     for folder in lookup.unfinished(Path(settings.profiles)):
         try:
-            own, _ = _began(folder)
+            began, _ = _began(folder)
         except UsageError as error:
             torn = f"\n  skipped: {error}"
             continue
-        if own.suite == settings.suite:
-            return folder, own
+        if began.suite == settings.suite:
+            return folder, began
     raise UsageError(f"{settings.profiles}: expected an unfinished run of {settings.suite} to resume, found none{torn}")
-
-
-def chosen_anew(settings: Settings) -> bool:
-    """Whether the user names the GPUs to go on with."""
-    return settings.cluster is not None or settings.gpus != ALL
 
 
 def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
@@ -80,11 +73,11 @@ def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
     """
     try:
         data = json.loads((folder / _FILE).read_bytes())
-        own: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["settings"].items()}
+        settings = Settings.from_json(data["settings"])
         closures = {str(k): str(v) for k, v in data["closures"].items()}
-        if any(" " not in k for k in closures) or not isinstance(own["suite"], str):
+        if any(" " not in k for k in closures) or not isinstance(settings.suite, str):
             raise ValueError("names of another form")
-        return Settings(**own), closures
+        return settings, closures
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{folder / _FILE}: expected what the run began with, found something else: {error}\n"

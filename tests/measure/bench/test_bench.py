@@ -14,10 +14,12 @@ import pytest
 from flashcore.measure.bench import bench
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.settings import Bench
-from flashcore.measure.workers import supervisor
+from flashcore.measure.workers import journal
+from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
+from tests import stages
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -48,10 +50,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[s
     lines: list[str] = []
 
     def run() -> StageResult:
-        chosen = Bench(
-            baseline="slower", samples=12, max_samples=20, time_limit=6.0, device="cpu", progress=lines.append
-        )
-        return bench.run(cases, folder, chosen)
+        chosen = Bench(samples=12, max_samples=20, limits=Limits(time_limit=6.0))
+        return bench.run(stages.context(folder, "slower", bench=chosen, say=lines.append), cases, folder)
 
     found = run()
     processes = len(list(folder.glob("child-*.log")))
@@ -76,8 +76,9 @@ def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) 
 
 def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
     result, lines = stage
-    assert sorted(line.partition(":")[0] for line in lines) == sorted(o.case for o in result.outcomes)
-    assert any(line.startswith("right/wide: isolated ") for line in lines)
+    told = [line.split(" ", 2)[2] for line in lines]  # after "bench 3/9"
+    assert sorted(line.partition(":")[0] for line in told) == sorted(o.case for o in result.outcomes)
+    assert any(line.startswith("right/wide: isolated ") for line in told)
 
 
 def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
@@ -132,7 +133,7 @@ def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageR
     for regime, wanted in ranks:
         cases = [replace(case(v), rank_by=regime) for v in times]
         data = {"variants": {v: {**own, "samples": s} for v, s in times.items()}, "failed": {}, "empty": {}}
-        result = supervisor.Result("small", "ok", data={**data, "clock": "", "state": {}})
+        result = journal.Result("small", "ok", data={**data, "clock": "", "state": {}})
         measured = {m.case.name: m for m in bench.settle(result, cases) if isinstance(m, bench.Measured)}
         facts = Facts(bench._group_facts(cases, measured, "slow"))
         assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
@@ -145,7 +146,7 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
         one = {**own, "samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
         data = {"variants": {"fast": one}, "failed": {}, "empty": {}, "clock": "", "state": {}}
         given = case("fast")
-        (made,) = bench.settle(supervisor.Result("small", "ok", data=data), [given])
+        (made,) = bench.settle(journal.Result("small", "ok", data=data), [given])
         assert isinstance(made, bench.Measured)
         facts = Facts(bench._group_facts([given], {given.name: made}, "slow"))
         for name in ("isolated_p90", "isolated_p99"):
@@ -181,7 +182,7 @@ def test_a_void_measurement_is_a_failure_and_never_a_rank(
     }
     one = {**own, "samples": {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}}
     data = {"variants": {"right": one}, "failed": {}, "empty": {"isolated": [0.64] * 5}, "clock": "", "state": {}}
-    result = supervisor.Result("small", "ok", data=data)
+    result = journal.Result("small", "ok", data=data)
     (found,) = bench.settle(result, [replace(case("right", peer=not planned), launches=planned)])
     assert isinstance(found, bench.Failed) == bool(reason)
     assert reason in str(found) and str(found).startswith("void: " if reason else "isolated ")
@@ -191,7 +192,7 @@ def measured(own: dict[str, Any], state: dict[str, Any]) -> tuple[Facts, bench.M
     """The facts of one case that a child told this of."""
     given = case("fast")
     data = {"variants": {"fast": own}, "failed": {}, "empty": {}, "clock": "", "state": state}
-    (made,) = bench.settle(supervisor.Result("small", "ok", data=data), [given])
+    (made,) = bench.settle(journal.Result("small", "ok", data=data), [given])
     assert isinstance(made, bench.Measured)
     return Facts(bench._group_facts([given], {given.name: made}, "fast")), made
 
@@ -274,7 +275,7 @@ def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use") as caught:
-        bench.run([case("right")], tmp_path, Bench(baseline="right"))
+        bench.run(stages.context(tmp_path, device="cuda"), [case("right")], tmp_path)
     assert caught.value.exit_code == 4
 
 

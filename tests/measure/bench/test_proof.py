@@ -14,9 +14,10 @@ from flashcore.measure.bench import bench, proof, rotation
 from flashcore.measure.bench.timing import HostTimer, timer_for
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.guarded import Outputs
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import StageResult
-from tests import update_cases
+from tests import stages, update_cases
 from tests.softmax_cases import ROOT, case
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -28,11 +29,14 @@ LAZY = {
 }
 
 
+def timed(folder: Path, cases: list[Case]) -> StageResult:
+    return bench.run(stages.context(folder, "right", bench=Bench(samples=12, max_samples=20)), cases, folder)
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
     cases = [case(v) for v in ("right", *LAZY)] + [case("library", peer=True)]
-    chosen = Bench(baseline="right", samples=12, max_samples=20, device="cpu")
-    return bench.run(cases, tmp_path_factory.mktemp("bench"), chosen)
+    return timed(tmp_path_factory.mktemp("bench"), cases)
 
 
 def test_honest_calls_are_timed(stage: StageResult) -> None:
@@ -69,8 +73,7 @@ UPDATES = {
 
 def test_every_timed_call_of_a_kernel_that_writes_what_it_reads_starts_from_known_content(tmp_path: Path) -> None:
     cases = [update_cases.case(v, peer=v in ("in_place", "apart", "no_beta")) for v in UPDATES]
-    chosen = Bench(baseline="right", samples=12, max_samples=20, device="cpu")
-    stage = bench.run(cases, tmp_path, chosen)
+    stage = timed(tmp_path, cases)
     for outcome in stage.outcomes:
         reason = UPDATES[outcome.variant]
         assert (outcome.status == "ok") is (reason == ""), outcome

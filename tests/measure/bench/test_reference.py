@@ -10,7 +10,8 @@ import pytest
 from flashcore.measure.bench import reference
 from flashcore.measure.bench.reference import Reference, unfit
 from flashcore.measure.workers.gpus import LocalGpu
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -42,9 +43,9 @@ def test_who_is_unfit_to_time(found: list[Reference], named: dict[int, str]) -> 
 
 def test_each_gpu_times_it_in_a_process_of_its_own(tmp_path: Path) -> None:
     places = [LocalGpu("GPU-a"), LocalGpu("GPU-b")]
-    found = reference.run(places, tmp_path, Limits(), "cpu")
+    found = reference.run(Pool(places), tmp_path, Limits(), "cpu")
     assert list(found) == ["GPU-a", "GPU-b"]
     for own in found.values():
         assert own.times.keys() == {"copy", "matmul"} and min(own.times.values()) > 0 and own.spread >= 0
-    assert reference.recorded(tmp_path) == found == reference.run(places, tmp_path, Limits(), "cpu")
+    assert reference.recorded(tmp_path) == found == reference.run(Pool(places), tmp_path, Limits(), "cpu")
     assert len(list(tmp_path.rglob("child-*.log"))) == 2, "what is answered is not timed again"

@@ -11,11 +11,12 @@ import pytest
 from flashcore.errors import UsageError
 from flashcore.measure.check import check, child
 from flashcore.measure.settings import Check
-from flashcore.measure.workers import supervisor
+from flashcore.measure.workers.journal import Journal, Result, Task
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.supervisor import Journal, Result, Task
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
-from tests import update_cases
+from tests import stages, update_cases
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -59,9 +60,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
     cases = [c if c.is_reference or c.variant == "right" else replace(c, repeats=300) for c in cases]
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("check")
-    chosen = Check(time_limit=15.0, device="cpu", repeats=200, lanes=1, progress=lines.append)
-    found = check.run(cases, folder, chosen)
-    again = check.run(cases, folder, chosen)
+    chosen = Check(repeats=200, lanes=1, limits=Limits(time_limit=15.0, batch=1024))
+    context = stages.context(folder, check=chosen, say=lines.append)
+    found = check.run(context, cases)
+    again = check.run(context, cases)
     assert again == found, "what is answered is not run again"
     assert [f"{o.variant}/{o.shape}" for o in found.outcomes] == [c.name for c in cases]
     return found, lines
@@ -131,24 +133,26 @@ def test_facts(result: tuple[StageResult, list[str]]) -> None:
 
 def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> None:
     found, lines = result
-    assert sorted(line.partition(":")[0] for line in lines) == sorted(o.case for o in found.outcomes)
-    assert "right/small: right" in lines
+    told = [line.split(" ", 2)[2] for line in lines]  # after "check 3/28"
+    assert sorted(line.partition(":")[0] for line in told) == sorted(o.case for o in found.outcomes)
+    assert any(line.startswith("right/small: right") for line in told)
 
 
 def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     wrong: list[str] = []
 
-    def supervised(tasks: list[Task], *_: object, **__: object) -> list[Result]:
+    def ran(_: Pool, tasks: list[Task], *__: object) -> list[Result]:
         asked.extend(t.name for t in tasks if t.payload["opcheck"])
         return [Result(t.name, "ok", "", {"complaints": wrong, "worst": {}}) for t in tasks]
 
-    monkeypatch.setattr(supervisor, "supervise", supervised)
+    monkeypatch.setattr(Pool, "run", ran)
     cases = [replace(case("right", s), operator="same code", library="r.so", callable=None) for s in ("small", "wide")]
 
-    def seen(cases: list[Case], **changes: Any) -> list[str]:
+    def seen(cases: list[Case], opcheck: bool = True, device: str = "cpu") -> list[str]:
         asked.clear()
-        check.run(cases, tmp_path, replace(Check(device="cpu", opchecked=tmp_path / "seen"), **changes))
+        context = stages.context(tmp_path, check=Check(opcheck=opcheck), device=device)
+        check.run(context, cases)
         return asked
 
     wrong.append("no answer")
@@ -177,7 +181,7 @@ def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
     wrong = {"one/small": "max error", "three/small": "max error", "four/small~opcheck": "torch.library.opcheck: no"}
     asked: list[str] = []
 
-    def supervised(tasks: list[Task], *_: object, **__: object) -> list[Result]:
+    def ran(_: Pool, tasks: list[Task], *__: object) -> list[Result]:
         asked.extend(t.name for t in tasks if t.payload["opcheck"])
         bad = [
             Result(t.name, status, "why", {"complaints": [wrong[t.name]], "worst": {}})
@@ -187,16 +191,16 @@ def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
         own = {r.name: r for r in bad}
         return [own.get(t.name) or Result(t.name, "ok", "", {"complaints": [], "worst": {}}) for t in tasks]
 
-    monkeypatch.setattr(supervisor, "supervise", supervised)
+    monkeypatch.setattr(Pool, "run", ran)
     made = [replace(case("right"), variant=v, operator=v, callable=None) for v in ("one", "two", "three", "four")]
-    chosen = Check(device="cpu", opchecked=tmp_path / "seen")
-    found = check.run(made, tmp_path, chosen)
+    context = stages.context(tmp_path)
+    found = check.run(context, made)
     assert asked == ["one/small", "two/small~opcheck", "four/small~opcheck"]
     assert [o.status == "ok" for o in found.outcomes] == [False, True, False, False]
     asked.clear()
-    check.run(made, tmp_path, chosen)
+    check.run(context, made)
     assert asked == [], "two is remembered"
-    assert check.run(made[:1], tmp_path, chosen).outcomes[0].status != "ok" and asked == ["one/small"]
+    assert check.run(context, made[:1]).outcomes[0].status != "ok" and asked == ["one/small"]
 
 
 def test_unknown_kind(tmp_path: Path) -> None:
@@ -229,8 +233,8 @@ def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
             variant, shape, bias=shape == "biased", peer=variant in ("in_place", "apart", "no_beta")
         )
 
-    chosen = Check(time_limit=60.0, device="cpu", repeats=20, lanes=1)
-    return check.run([made(name) for name in (*UPDATE_RIGHT, *UPDATE_FAULTS)], tmp_path_factory.mktemp("c"), chosen)
+    context = stages.context(tmp_path_factory.mktemp("c"), check=Check(lanes=1))
+    return check.run(context, [made(name) for name in (*UPDATE_RIGHT, *UPDATE_FAULTS)])
 
 
 @pytest.mark.parametrize("name", UPDATE_RIGHT)

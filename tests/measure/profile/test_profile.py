@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +23,9 @@ from flashcore.measure.profile import child, profile
 from flashcore.measure.profile.ncu_facts import MEASURED, metrics_to_ask
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
-from flashcore.measure.workers.ahead import Ahead
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
@@ -46,6 +49,14 @@ def case(name: str, *, peer: bool = False) -> Case:
     )  # fmt: skip
 
 
+def profiling(**options: Any) -> profile.Profiling:
+    """On a stand-in for ncu; options are its own, or those of its settings and limits."""
+    limited = {f.name: options.pop(f.name) for f in fields(Limits) if f.name in options}
+    chosen = {f.name: options.pop(f.name) for f in fields(Profile) if f.name in options}
+    settings = Profile(**chosen, limits=replace(Profile().limits, **limited))
+    return profile.Profiling(**{"ncu": STANDIN, "chip": "gh100", "settings": settings, **options})
+
+
 Run = Callable[..., StageResult]
 
 
@@ -61,16 +72,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         once: bool = False,
         names: tuple[str, ...] = NAMES,
         peers: tuple[str, ...] = (),
-        **options: object,
+        **options: Any,
     ) -> StageResult:
         monkeypatch.setenv("NCU_STANDIN", wrong)
         if once:
             monkeypatch.setenv("NCU_STANDIN_ONCE", str(tmp_path / "once"))
-        given: dict[str, object] = {
-            "ncu": STANDIN, "chip": "gh100", "batch": 3, "time_limit": 20.0, "startup_limit": 20.0,
-        }  # fmt: skip
         cases = [case(n, peer=n in peers) for n in names]
-        return profile.run(cases, tmp_path / "profile", Profile(**given | options))  # type: ignore[arg-type]
+        given = {"batch": 3, "time_limit": 20.0, "startup_limit": 20.0}
+        return profile.profiled(cases, tmp_path / "profile", profiling(**given | options))
 
     return call
 
@@ -117,29 +126,27 @@ def test_all_cases_in_few_processes(run: Run, calls: Callable[[], list[list[str]
 
 def test_the_ncu_that_was_started_ahead_is_used(run: Run, calls: Callable[[], list[list[str]]], tmp_path: Path) -> None:
     folder = tmp_path / "profile"
-    with Ahead() as ahead:
-        chosen = Profile(ncu=STANDIN, chip="gh100", batch=3)
-        profile.start_ahead([case(n) for n in NAMES], folder, chosen, ahead)
+    with Pool() as workers:
+        profile.start([case(n) for n in NAMES], folder, profiling(batch=3, workers=workers))
         assert len(list((folder / "round-0").glob("tasks-*"))) == 1
-        result = run(ahead=ahead)
+        result = run(workers=workers)
     assert durations(result) == BY_BATCH and rounds.following(folder).name == "round-1"
     assert sum("--import" not in words for words in calls()) == 2, "the one that waited, and one for the last two"
 
 
 def test_an_ncu_that_was_started_ahead_for_other_metrics_is_not_used(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "profile"
-    with Ahead() as ahead:
-        chosen = Profile(ncu=STANDIN, chip="gh100", cache_control="none")
-        profile.start_ahead([case(n) for n in NAMES], folder, chosen, ahead)
-        result = run(ahead=ahead)
+    with Pool() as workers:
+        profile.start([case(n) for n in NAMES], folder, profiling(cache_control="none", workers=workers))
+        result = run(workers=workers)
     assert durations(result) == BY_BATCH
     assert json.loads((folder / "round-0" / "tasks-001.json").read_text())["tasks"] == []
 
 
 def test_a_round_that_was_only_started_ahead_is_not_counted(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "profile"
-    with Ahead() as ahead:
-        profile.start_ahead([case(n) for n in NAMES], folder, Profile(ncu=STANDIN, chip="gh100"), ahead)
+    with Pool() as workers:
+        profile.start([case(n) for n in NAMES], folder, profiling(workers=workers))
     assert rounds.following(folder).name == "round-0"
     assert durations(run()) == BY_BATCH and not (folder / "round-1").exists()
 
@@ -419,10 +426,8 @@ def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path)
     script.write_text(
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'harness')!r}]\n"
         "from pathlib import Path\nfrom flashcore.measure.profile import profile\n"
-        "from flashcore.measure.settings import Profile\n"
-        "from tests.measure.profile.test_profile import STANDIN, NAMES, case\n"
-        f"r = profile.run([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), Profile(\n"
-        "    ncu=STANDIN, chip='gh100', batch=2))\n"
+        "from tests.measure.profile.test_profile import NAMES, case, profiling\n"
+        f"r = profile.profiled([case(n) for n in NAMES], Path({str(tmp_path / 'p')!r}), profiling(batch=2))\n"
         "print([o.status for o in r.outcomes])\n"
     )
     env = os.environ | {"NCU_STANDIN": ""}

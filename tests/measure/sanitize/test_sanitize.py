@@ -6,22 +6,24 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flashcore.errors import CapabilityError, Exit
 from flashcore.gate import judge
 from flashcore.measure.build import build
-from flashcore.measure.machine import compute_sanitizer, toolchain
+from flashcore.measure.context import Context
+from flashcore.measure.gpu_stages import measure
+from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.sanitize import sanitize
-from flashcore.measure.settings import Sanitize
+from flashcore.measure.settings import Sanitize, Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
-from flashcore.pipeline.gpu_stages import measure
-from flashcore.pipeline.state import Job, Settings
-from tests import factory
+from tests import factory, stages
 from tests.conftest import ROOT, TESTS, flashcore
 
 STANDIN = TESTS / "standins" / "compute-sanitizer"
@@ -44,11 +46,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("SANITIZER_STANDIN_LOG", str(tmp_path / "calls.jsonl"))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
-    def call(wrong: str = "", **options: object) -> StageResult:
+    monkeypatch.setattr(sanitize, "find_sanitizer", lambda: STANDIN)
+
+    def call(wrong: str = "", **options: Any) -> StageResult:
         monkeypatch.setenv("SANITIZER_STANDIN", wrong)
-        given: dict[str, object] = {"sanitizer": STANDIN, "time_limit": 20.0, "startup_limit": 20.0}
-        chosen = Sanitize(**given | options)  # type: ignore[arg-type]
-        return sanitize.run([case(n) for n in NAMES], tmp_path / "sanitize", chosen)
+        usual = Sanitize()
+        tools = options.pop("tools", usual.tools)
+        limits = replace(usual.limits, **{"time_limit": 20.0, "startup_limit": 20.0, **options})
+        context = stages.context(tmp_path, sanitize=Sanitize(tools=tools, limits=limits), device="cuda")
+        return sanitize.run(context, [case(n) for n in NAMES])
 
     return call
 
@@ -192,27 +198,25 @@ def measured(
 ) -> Measured:
     """A job's GPU stages, on a machine whose tools are all stood in for."""
 
-    def ran(cases: list[Case], folder: Path, chosen: object) -> StageResult:
+    def ran(_: Context, cases: list[Case]) -> StageResult:
         seen.extend(c.name for c in cases)
         return StageResult((), tuple(CaseOutcome(c.variant, c.shape, "sanitize", "ok") for c in cases))
 
     monkeypatch.setattr(sanitize, "run", ran)
-    monkeypatch.setattr(compute_sanitizer, "find_sanitizer", lambda: STANDIN)
     monkeypatch.setattr(toolchain, "torch_root", lambda: ROOT)
     small = factory.shape("small", {**factory.MISSION, "S": 65}, ("check", "sanitize"))
     suite = factory.suite(shapes=[factory.shape(), small])
     gpu = Gpu(factory.GPU, (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
     chosen = Settings("kernels/attention", upto=None, **settings)  # type: ignore[arg-type]
-    job = Job(
-        chosen, suite, gpu, "sm_90a", build.Options(), tuple(suite.variants.values()),
-        tuple(suite.shapes.values())[:first],
-    )  # fmt: skip
-    return measure(job, Built("13.0.88", tuple(factory.artifacts(suite)), ()), folder, lambda _: None)
+    shapes = tuple(suite.shapes.values())[:first]
+    variants = tuple(suite.variants.values())
+    context = Context(chosen, suite, gpu, "sm_90a", build.Options(), variants, shapes, folder=folder)
+    return measure(context, stages.Finished(Built("13.0.88", tuple(factory.artifacts(suite)), ())))
 
 
 def test_it_takes_the_shapes_that_name_it_and_no_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str] = []
-    made = measured(monkeypatch, tmp_path, seen, sanitize=True)
+    made = measured(monkeypatch, tmp_path, seen, sanitize=Sanitize())
     assert seen == ["slow/small", "fast/small", "split/small"]
     assert [(n.stage, n.status) for n in made.notes] == [("sanitize", "ok")]
 
@@ -221,7 +225,7 @@ def test_a_shape_that_the_user_names_is_taken_whatever_it_is_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[str] = []
-    measured(monkeypatch, tmp_path, seen, first=1, sanitize=True, shapes=("mission",))
+    measured(monkeypatch, tmp_path, seen, first=1, sanitize=Sanitize(), shapes=("mission",))
     assert seen == ["slow/mission", "fast/mission", "split/mission"]
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
-from flashcore.measure.workers.journal import answers, read_journal
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.journal import Result, Task, answers, read_journal
+from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import _temporary
-from flashcore.measure.workers.supervisor import Result, Task
+from flashcore.measure.workers.shares import Shares
+from tests import stages
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import CHILDREN, actor, does, gone, until
 
@@ -26,8 +26,12 @@ TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 
 
 def share(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
-    limits = Limits(**{"time_limit": 20.0, "startup_limit": 20.0, "finish_limit": 5.0, "places": TWO, **options})
-    return supervisor.supervise(tasks, folder, actor(how), limits)
+    usual = {"time_limit": 20.0, "startup_limit": 20.0, "finish_limit": 5.0, "places": TWO}
+    return stages.run(tasks, folder, actor(how), **{**usual, **options})
+
+
+def shares(tasks: list[Task], answered: tuple[str, ...] = (), **options: Any) -> Shares:
+    return Shares(tasks, answered, TWO, stages.program(actor(), **options))
 
 
 def grid(shapes: str, **payload: Any) -> list[Task]:
@@ -74,14 +78,14 @@ def test_lanes_are_on_each_gpu_if_there_are_cores_for_them(
     monkeypatch: pytest.MonkeyPatch, cores: int, slots: int
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    found = Limits(places=TWO, lanes=5).slots()
+    found = Pool(TWO).slots(stages.program(actor(), lanes=5))
     assert len(found) == slots and set(found) == set(TWO)
-    assert Limits(places=TWO).slots() == list(TWO), "what is timed has a GPU for itself"
+    assert Pool(TWO).slots(stages.program(actor())) == list(TWO), "what is timed has a GPU for itself"
 
 
 def test_shares_are_big_first_and_small_at_the_end() -> None:
     tasks = [does(f"{v}/s{i}") for v in ("base", "peer") for i in range(16)]
-    work = supervisor._Work(tasks, ["base/s0"], 2, Limits(places=TWO))
+    work = shares(tasks, ("base/s0",))
     taken: list[int] = []
     while batch := work.take(len(taken) % 2, 64, 2):
         assert [t.name for t in batch] == sorted((t.name for t in batch), key=[t.name for t in tasks].index)
@@ -93,27 +97,27 @@ def test_shares_are_big_first_and_small_at_the_end() -> None:
 
 def test_shares_are_of_weight_not_of_number() -> None:
     tasks = [Task("long", {}, weight=12), *(Task(f"s{i}", {}) for i in range(12))]
-    work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
+    work = shares(tasks)
     assert [t.name for t in work.take(0, 64, 2)] == ["long"]
     assert len(work.take(1, 64, 2)) == 3, "half of its share of what is left"
 
 
 def test_heavy_shapes_come_first() -> None:
     tasks = [*(Task(f"v/s{i}", {}) for i in range(6)), Task("v/long", {}, weight=9)]
-    work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
+    work = shares(tasks)
     assert [t.name for t in work.take(0, 64, 2)] == ["v/long"]
 
 
 def test_the_tasks_of_a_shape_go_apart_in_parts() -> None:
     tasks = [does(f"v{i}/s") for i in range(10)]
-    work = supervisor._Work(tasks, [], 2, Limits(places=TWO, apart=4, refill=True))
+    work = shares(tasks, chunk=4, refill=True)
     assert [len(work.take(slot, 64, 2)) for slot in (0, 1)] == [4, 4]
     assert len({t.name for slot in (0, 1) for t in work.of(slot)}) == 8
 
 
 def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> None:
     tasks = [does(f"v{i}/s{i % 2}") for i in range(10)]
-    work = supervisor._Work(tasks, [], 2, Limits(places=TWO, apart=1))
+    work = shares(tasks, chunk=1)
     assert [t.name for t in work.take(0, 64, 2)] == [f"v{i}/s0" for i in range(0, 10, 2)]
     assert [t.name for t in work.take(1, 3, 2)] == ["v1/s1", "v3/s1", "v5/s1"], "a process has at most so many"
     for task in work.of(0):
@@ -123,7 +127,7 @@ def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> No
 
 def test_what_a_slot_had_is_anybodys_once_it_is_lost() -> None:
     tasks = grid("abcd")
-    work = supervisor._Work(tasks, [], 2, Limits(places=TWO))
+    work = shares(tasks)
     first = work.take(0, 64, 2)
     work.done(first[0].name)
     work.give_back(0)
@@ -138,7 +142,7 @@ def test_what_a_slot_had_is_anybodys_once_it_is_lost() -> None:
 
 def test_tasks_apart_use_both_though_of_one_shape(tmp_path: Path) -> None:
     tasks = [does(f"c{i}/trial", "sleep", seconds=0.3) for i in range(8)]
-    assert set(gpus_of(share(tmp_path / "apart", tasks, apart=1)).values()) == {"GPU-a", "GPU-b"}
+    assert set(gpus_of(share(tmp_path / "apart", tasks, chunk=1)).values()) == {"GPU-a", "GPU-b"}
     assert len(set(gpus_of(share(tmp_path / "together", tasks)).values())) == 1
 
 

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.workers import supervisor as supervisor_module
-from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, parse, read_journal, tasks_of
-from flashcore.measure.workers.supervisor import Journal
+from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, Journal, answers, parse, read_journal, tasks_of
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, until
 
@@ -65,7 +63,7 @@ def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
     journal.fail("b", "no")
     journal.end("b")
     journal.close()
-    found = supervisor_module.answers(tmp_path)
+    found = answers(tmp_path)
     assert (found["a"].status, found["b"].status) == ("ok", "failed")
 
 

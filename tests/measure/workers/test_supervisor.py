@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.workers import supervisor as supervisor_module
-from flashcore.measure.workers.journal import hung, read_journal
-from flashcore.measure.workers.limits import Limits
-from flashcore.measure.workers.supervisor import Journal, Result, Task
+from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, read_journal
+from tests import stages
 from tests.conftest import ROOT, TESTS
 
 CHILDREN = TESTS / "children"
@@ -29,9 +27,8 @@ def actor(how: str = "") -> Callable[[Path, Path], list[str]]:
 
 
 def supervise(folder: Path, tasks: list[Task], how: str = "", **options: Any) -> list[Result]:
-    seen = options.pop("on_result", lambda result: None)
-    limits = Limits(**{"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0, **options})
-    return supervisor_module.supervise(tasks, folder, actor(how), limits, on_result=seen)
+    usual = {"time_limit": 120.0, "startup_limit": 120.0, "finish_limit": 5.0}
+    return stages.run(tasks, folder, actor(how), **{**usual, **options})
 
 
 def does(name: str, what: str = "", **payload: Any) -> Task:
@@ -182,16 +179,12 @@ def wrapped(tasks: Path, journal: Path) -> list[str]:
 
 def test_below_a_profiler_the_target_is_ended_first(tmp_path: Path) -> None:
     tasks = [does("loop", "loop"), does("after")]
-    loop, after = supervisor_module.supervise(
-        tasks, tmp_path, wrapped, Limits(time_limit=0.5, finish_limit=5.0, batch=1)
-    )
+    loop, after = stages.run(tasks, tmp_path, wrapped, time_limit=0.5, finish_limit=5.0, batch=1)
     assert "hang?" in loop.reason
     assert after.status == "ok"
     assert (tmp_path / "report").read_text() == "0\n"
     (tmp_path / "report").unlink()
-    (loop,) = supervisor_module.supervise(
-        [does("again", "loop")], tmp_path, wrapped, Limits(time_limit=0.5, finish_limit=5.0)
-    )
+    (loop,) = stages.run([does("again", "loop")], tmp_path, wrapped, time_limit=0.5, finish_limit=5.0)
     assert (tmp_path / "report").read_text() == "143\n", "the profiler saw its target end by SIGTERM"
 
 
@@ -243,7 +236,7 @@ def test_the_childs_own_capability_error_comes_through(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="cannot start /no/such/ncu"):
-        supervisor_module.supervise([does("a")], tmp_path, lambda *_: ["/no/such/ncu"], Limits(time_limit=1))
+        stages.run([does("a")], tmp_path, lambda *_: ["/no/such/ncu"], time_limit=1)
 
 
 def test_names_are_unique(tmp_path: Path) -> None:
@@ -267,7 +260,7 @@ def test_a_disk_that_fills_up_ends_the_stage_and_keeps_what_is_answered(tmp_path
     tasks = [does("a"), does("b", "journal full"), does("c")]
     with pytest.raises(FlashcoreError, match=r"journal-001.jsonl: .*No space left on device\n.*--resume"):
         supervise(tmp_path, tasks)
-    assert set(supervisor_module.answers(tmp_path)) == {"a"}
+    assert set(answers(tmp_path)) == {"a"}
 
 
 # --- stopped from outside -----------------------------------------------------------------------
@@ -322,7 +315,7 @@ def test_interrupt_ends_the_group_and_leaves_journals_whole(
         text = path.read_text()
         assert text.endswith("\n")
         assert len(list(read_journal(path))) == len(text.splitlines())
-    assert set(supervisor_module.answers(folder)) == {"a"}
+    assert set(answers(folder)) == {"a"}
 
 
 def test_a_failure_is_not_tried_again_on_resume(tmp_path: Path) -> None:

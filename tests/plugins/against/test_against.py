@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from flashcore.errors import Exit, UsageError
+from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice, gpu_lease, toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.pipeline.state import Job, Settings
+from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.plugins.against import against, checkout, tables, time_pairs
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row, as_json
@@ -47,7 +48,7 @@ def spun(folder: Path, loops: int) -> None:
 
 def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **options: Any) -> tuple[Exit, Any]:
     """Runs the comparison with HEAD on the CPU; gives the exit code and its JSON."""
-    settings = Settings("suite", variant=variant, samples=30, repeats=2, time_limit=60)
+    settings = Settings("suite", variant=variant, bench=Bench(samples=30), check=Check(repeats=2))
     chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
     found = against.run(settings, Options("HEAD", **chosen), say)
     print(tables.comparison(found))
@@ -130,7 +131,7 @@ def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatc
         return {"spun/small": Row("spun/small", "undecided", "not asked")}
 
     monkeypatch.setattr(against, "_wrong", wrong)
-    monkeypatch.setattr(Job, "cannot_measure", "")
+    monkeypatch.setattr(Context, "cannot_measure", "")
     compared("spun", device="cuda")
     assert free == [False, True] and gpu_lease.is_free("GPU-a")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
-from flashcore.pipeline.state import Settings
 from flashcore.plugins.against import checkout
 from tests.conftest import TOY, Built, flashcore
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.build import build
+from flashcore.measure.context import Context
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Built, Launch, Plan
 from flashcore.model.suite import PythonCallable
-from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.against import match_cases
 from flashcore.plugins.against.comparison import Row
 from tests import factory
@@ -112,12 +113,12 @@ def test_the_counterpart_has_what_the_revision_had_of_what_is_asked_for(
 ) -> None:
     changed = dataclasses.replace(SUITE.problems["attention"], arguments=())
     own = {n: v for n, v in SUITE.variants.items() if n != "fast"}
-    today = Job(
+    today = Context(
         Settings("s"), SUITE, None, "sm_90a", build.Options(archs=("sm_90a",)),
         tuple(SUITE.variants.values()), tuple(SUITE.shapes.values()),
     )  # fmt: skip
 
-    def then(**changes: object) -> Job:
+    def then(**changes: object) -> Context:
         monkeypatch.setattr(match_cases, "load", lambda root: dataclasses.replace(SUITE, **changes))  # type: ignore[arg-type]
         return match_cases.counterpart(tmp_path, today, "its build")
 

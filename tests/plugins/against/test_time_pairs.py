@@ -8,10 +8,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
 from flashcore.plugins.against import time_pairs
 from flashcore.plugins.against.time_pairs import Contest, Lost, order
 from tests import update_cases
@@ -28,6 +30,11 @@ def contest(before: str, after: str, shape: str = "small", columns: int = 37) ->
     return Contest(f"{before}_{after}/{shape}", old, new, old)
 
 
+def turns(contests: list[Contest], folder: Path, **options: Any) -> time_pairs.Found:
+    with Pool() as workers:
+        return time_pairs.run(contests, folder, workers, **options)
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
     """Two shapes; on the small one a build raises, one takes the process along, one hangs while it is timed."""
@@ -37,7 +44,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
     lines: list[str] = []
 
     def run() -> time_pairs.Found:
-        return time_pairs.run(
+        return turns(
             contests, folder, processes=PROCESSES, rounds=15, time_limit=6.0, progress=lines.append, device="cpu"
         )
 
@@ -80,18 +87,18 @@ def test_builds_that_write_what_they_read_start_each_call_from_the_same_content(
     """`strict` refuses what an earlier call left."""
     old = replace(update_cases.case("strict", bias=True), rank_by="back_to_back")
     one = Contest("strict/small", old, replace(old, variant="right"), old)
-    found = time_pairs.run([one], tmp_path, processes=1, rounds=10, time_limit=60.0, device="cpu")
+    found = turns([one], tmp_path, processes=1, rounds=10, time_limit=60.0, device="cpu")
     assert not found.lost and len(found.times["strict/small"][0].before) == 10
 
 
 def test_a_shape_that_cannot_be_made_is_nobodys_fault(tmp_path: Path) -> None:
-    found = time_pairs.run([contest("right", "slower", columns=-1)], tmp_path, processes=2, device="cpu")
+    found = turns([contest("right", "slower", columns=-1)], tmp_path, processes=2, device="cpu")
     assert found.lost["right_slower/small"].side == "" and not found.times
 
 
 def test_it_stops_when_told_that_it_is_enough(tmp_path: Path) -> None:
     done: list[str] = []
-    found = time_pairs.run(
+    found = turns(
         [contest("right", "right")], tmp_path, processes=5, rounds=3, device="cpu",
         enough=lambda: len(done) >= 1, progress=done.append,
     )  # fmt: skip
@@ -113,7 +120,7 @@ def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use"):
-        time_pairs.run([contest("right", "right")], tmp_path, processes=1)
+        turns([contest("right", "right")], tmp_path, processes=1)
 
 
 # --- two builds side by side --------------------------------------------------------------------

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,12 @@ import pytest
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.profile import profile
-from flashcore.measure.settings import Profile
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import lost_in, measured_on
-from flashcore.measure.workers.journal import answers
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.journal import Result, Task, answers
+from flashcore.measure.workers.pool import Pool
 from flashcore.plugins.cluster import cluster
-from tests.measure.profile.test_profile import NAMES, STANDIN, case
+from tests import stages
+from tests.measure.profile.test_profile import NAMES, case, profiling
 from tests.measure.workers.test_supervisor import actor, does
 
 
@@ -69,13 +67,9 @@ def nodes() -> Iterator[Any]:
         own.shutdown()
 
 
-def share(
-    folder: Path, tasks: list[supervisor.Task], nodes: Any, how: str = "", **more: Any
-) -> list[supervisor.Result]:
-    limits = Limits(
-        time_limit=60.0, startup_limit=60.0, finish_limit=5.0, places=cluster.connect(nodes.address), **more
-    )
-    return supervisor.supervise(tasks, folder, actor(how), limits)
+def share(folder: Path, tasks: list[Task], nodes: Any, how: str = "", **more: Any) -> list[Result]:
+    limited = {"time_limit": 60.0, "startup_limit": 60.0, "finish_limit": 5.0}
+    return stages.run(tasks, folder, actor(how), cluster.connect(nodes.address), **limited, **more)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -98,10 +92,10 @@ def test_tasks_are_shared_and_what_they_need_goes_along(nodes: Any, tmp_path: Pa
 
 def test_a_profiler_there_brings_its_tables_back(nodes: Any, tmp_path: Path) -> None:
     """The rounds of a stand-in for ncu: commands go along, and what it writes beside the journals comes back."""
-    chosen = Profile(ncu=STANDIN, chip="gh100", batch=2)
     cases = [case(name) for name in NAMES]
-    here = profile.run(cases, tmp_path / "here", chosen)
-    there = profile.run(cases, tmp_path / "there", replace(chosen, places=cluster.connect(nodes.address)))
+    here = profile.profiled(cases, tmp_path / "here", profiling(batch=2))
+    workers = Pool(cluster.connect(nodes.address))
+    there = profile.profiled(cases, tmp_path / "there", profiling(batch=2, workers=workers))
     assert there.facts == here.facts and {o.status for o in there.outcomes} == {"ok"}
     assert len(list((tmp_path / "there" / "round-0").glob("report-*.csv.gz"))) == 3
     assert measured_on(tmp_path / "there").keys() == set(NAMES)
@@ -131,14 +125,14 @@ def test_killed_workers_cost_what_they_were_at(nodes: Any, tmp_path: Path) -> No
     todo = {p.description.pid for p in cluster.connect(nodes.address)}
     seen: Counter[str] = Counter()
 
-    def told(result: supervisor.Result) -> None:
+    def told(result: Result) -> None:
         seen[result.name] += 1
         if len(seen) % 5 == 0 and todo:
             os.kill(todo.pop(), signal.SIGKILL)
 
-    limits = Limits(time_limit=60.0, startup_limit=60.0, places=cluster.connect(nodes.address), batch=8)
+    limited = {"time_limit": 60.0, "startup_limit": 60.0, "batch": 8}
     began = time.monotonic()
-    results = supervisor.supervise(tasks, tmp_path / "stage", actor(), limits, on_result=told)
+    results = stages.run(tasks, tmp_path / "stage", actor(), cluster.connect(nodes.address), on_result=told, **limited)
     assert {r.status for r in results} == {"ok"} and set(seen.values()) == {1} and not todo
     assert len(lost_in(tmp_path / "stage")) >= 1 and time.monotonic() - began < 120
     begun = Counter(line.split()[0] for line in note.read_text().splitlines())

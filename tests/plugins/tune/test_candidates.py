@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.build import build
+from flashcore.measure.context import Context
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Artifact, Built, Fact, Launch, Plan, Source, Subject
 from flashcore.model.suite import CudaSource
-from flashcore.pipeline.state import Job, Settings
 from flashcore.plugins.tune import candidates, grid
 from flashcore.plugins.tune.space import Space
 from flashcore.readers import host_code
@@ -23,7 +24,7 @@ LAUNCH = Launch("k", (8, 1, 1), (128, 1, 1), (1, 1, 1), 0)
 
 
 @pytest.fixture
-def job() -> Job:
+def job() -> Context:
     budgets = [
         factory.budget("registers", variants=("base",), maximum=100),
         factory.budget("smem", maximum=1000, variants=("base",)),
@@ -32,7 +33,7 @@ def job() -> Job:
     variants = (factory.variant("base", kind=CudaSource("a.cu"), config={"ROWS": 16}), factory.variant("other"))
     suite = replace(factory.suite(variants=variants, budgets=budgets, baseline="base"), tables=tables(SPACE))
     shapes = tuple(suite.shapes.values())
-    return Job(Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), variants, shapes)
+    return Context(Settings("s"), suite, None, None, build.Options(archs=(ARCH,)), variants, shapes)
 
 
 def facts(name: str, **values: float) -> list[Fact]:
@@ -42,7 +43,7 @@ def facts(name: str, **values: float) -> list[Fact]:
 
 
 def test_what_cannot_run_falls_and_soft_budgets_are_told(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    job: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     points = grid.of_suite(job.suite, "toy")
     narrow = candidates.narrowed(job, points, range(4))
@@ -59,9 +60,9 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
     plans = tuple(Plan(f"toy_{i}", "mission", (LAUNCH,), 0) for i in range(3))
     all_facts = tuple(f for i, v in enumerate(values) for f in facts(f"toy_{i}", **v))
     built = Built("13.0.88", (*artifacts, failed), plans, all_facts)
-    monkeypatch.setattr(candidates, "compile_all", lambda job, say: built)
+    monkeypatch.setattr(candidates, "compile_all", lambda job: built)
     monkeypatch.setattr(host_code, "read", lambda path, without: ("host", "cxx"))
-    _, results = candidates.build(narrow, points, range(4), lambda _: None)
+    _, results = candidates.build(narrow, points, range(4))
     assert [r.fell for r in results] == ["", "static", "static", "build"]
     assert results[0].broken == {"registers_limit": 0.1}, "missed by a tenth; the other variant's budget is none of its"
     assert results[0].facts["stack_bytes"] == 8 and results[0].code
@@ -69,8 +70,8 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
     assert results[2].reason == "cannot be launched: too much"
     assert results[3].reason == "static assertion failed"
     refused = replace(built, plans=(replace(plans[0], error="expected whole tiles", launches=()), *plans[1:]))
-    monkeypatch.setattr(candidates, "compile_all", lambda job, say: refused)
-    assert candidates.build(narrow, points, [0], lambda _: None)[1][0].reason == "expected whole tiles"
+    monkeypatch.setattr(candidates, "compile_all", lambda job: refused)
+    assert candidates.build(narrow, points, [0])[1][0].reason == "expected whole tiles"
 
 
 def test_machine_code_is_told_apart_by_device_host_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, ManifestError
+from flashcore.measure.settings import Settings
 from flashcore.model.suite import AheadOfTime
-from flashcore.pipeline.run import start
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against.decide import Decision
 from flashcore.plugins.tune import candidates, grid, offer, session, study, tune
 from flashcore.plugins.tune.finalists import Final
@@ -79,11 +79,11 @@ class StandIn(candidates.Local):
 def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_path: Path) -> None:
     """The GPU is stood in for; all else is as it is."""
     own = points(suite)
-    job = start(Settings(str(suite), upto=None, build=str(suite.parent / "build" / session.FOLDER)))
+    job = open_context(Settings(str(suite), upto=None, build=str(suite.parent / "build" / session.FOLDER)))
     job = dataclasses.replace(job, gpu_arch="sm_90a", options=dataclasses.replace(job.options, archs=("sm_90a",)))
     header = study.Header("triton_kernels", own.space, "grid", 0, "c", compiler="triton")
     with study.create(tmp_path, header) as kept:
-        local = StandIn(job, own, tmp_path, True, lambda _: None)
+        local = StandIn(job, own, tmp_path, True)
         tune.search(kept, Exhaustive(own, {}), local, tune.Budget(), lambda _: None, Pace(2))
     assert len({r.code for r in kept.results.values()}) == 4
     best = tune.best(kept.results.values(), "square")

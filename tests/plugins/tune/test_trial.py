@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers.pool import Pool
 from flashcore.plugins.tune import candidates, trial
 from flashcore.plugins.tune.study import Result
 from tests.softmax_cases import case
@@ -23,7 +22,7 @@ def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
     ]
     chosen = trial.Settings(samples=6, time_limit=60.0, device="cpu")
     found: dict[str, Result] = {}
-    trial.run(asked, tmp_path, chosen, lambda r: found.update({NAMES[r.index]: r}))
+    trial.run(asked, tmp_path, chosen, lambda r: found.update({NAMES[r.index]: r}), Pool())
     assert list(found) == list(NAMES), "told as they come"
     for name in ("right", "slower"):  # which of the two took longer is a busy machine's to say
         assert found[name].times.keys() == {"small", "wide"} and all(t > 0 for t in found[name].times.values())
@@ -33,18 +32,18 @@ def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
     assert (found["exits"].fell, found["exits"].reason.partition(":")[0]) == ("check", "exit code 9")
     processes = len(list(tmp_path.glob("child-*.log")))
     again: dict[str, Result] = {}
-    trial.run(asked, tmp_path, chosen, lambda r: again.update({NAMES[r.index]: r}))
+    trial.run(asked, tmp_path, chosen, lambda r: again.update({NAMES[r.index]: r}), Pool())
     assert again == found and len(list(tmp_path.glob("child-*.log"))) == processes, "what is answered is not run again"
 
 
 def test_the_next_batch_is_measured_by_the_process_that_waited_for_it(tmp_path: Path) -> None:
     chosen = trial.Settings(samples=6, time_limit=60.0, device="cpu")
     found: list[Result] = []
-    with Ahead() as ahead:
+    with Pool() as workers:
         for number, name in enumerate(("right", "slower")):
-            trial.start_ahead(tmp_path, chosen, (), ahead)
+            trial.prepare(tmp_path, chosen, workers)
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1
-            trial.run([(Result(number), [case(name)])], tmp_path, chosen, found.append, (), ahead)
+            trial.run([(Result(number), [case(name)])], tmp_path, chosen, found.append, workers)
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1, "and by no other one"
     assert [r.times.keys() for r in found] == [{"small"}] * 2
 
@@ -55,8 +54,8 @@ def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
 ) -> None:
     order: list[str] = []
 
-    class Noted(Ahead):
-        def start(self, *_: object, **__: object) -> None:
+    class Noted(Pool):
+        def prepare(self, *_: object, **__: object) -> None:
             order.append("start")
 
         def close(self) -> None:
@@ -66,10 +65,8 @@ def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
         assert isinstance(given[-1], Noted)
         order.append("measure")
 
-    monkeypatch.setattr(candidates, "Ahead", Noted)
-    monkeypatch.setattr(candidates, "leases", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(trial, "run", ran)
-    job = SimpleNamespace(uuids=(), places=())
-    with candidates.Local(job, None, tmp_path, measures, lambda _: None) as local:  # type: ignore[arg-type]
+    job = SimpleNamespace(workers=Noted(), say=print)
+    with candidates.Local(job, None, tmp_path, measures) as local:  # type: ignore[arg-type]
         local.measure([], lambda _: None)
     assert order == (["start", "measure", "start", "close"] if measures else ["close"])

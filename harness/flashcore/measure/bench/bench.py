@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.measure import settings
 from flashcore.measure.bench.statistics import StopRule, percentiles, summarize
+from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers import supervisor
-from flashcore.measure.workers.journal import SKIPPED
+from flashcore.measure.workers.journal import SKIPPED, Result, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
@@ -49,13 +49,20 @@ _LEAST_OF_EMPTY = 0.9
 # --- the stage ----------------------------------------------------------------------------------
 
 
-def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageResult:
+def program(context: Context) -> Program:
+    """The child that times."""
+    return Program(command=TARGET, limits=context.settings.bench.limits, refill=True)
+
+
+def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     """Times every case in child processes; resumable in ``folder``.
 
     Raises:
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
+    chosen = context.settings.bench
+    progress = context.progress("bench", len(cases))
     most = max(chosen.max_samples, chosen.samples)
     rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
     groups: dict[str, list[Case]] = {}
@@ -63,29 +70,28 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
         groups.setdefault(case.shape, []).append(case)
     measured: dict[str, Measured] = {}
     failed: dict[str, Failed] = {}
-    todo = dict.fromkeys(groups, 0)
-    while todo:
-        tasks: dict[str, supervisor.Task] = {}
+    attempts = dict.fromkeys(groups, 0)
+    while attempts:
+        tasks: dict[str, Task] = {}
         left: dict[str, list[Case]] = {}
-        for shape, attempt in todo.items():
+        for shape, attempt in attempts.items():
             # Another attempt is another task, so that a continued run repeats the same steps.
             name = shape if attempt == 0 else f"{shape}~{attempt}"
             left[name] = [c for c in groups[shape] if c.name not in failed]
             payload = {
                 "cases": [c.to_json() for c in left[name]],
-                "device": chosen.device,
+                "device": context.device,
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(left[name]))),
-                "few": [c.variant for c in left[name] if c.variant in chosen.companions],
+                "few": [c.variant for c in left[name] if c.variant in context.references],
             }
-            tasks[name] = supervisor.Task(name, payload, weight=_weight(left[name]))
+            tasks[name] = Task(name, payload, weight=_weight(left[name]))
 
-        def tell(result: supervisor.Result, left: Mapping[str, Sequence[Case]] = left) -> None:
+        def tell(result: Result, left: Mapping[str, Sequence[Case]] = left) -> None:
             for outcome in settle(result, left[result.name]):
-                chosen.progress(f"{outcome.case.name}: {outcome}")
+                progress(f"{outcome.case.name}: {outcome}")
 
-        results = supervisor.supervise(tasks.values(), folder, TARGET, chosen, on_result=tell)
-        for result in results:
+        for result in context.workers.run(tasks.values(), program(context), folder, tell):
             shape = left[result.name][0].shape
             for outcome in settle(result, left[result.name]):
                 if isinstance(outcome, Measured):
@@ -93,12 +99,12 @@ def run(cases: Sequence[Case], folder: Path, chosen: settings.Bench) -> StageRes
                 else:
                     failed[outcome.case.name] = outcome
             if result.status == "failed" and any(c.name not in failed for c in left[result.name]):
-                todo[shape] += 1
+                attempts[shape] += 1
             else:
-                del todo[shape]
+                del attempts[shape]
     facts: list[Fact] = []
     for group in groups.values():
-        facts += _group_facts(group, measured, chosen.baseline)
+        facts += _group_facts(group, measured, context.suite.baseline)
     samples = {
         f"{case.name}/{mode}": tuple(values)
         for case in cases
@@ -166,7 +172,7 @@ class Failed:
         return self.reason
 
 
-def settle(result: supervisor.Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]:
+def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]:
     """What a shape's result says about its cases; nothing about those that are to be timed once more."""
     if result.status == "failed" or result.data is None:
         culprit = result.step.partition(" ")[0]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, rotated
 from flashcore.measure.machine.gpu import Nvml
-from flashcore.measure.workers import kernel_call, supervisor
+from flashcore.measure.workers import kernel_call
+from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import synchronize
 from flashcore.model.suite import Regime
 
@@ -152,7 +153,7 @@ def release(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def serve(arguments: Sequence[str], perform: Callable[[supervisor.Task, supervisor.Journal], dict[str, Any]]) -> int:
+def serve(arguments: Sequence[str], perform: Callable[[Task, Journal], dict[str, Any]]) -> int:
     """The program of a child that times: ``TASKFILE JOURNAL``. Gives its exit code."""
     # A capture may collect garbage first: leave torch's own thousands of objects out of it.
     return kernel_call.serve(arguments, perform, prepare=gc.freeze)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from flashcore.measure.bench.interleave import Watch, sample, serve
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers import supervisor
-from flashcore.measure.workers.ahead import Ahead
-from flashcore.measure.workers.limits import Limits, Place
+from flashcore.measure.workers.journal import Journal, Result, Task, answers
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits, Place, Program
 
 TARGET = python_process.child("flashcore.measure.bench.reference")
 #: By how much GPUs of one kind may differ: two H200s of one host differed by 1.2 % in a matrix product and 0.1 % in a
@@ -53,34 +53,37 @@ class Reference:
     failed: str = ""
 
 
-def run(places: Sequence[Place], folder: Path, limits: Limits, device: str) -> dict[str, Reference]:
-    """Times the reference on all of them at once; by UUID. Resumable in ``folder``.
+def prepare(workers: Pool, folder: Path, limits: Limits) -> None:
+    """Starts the processes that :func:`run` will give their tasks."""
+    for place in workers.places:
+        workers.on(place).prepare(_program(limits), folder / place.gpu)
+
+
+def run(workers: Pool, folder: Path, limits: Limits, device: str) -> dict[str, Reference]:
+    """Times the reference on all GPUs at once; by UUID. Resumable in ``folder``.
 
     Raises:
         FlashcoreError: a journal cannot be written, or a child cannot be started at all.
     """
 
     def one(place: Place) -> Reference:
-        task = supervisor.Task("reference", {"device": device})
-        (result,) = supervisor.supervise([task], folder / place.gpu, TARGET, replace(limits, places=(place,)))
+        (result,) = workers.on(place).run([Task("reference", {"device": device})], _program(limits), folder / place.gpu)
         return _reference(result)
 
-    with ThreadPoolExecutor(len(places)) as threads:
-        return dict(zip([p.gpu for p in places], threads.map(one, places), strict=True))
+    with ThreadPoolExecutor(len(workers.places)) as threads:
+        return dict(zip([p.gpu for p in workers.places], threads.map(one, workers.places), strict=True))
 
 
-def start_ahead(places: Sequence[Place], folder: Path, limits: Limits, ahead: Ahead) -> None:
-    """Starts the children that :func:`run` will give their tasks."""
-    for place in places:
-        ahead.start(folder / place.gpu, TARGET, replace(limits, places=(place,)))
+def _program(limits: Limits) -> Program:
+    return Program(command=TARGET, limits=limits)
 
 
 def recorded(folder: Path) -> dict[str, Reference]:
     """What :func:`run` left in its folder, by UUID."""
-    return {p.name: _reference(r) for p in sorted(folder.glob("*")) for r in supervisor.answers(p).values()}
+    return {p.name: _reference(r) for p in sorted(folder.glob("*")) for r in answers(p).values()}
 
 
-def _reference(result: supervisor.Result) -> Reference:
+def _reference(result: Result) -> Reference:
     if result.data is None:
         return Reference({}, 0.0, {}, result.reason)
     medians = {name: [statistics.median(s) for s in pair] for name, pair in result.data["samples"].items()}
@@ -107,7 +110,7 @@ def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
 # --- the child ----------------------------------------------------------------------------------
 
 
-def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+def perform(task: Task, log: Journal) -> dict[str, Any]:
     """Times the two calls, each set up twice, in turns."""
     import torch
 

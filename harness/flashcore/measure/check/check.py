@@ -16,78 +16,95 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from flashcore.measure import settings
+from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.toolchain import version_of
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.accuracy import FACT_NAMES, NORMAL, QUANTIZATION
+from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, Fact, Source, StageResult
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.records.freshness import module_hash
 
 #: The command line of the child.
 TARGET = python_process.child("flashcore.measure.check.child")
+#: Cases of a shape that stay together: each process that has some computes the references anew, in less time than one
+#: case takes.
+_CHUNK = 16
 
 
-def run(cases: Sequence[Case], folder: Path, chosen: settings.Check) -> StageResult:
-    """Checks every case in child processes; resumable in ``folder``.
+def prepare(context: Context) -> None:
+    """Starts the first processes; see :class:`flashcore.measure.stage.Stage`."""
+    if cases := context.cases("check"):
+        context.workers.prepare(_program(context), context.folder / "check", most=-(-len(cases) // _CHUNK))
+
+
+def run(context: Context, cases: Sequence[Case]) -> StageResult:
+    """Checks every case in child processes; see :class:`flashcore.measure.stage.Stage`.
 
     Raises:
         CapabilityError: there is no GPU.
-        FlashcoreError: a journal, or what is remembered, cannot be written.
+        FlashcoreError: a journal, or the memory of opcheck, cannot be written.
     """
+    chosen = context.settings.check
+    progress = context.progress("check", len(cases))
     # Cases of a shape side by side: the child keeps the answers of one shape at a time.
     shapes = list(dict.fromkeys(c.shape for c in cases))
     ordered = sorted(cases, key=lambda c: shapes.index(c.shape))
-    alike = _alike(ordered) if chosen.opcheck else []
-    to_ask = [group for group in alike if not any(path.exists() for path in _memories(group, chosen))]
-    asked = {group[0].name for group in to_ask}
+    groups = _alike(ordered) if chosen.opcheck else []
+    pending = [group for group in groups if not any(path.exists() for path in _memories(context, group))]
+    opchecked = {group[0].name for group in pending}
 
-    def task(case: Case, name: str, opcheck: bool) -> supervisor.Task:
+    def task(case: Case, name: str, opcheck: bool) -> Task:
         payload = {
             "case": case.to_json(),
-            "device": chosen.device,
+            "device": context.device,
             "kinds": None if chosen.kinds is None else list(chosen.kinds),
             # The inner loop asks for fewer on purpose: then a shape's own, larger number does not apply.
             "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
             "opcheck": opcheck,
         }
-        return supervisor.Task(name, payload)
+        return Task(name, payload)
 
-    def tell(result: supervisor.Result) -> None:
+    def tell(result: Result) -> None:
         complaints = _complaints(result)
-        chosen.progress(f"{result.name}: " + (complaints[0] if complaints else "right"))
+        progress(f"{result.name}: " + (complaints[0] if complaints else "right"))
 
-    tasks = [task(c, c.name, c.name in asked) for c in ordered]
-    by_name = {r.name: r for r in supervisor.supervise(tasks, folder, TARGET, chosen, on_result=tell)}
+    def results_of(tasks: list[Task]) -> list[Result]:
+        return context.workers.run(tasks, _program(context), context.folder / "check", tell)
+
+    results = {r.name: r for r in results_of([task(c, c.name, c.name in opchecked) for c in ordered])}
     # Where the one that was asked is wrong, the others of its schema are.
     others = [
-        c for own in to_ask if _complaints(by_name[own[0].name]) for c in own[1:] if not _complaints(by_name[c.name])
+        c
+        for first, *rest in pending
+        if _complaints(results[first.name])
+        for c in rest
+        if not _complaints(results[c.name])
     ]
     if others:
-        again = [task(c, f"{c.name}~opcheck", True) for c in others]
-        results = supervisor.supervise(again, folder, TARGET, chosen, on_result=tell)
-        by_name |= {c.name: r for c, r in zip(others, results, strict=True)}
-        asked |= {c.name for c in others}
-    _remember([c for c in ordered if c.name in asked and not _complaints(by_name[c.name])], chosen)
-    facts: list[Fact] = []
-    outcomes = []
-    for case in cases:
-        result = by_name[case.name]
-        complaints = _complaints(result)
-        outcomes.append(
-            CaseOutcome(
-                case.variant,
-                case.shape,
-                "check",
-                "skipped" if result.status == "skipped" else "failed" if complaints else "ok",
-                "; ".join(complaints[:3]) + (f"; and {len(complaints) - 3} more" if len(complaints) > 3 else ""),
-                result.seconds,
-            )
-        )
-        facts.extend(_facts(case, result))
-    return StageResult(tuple(facts), tuple(outcomes))
+        again = results_of([task(c, f"{c.name}~opcheck", True) for c in others])
+        results |= {c.name: r for c, r in zip(others, again, strict=True)}
+        opchecked |= {c.name for c in others}
+    _remember(context, [c for c in ordered if c.name in opchecked and not _complaints(results[c.name])])
+    return StageResult(
+        tuple(fact for case in cases for fact in _facts(case, results[case.name])),
+        tuple(_outcome(case, results[case.name]) for case in cases),
+    )
+
+
+def _program(context: Context) -> Program:
+    chosen = context.settings.check
+    return Program(command=TARGET, limits=chosen.limits, lanes=chosen.lanes, chunk=_CHUNK, refill=True)
+
+
+def _outcome(case: Case, result: Result) -> CaseOutcome:
+    complaints = _complaints(result)
+    status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if complaints else "ok"
+    more = f"; and {len(complaints) - 3} more" if len(complaints) > 3 else ""
+    return CaseOutcome(case.variant, case.shape, "check", status, "; ".join(complaints[:3]) + more, result.seconds)
 
 
 def _alike(cases: Sequence[Case]) -> list[list[Case]]:
@@ -101,35 +118,34 @@ def _alike(cases: Sequence[Case]) -> list[list[Case]]:
     return [list(group.values()) for group in groups.values()]
 
 
-def _memories(cases: Sequence[Case], chosen: settings.Check) -> list[Path]:
+def _memories(context: Context, cases: Sequence[Case]) -> list[Path]:
     """Where it is remembered that opcheck found the operators of these cases right: files named by what that depends
     on, the operator as it is registered, what it is called with, and who asks."""
-    if chosen.opchecked is None:
-        return []
-    own = module_hash(Path(__file__).with_name("child.py"))
-    who = (version_of("torch"), version_of("flashcore"), chosen.device, own)
+    folder = context.build_folder / context.suite.name / ".opcheck"
+    child = module_hash(Path(__file__).with_name("child.py"))
+    who = (version_of("torch"), version_of("flashcore"), context.device, child)
     keys = [
         (c.operator, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), who)
         for c in cases
         if c.operator
     ]
-    return [chosen.opchecked / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32] for key in keys]
+    return [folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32] for key in keys]
 
 
-def _remember(cases: Sequence[Case], chosen: settings.Check) -> None:
-    for path in _memories(cases, chosen):
+def _remember(context: Context, cases: Sequence[Case]) -> None:
+    for path in _memories(context, cases):
         with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, b"")
 
 
-def _complaints(result: supervisor.Result) -> list[str]:
+def _complaints(result: Result) -> list[str]:
     if result.status != "ok" or result.data is None:
         return [result.reason + (f" (in: {result.step})" if result.step else "")]
     return list(result.data["complaints"])
 
 
-def _facts(case: Case, result: supervisor.Result) -> Iterator[Fact]:
+def _facts(case: Case, result: Result) -> Iterator[Fact]:
     """What was measured; each worst over seeds and kinds, and unmeasured where nothing finite was."""
     worst = (result.data or {}).get("worst", {})
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):

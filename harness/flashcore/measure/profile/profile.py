@@ -16,24 +16,27 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
-from flashcore.measure import settings
-from flashcore.measure.machine import python_process
+from flashcore.measure.context import Context, Say, silent
+from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking, said_in
-from flashcore.measure.machine.ncu import command_line, import_report, last_words, refused_metrics
-from flashcore.measure.profile import ncu_facts
-from flashcore.measure.workers import rounds, supervisor
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.profile import code, ncu_facts
+from flashcore.measure.settings import Profile
+from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import SKIPPED, Result, Task
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, StageResult, Subject
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject
+from flashcore.readers import phases
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu import results as ncu_results
 
@@ -92,19 +95,68 @@ class Named:
 C = TypeVar("C", bound=Depth)
 
 
-def run(
-    cases: Sequence[Profiled],
-    folder: Path,
-    chosen: settings.Profile,
-    target: Callable[[Path, Path], list[str]] = TARGET,
-) -> StageResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiling:
+    """How cases are profiled, and what is known about their code.
+
+    Args:
+        ncu: Nsight Compute, see :func:`flashcore.measure.machine.ncu.find_ncu`.
+        chip: the GPU's chip as ncu names it (``gh100``): decides the names of the metrics.
+        plans: case (``variant/shape``) → what it launches; peers have none.
+        codes: variant → the phases of its code, where its sources mark some.
+        registers: variant → kernel → registers per thread, as its cubin has them: ncu's values are checked against
+            them.
+        target: the command line of the process that runs the cases, given its task file and its journal.
+    """
+
+    ncu: Path | str
+    chip: str
+    settings: Profile = field(default_factory=Profile)
+    workers: Pool = field(default_factory=Pool)
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    codes: Mapping[str, phases.Code] = field(default_factory=dict)
+    registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    target: Callable[[Path, Path], list[str]] = TARGET
+    device: str = "cuda"
+    progress: Say = silent
+
+
+def prepare(context: Context) -> None:
+    """Starts the first processes under ncu; see :class:`flashcore.measure.stage.Stage`. They use no GPU before they
+    have tasks, and nor does ncu."""
+    cases = [Named(f"{v.name}/{s.name}", v.name, v.is_reference) for v, s in context.cases("profile")]
+    start(cases, context.folder / "profile", _profiling(context, dict.fromkeys(code.marked(context), phases.Code(()))))
+
+
+def run(context: Context, cases: Sequence[Case]) -> StageResult:
+    """Profiles the cases; see :class:`flashcore.measure.stage.Stage` and :func:`profiled`."""
+    profiling = replace(
+        _profiling(context, code.codes(context)),
+        plans={f"{p.variant}/{p.shape}": p for p in context.built.plans},
+        registers=code.registers(context),
+        progress=context.progress("profile", len(cases)),
+    )
+    version = toolchain.version_said(profiling.ncu)
+    return replace(profiled(cases, context.folder / "profile", profiling), ncu=version)
+
+
+def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
+    assert context.gpu is not None
+    return Profiling(
+        ncu=ncu.find_ncu(),
+        chip=chip_of(context.gpu.capability),
+        settings=context.settings.profile,
+        workers=context.workers,
+        codes=codes,
+        device=context.device,
+    )
+
+
+def profiled(cases: Sequence[Profiled], folder: Path, profiling: Profiling) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
     Of more than :data:`FEW` cases, only each variant's first one is measured in depth: what takes ncu many passes,
     and where the warps are (see :func:`by_depth`).
-
-    Args:
-        target: the command line of the process that runs the cases, given its task file and its journal.
 
     Raises:
         CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
@@ -113,12 +165,12 @@ def run(
     """
     if importlib.util.find_spec("nvtx") is None:
         raise lacking("nvtx")
-    stage = _under_ncu(cases, chosen, target)
+    stage = _under_ncu(cases, profiling)
     # Peers last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(cases, key=lambda case: case.is_reference)
-    tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in ordered]
+    tasks = [Task(case.name, {"case": case.to_json(), "device": profiling.device}) for case in ordered]
     with writing(folder):
-        _claim(folder, chosen)
+        _claim(folder, profiling)
         settled = rounds.settle(folder, tasks, stage.perform, stage.harvest)
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
@@ -129,51 +181,44 @@ def run(
             facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
         else:
             subject, rows = Subject(case.variant, shape=case.shape), settled.found[case.name]
-            code = chosen.codes.get(case.variant) if case.name in stage.deep else None
-            built = ncu_facts.Built(chosen.plans.get(case.name), code, chosen.registers.get(case.variant, {}))
-            facts += ncu_facts.facts_of(subject, rows, chip=chosen.chip, refused=stage.refused, built=built)
-            if code is not None:
-                listings += ncu_facts.listings(subject, rows, code)
+            phased = profiling.codes.get(case.variant) if case.name in stage.deep else None
+            registers = profiling.registers.get(case.variant, {})
+            built = ncu_facts.Built(profiling.plans.get(case.name), phased, registers)
+            facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
+            if phased is not None:
+                listings += ncu_facts.listings(subject, rows, phased)
         status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
         seconds = settled.seconds.get(case.name)
         outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
     return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
 
 
-def start_ahead(
-    cases: Sequence[Depth],
-    folder: Path,
-    chosen: settings.Profile,
-    ahead: Ahead,
-    target: Callable[[Path, Path], list[str]] = TARGET,
-) -> None:
-    """Starts the processes under ncu that :func:`run` will ask for first, if these are its cases. They use no GPU
-    before they have tasks, and nor does ncu.
+def start(cases: Sequence[Depth], folder: Path, profiling: Profiling) -> None:
+    """Starts the processes under ncu that :func:`profiled` will give their first tasks, if these are its cases.
 
     Args:
-        chosen: of its ``codes`` only the names count.
+        profiling: of its ``codes`` only the names count.
     """
     if importlib.util.find_spec("nvtx") is None:
         return
-    stage = _under_ncu(cases, chosen, target)
+    stage = _under_ncu(cases, profiling)
     for group, metrics in zip(by_depth(cases), stage.metrics(), strict=True):
         if group:
-            ahead.start(rounds.following(folder), stage.command(metrics), chosen)
+            profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
 
 
-def _under_ncu(
-    cases: Sequence[Depth], chosen: settings.Profile, target: Callable[[Path, Path], list[str]]
-) -> _UnderNcu:
+def _under_ncu(cases: Sequence[Depth], profiling: Profiling) -> _UnderNcu:
     deep = frozenset(case.name for case in by_depth(cases)[0])
-    sampled = any(case.variant in chosen.codes for case in cases if case.name in deep)
-    return _UnderNcu(chosen, deep, sampled, target)
+    sampled = any(case.variant in profiling.codes for case in cases if case.name in deep)
+    return _UnderNcu(profiling, deep, sampled)
 
 
-def _claim(folder: Path, chosen: settings.Profile) -> None:
+def _claim(folder: Path, profiling: Profiling) -> None:
     """Marks the folder with this profile's settings, or refuses one that was measured with others: warm and cold
     caches, or two chips, are never mixed in one profile."""
     path = folder / "settings.json"
-    ours = {"chip": chosen.chip, "clock_control": chosen.clock_control, "cache_control": chosen.cache_control}
+    settings = profiling.settings
+    ours = {"chip": profiling.chip, "clock_control": settings.clock_control, "cache_control": settings.cache_control}
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(ours).encode())
@@ -207,10 +252,9 @@ Rows = list[ncu_results.Result]
 
 @dataclass(frozen=True, slots=True)
 class _UnderNcu:
-    chosen: settings.Profile
+    profiling: Profiling
     deep: frozenset[str]  # names of the cases to measure in depth
     sampled: bool
-    target: Callable[[Path, Path], list[str]]
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
@@ -232,40 +276,39 @@ class _UnderNcu:
 
     def metrics(self) -> tuple[list[str], list[str]]:
         """What ncu is asked for of the cases that are measured in depth, and of the others."""
-        metrics = ncu_facts.metrics_to_ask(self.chosen.chip, self.refused, sampled=self.sampled)
-        return metrics, shallow(metrics, self.chosen.chip)
+        metrics = ncu_facts.metrics_to_ask(self.profiling.chip, self.refused, sampled=self.sampled)
+        return metrics, shallow(metrics, self.profiling.chip)
 
-    def command(self, metrics: list[str]) -> Callable[[Path, Path], list[str]]:
-        """The command line of ncu and the process below it."""
-        chosen = self.chosen
+    def program(self, metrics: list[str]) -> Program:
+        """ncu and the process below it."""
+        settings = self.profiling.settings
         # Only files that the command refers to are sent to another host.
-        ncu, target, clocks, caches = chosen.ncu, self.target, chosen.clock_control, chosen.cache_control
+        tool, target = self.profiling.ncu, self.profiling.target
+        clocks, caches = settings.clock_control, settings.cache_control
 
         def command(task_file: Path, journal: Path) -> list[str]:
             report = journal.with_name(f"{journal.stem.replace('journal', 'report')}.ncu-rep")
             work = target(task_file, journal)
-            return command_line(ncu, report, metrics, work, clock_control=clocks, cache_control=caches)
+            return ncu.command_line(tool, report, metrics, work, clock_control=clocks, cache_control=caches)
 
-        return command
+        return Program(command=command, limits=settings.limits, chunk=1)
 
     def _batches(self, path: Path, tasks: list[Task], metrics: list[str]) -> None:
-        chosen = self.chosen
-
         def tell(result: Result) -> None:
             if result.status == "failed":
                 log = _logs(path)
                 if missing := said_in(log):
                     raise missing
-                if refused_metrics(log, metrics):
+                if ncu.refused_metrics(log, metrics):
                     raise _Refused
-            chosen.progress(rounds.told(result))
+            self.profiling.progress(rounds.told(result))
 
-        supervisor.supervise(tasks, path, self.command(metrics), chosen, on_result=tell)
+        self.profiling.workers.run(tasks, self.program(metrics), path, tell)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
         """Gives each case the rows of its range."""
         log = _logs(path)
-        refused = refused_metrics(log, ncu_facts.metrics_to_ask(self.chosen.chip, sampled=self.sampled))
+        refused = ncu.refused_metrics(log, ncu_facts.metrics_to_ask(self.profiling.chip, sampled=self.sampled))
         self.refused.update(refused)
         settled.more_rounds = len(self.refused)  # each refusal costs a round, and a metric
         # Where ncu itself could not work, a case that failed did not fail by its own fault.
@@ -284,7 +327,7 @@ class _UnderNcu:
             else:
                 settled.open[name] = incomplete.get(name) or (
                     "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its "
-                    f"report, or the case launches no kernel ({last_words(log)})"
+                    f"report, or the case launches no kernel ({ncu.last_words(log)})"
                 )
 
     def _tables(self, path: Path) -> tuple[dict[str, list[ncu_results.Result]], str, dict[str, str]]:
@@ -322,10 +365,10 @@ class _UnderNcu:
             else:
                 if not table.notes or not report.exists():
                     return table
-        text = import_report(self.chosen.ncu, report)
+        text = ncu.import_report(self.profiling.ncu, report)
         write_atomically(saved, gzip.compress(text.encode(), mtime=0))
         table = raw_page.parse(text)
-        if not self.chosen.keep_report and not table.notes:
+        if not self.profiling.settings.keep_report and not table.notes:
             report.unlink()
         return table
 

@@ -14,12 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flashcore.measure import settings
+from flashcore.measure.context import Context, Say
 from flashcore.measure.machine import python_process
-from flashcore.measure.machine.compute_sanitizer import Report, Tool, command_line, parse
-from flashcore.measure.workers import rounds, supervisor
+from flashcore.measure.machine.compute_sanitizer import Report, Tool, command_line, find_sanitizer, parse
+from flashcore.measure.settings import Sanitize
+from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import HANG, SKIPPED, Result, Task, hung, read_journal
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits, Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import writing
@@ -30,19 +33,27 @@ TARGET = python_process.child("flashcore.measure.sanitize.child")
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
-def run(cases: Sequence[Case], folder: Path, chosen: settings.Sanitize) -> StageResult:
-    """Runs the cases under each tool, or what is left of them if ``folder`` holds an earlier attempt.
+def prepare(context: Context) -> None:
+    """Starts nothing: one tool follows the other, and few runs sanitize."""
+
+
+def run(context: Context, cases: Sequence[Case]) -> StageResult:
+    """Runs the cases under each tool; see :class:`flashcore.measure.stage.Stage`.
 
     Raises:
         CapabilityError: no GPU, or the tool cannot be started.
-        FlashcoreError: ``folder`` cannot be written; what was found is kept.
+        FlashcoreError: the folder cannot be written; what was found is kept.
     """
-    tasks = [Task(case.name, {"case": case.to_json(), "device": chosen.device}) for case in cases]
+    chosen = context.settings.sanitize or Sanitize()
+    sanitizer = find_sanitizer()
+    folder = context.folder / "sanitize"
+    progress = context.progress("sanitize", len(cases))
+    tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
     settled: dict[Tool, Settled[Report]] = {}
     stuck: dict[str, str] = {}
     with writing(folder):
         for tool in chosen.tools:
-            stage = _UnderTool(tool, chosen)
+            stage = _UnderTool(tool, sanitizer, chosen.limits, context.workers, progress)
             ready = [t for t in tasks if t.variant not in stuck]
             own = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
             own.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
@@ -88,23 +99,27 @@ def _counted(report: Report) -> str:
 @dataclass(frozen=True, slots=True)
 class _UnderTool:
     tool: Tool
-    chosen: settings.Sanitize
+    sanitizer: Path
+    limits: Limits
+    workers: Pool
+    progress: Say
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Report]) -> None:
         """All cases together, and each of those that are in doubt alone."""
-        sanitizer, tool = self.chosen.sanitizer, self.tool  # what is sent to another host
+        sanitizer, tool = self.sanitizer, self.tool  # what is sent to another host
 
         def command(task_file: Path, journal: Path) -> list[str]:
             return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
 
         def tell(result: Result) -> None:
-            self.chosen.progress(f"{self.tool} {rounds.told(result, 'ran')}")
+            self.progress(f"{self.tool} {rounds.told(result, 'ran')}")
 
         together = [t for t in tasks if t.name not in settled.open]
         alone = [t for t in tasks if t.name in settled.open]
-        for group, batch in ((together, self.chosen.batch), (alone, 1)):
-            limits = replace(self.chosen, batch=batch)
-            supervisor.supervise(group, path, command, limits, on_result=tell, environment=ENVIRONMENT)
+        for group, batch in ((together, self.limits.batch), (alone, 1)):
+            limits = replace(self.limits, batch=batch)
+            program = Program(command=command, limits=limits, environment=ENVIRONMENT, chunk=1)
+            self.workers.run(group, program, path, tell)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
         """Attributes each process' count to the cases that it ran."""

@@ -1,5 +1,4 @@
-"""The GPUs of this host as places where children run. The other places are those of
-:mod:`flashcore.plugins.cluster.cluster`.
+"""The GPUs of this host as places where children run.
 
 At any place, a child's answers are in a journal of the stage's own folder, with the GPU that it ran on beside them.
 """
@@ -7,32 +6,28 @@ At any place, a child's answers are in a journal of the stage's own folder, with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.measure.workers.journal import Task, first_share, read_journal
-from flashcore.measure.workers.limits import Child, Limits
 from flashcore.measure.workers.process import Process
+from flashcore.measure.workers.program import Child, Program
 
 
 @dataclass(frozen=True, slots=True)
 class LocalGpu:
-    """A GPU of this host. A lost one stays lost: the driver needs a reset first."""
+    """A GPU of this host. A lost one stays lost: the driver needs a reset first.
+
+    Args:
+        gpu: its UUID; empty: the GPU that CUDA gives.
+    """
 
     gpu: str
     host: None = None
 
-    def child(
-        self,
-        folder: Path,
-        tasks: list[Task],
-        command: Callable[[Path, Path], list[str]],
-        limits: Limits,
-        environment: Mapping[str, str],
-    ) -> Child:
-        return Process(folder, tasks, command, limits, environment, self.gpu)
+    def child(self, folder: Path, tasks: list[Task], program: Program) -> Child:
+        return Process(folder, tasks, program, self.gpu)
 
     def is_back(self) -> bool:
         return False

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from flashcore.measure.workers.journal import (
     parse,
     unwritable,
 )
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.program import Program
 
 POLL = 0.02  # seconds between two looks at the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
@@ -47,9 +47,7 @@ class Process:
 
     folder: Path
     tasks: list[Task]
-    command: Callable[[Path, Path], list[str]]
-    limits: Limits
-    environment: Mapping[str, str]
+    program: Program
     gpu: str = ""
     waits: bool = False  # it has answered all its tasks, and asks for more
     lost: str = ""  # of a child elsewhere: why its place was lost
@@ -73,7 +71,7 @@ class Process:
         used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
         number = f"{max(used, default=0) + 1:03d}"
         self._task_file = self.folder / f"tasks-{number}.json"
-        self._open = self.limits.refill or not self.tasks
+        self._open = self.program.refill or not self.tasks
         self._journal = self.folder / f"journal-{number}.jsonl"
         self._log = self.folder / f"child-{number}.log"
         try:
@@ -82,8 +80,10 @@ class Process:
             log = self._log.open("wb")
         except OSError as error:
             raise unwritable(self.folder, error) from error
-        argv = self.command(self._task_file, self._journal)
-        own = {"CUDA_VISIBLE_DEVICES": self.gpu, "TMPDIR": _temporary(self.gpu)} if self.gpu else {}
+        argv = self.program.command(self._task_file, self._journal)
+        environment = {**python_process.environment(), **self.program.environment, SUPERVISOR: str(os.getpid())}
+        if self.gpu:
+            environment |= {"CUDA_VISIBLE_DEVICES": self.gpu, "TMPDIR": _temporary(self.gpu)}
         with log:
             try:
                 self._popen = subprocess.Popen(
@@ -92,18 +92,18 @@ class Process:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # a group of its own, which can be ended as a whole
-                    env={**python_process.environment(), **self.environment, **own, SUPERVISOR: str(os.getpid())},
+                    env=environment,
                 )
             except OSError as error:
                 raise CapabilityError(
                     f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
                 ) from error
 
-    def take_up(self, tasks: list[Task], limits: Limits) -> None:
+    def take_up(self, tasks: list[Task], program: Program) -> None:
         """Gives its first tasks to a process that was started without any."""
-        self.limits = limits
+        self.program = program
         self.refill(tasks)
-        if not self.limits.refill:
+        if not program.refill:
             self.refill([])
 
     def refill(self, tasks: list[Task]) -> None:
@@ -124,7 +124,7 @@ class Process:
     def watch(self) -> Iterator[Result | None]:
         """Yields answers as they come, and nothing where there is none yet, until the process is over; then
         ``reason`` says why."""
-        limits = self.limits
+        limits = self.program.limits
         self._wanted = {t.name for t in self.tasks}
         mark = began = time.monotonic()
         poisoned = finishing = False
@@ -213,7 +213,7 @@ class Process:
                 if target != self._popen.pid and not _alive(target):
                     break
                 time.sleep(POLL)
-        until = time.monotonic() + self.limits.finish_limit
+        until = time.monotonic() + self.program.limits.finish_limit
         while time.monotonic() < until and not self.has_exited():
             time.sleep(POLL)
 

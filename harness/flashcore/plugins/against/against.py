@@ -16,16 +16,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
+from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
-from flashcore.measure.machine import gpu_choice, gpu_lease
-from flashcore.measure.settings import Check
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context
+from flashcore.measure.machine import gpu_choice
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import prefixed
-from flashcore.pipeline import compile_ahead
-from flashcore.pipeline import run as run_module
-from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Job, Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against import checkout, decide, time_pairs
 from flashcore.plugins.against.comparison import Comparison, Row, level
 from flashcore.plugins.against.match_cases import Pair, Side, counterpart, pair, python_of
@@ -78,7 +79,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     if commit is None:
         where = f"the repository of {settings.suite}"
         raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
-    job = run_module.start(replace(settings, upto=None))
+    job = replace(open_context(replace(settings, upto=None)), say=say)
     if job.options.debug:
         raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
     if job.gpu_arch is not None:
@@ -87,18 +88,21 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
         before = _built(root, job, options.revision, say)
-        after = Side(job, compile_ahead.compile_all(job, say))
+        after = Side(job, compile_all(job))
         rows, pairs = pair(before, after, options.revision)
         obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
         if obstacle:
             rows |= {p.case: Row(p.case, "undecided", f"the code differs, and {obstacle}") for p in pairs}
         elif pairs:
-            uuids = _the_gpu(say) if options.device == "cuda" else []
-            with _folder(after, before, pairs, resume=options.resume) as folder, gpu_lease.leases(uuids, say):
+            with (
+                _folder(after, before, pairs, resume=options.resume) as folder,
+                Pool(uuids=_the_gpu(say) if options.device == "cuda" else ()) as workers,
+                workers.leased(say),
+            ):
+                there = replace(job, workers=workers, folder=folder, device=options.device)
                 contests = _contests(before, after, pairs, folder)
-                rows |= _wrong(contests, folder, settings, options, say)
-                right = [c for c in contests if c.name not in rows]
-                found = _timed(right, folder, settings, options, say)
+                rows |= _wrong(contests, there, options.revision)
+                found = _timed([c for c in contests if c.name not in rows], there, options.processes)
                 rows |= _decided(found, options)
     return Comparison(
         suite=job.suite.name,
@@ -108,7 +112,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         nvcc=after.built.nvcc,
         alpha=options.alpha,
         effect=options.effect,
-        rounds=settings.samples,
+        rounds=settings.bench.samples,
         rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in job.cases("bench")),
         throttle=tuple(sorted(found.throttle)),
         obstacle=obstacle,
@@ -128,12 +132,13 @@ def _the_gpu(say: Callable[[str], None]) -> list[str]:
     return uuids
 
 
-def _built(root: Path, after: Job, revision: str, say: Callable[[str], None]) -> Side:
+def _built(root: Path, after: Context, revision: str, say: Callable[[str], None]) -> Side:
     """The revision's build of the cases that ``after`` is compared with."""
     folder = str(Path(after.settings.build) / checkout.BUILD)
     try:
         before = counterpart(root, after, folder)
-        return Side(before, compile_ahead.compile_all(before, lambda text: say(prefixed(f"{revision}: ", text))))
+        before = replace(before, say=lambda text: say(prefixed(f"{revision}: ", text)))
+        return Side(before, compile_all(before))
     except (ManifestError, UsageError) as error:
         raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
 
@@ -146,7 +151,7 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
     cases = [(p.case, dict(p.shape.params)) for p in pairs]
     sources = [python_of(side.job) for side in (before, after)]
     settings = after.job.settings
-    key = json.dumps([after.job.suite.name, closures, sources, cases, settings.samples])
+    key = json.dumps([after.job.suite.name, closures, sources, cases, settings.bench.samples])
     folder = Path(settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
     if resume and not folder.is_dir():
         raise UsageError(
@@ -165,8 +170,8 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
 
 def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
     """The builds of each pair, the one before also as a copy: a library is loaded only once, under any name."""
-    old = child_cases(before.job, before.built, [(p.before, p.shape) for p in pairs])
-    new = child_cases(after.job, after.built, [(p.after, p.shape) for p in pairs])
+    old = child_cases(replace(before.job, built=before.built), [(p.before, p.shape) for p in pairs])
+    new = child_cases(replace(after.job, built=after.built), [(p.after, p.shape) for p in pairs])
     return [
         time_pairs.Contest(
             name=p.case,
@@ -190,47 +195,30 @@ def copied(library: str | None, folder: Path) -> str | None:
     return str(target.resolve())
 
 
-def _wrong(
-    contests: Sequence[time_pairs.Contest],
-    folder: Path,
-    settings: Settings,
-    options: Options,
-    say: Callable[[str], None],
-) -> dict[str, Row]:
+def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) -> dict[str, Row]:
     """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
     cases: list[Case] = [case for c in contests for case in (c.after, c.before)]
-    chosen = Check(
-        time_limit=settings.time_limit,
-        repeats=settings.repeats,
-        progress=lambda text: say(f"check: {text}"),
-        device=options.device,
-    )
-    result = check.run(cases, folder / "check", chosen)
+    result = check.run(job, cases)
     reasons = {case.name: o.reason for case, o in zip(cases, result.outcomes, strict=True) if o.status != "ok"}
     rows: dict[str, Row] = {}
     for c in contests:
         if reason := reasons.get(c.after.name):
             rows[c.name] = Row(c.name, "failed", f"wrong: {reason}")
         elif reason := reasons.get(c.before.name):
-            rows[c.name] = Row(c.name, "undecided", f"{options.revision} is wrong: {reason}")
+            rows[c.name] = Row(c.name, "undecided", f"{revision} is wrong: {reason}")
     return rows
 
 
-def _timed(
-    contests: Sequence[time_pairs.Contest],
-    folder: Path,
-    settings: Settings,
-    options: Options,
-    say: Callable[[str], None],
-) -> time_pairs.Found:
+def _timed(contests: Sequence[time_pairs.Contest], job: Context, processes: int) -> time_pairs.Found:
     return time_pairs.run(
         contests,
-        folder / "turns",
-        processes=options.processes,
-        rounds=settings.samples,
-        time_limit=settings.time_limit,
-        progress=lambda text: say(f"against: {text}"),
-        device=options.device,
+        job.folder / "turns",
+        job.workers,
+        processes=processes,
+        rounds=job.settings.bench.samples,
+        time_limit=job.settings.check.limits.time_limit,
+        progress=lambda text: job.say(f"against: {text}"),
+        device=job.device,
     )
 
 

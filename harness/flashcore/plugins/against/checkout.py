@@ -16,9 +16,9 @@ from pathlib import Path
 from flashcore.cli import diff
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import git
+from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
-from flashcore.pipeline import run
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.present import present
 from flashcore.suites.load import MANIFEST
 
 BUILD = "revisions"  # below the build folder
@@ -44,7 +44,7 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     with suite_at(name, commit, Path(settings.suite)) as suite:
         say(f"revision: {name} is {commit[:12]}")
         build = str(Path(settings.build) / BUILD)
-        made = run.present(replace(settings, suite=str(suite), build=build), say)
+        made = present(replace(settings, suite=str(suite), build=build), say)
         # Its folder is removed soon: the record must not name files there.
         root = replace(made.suite, root=settings.suite)
         return replace(made, id=f"{name} ({commit[:12]})", suite=root)

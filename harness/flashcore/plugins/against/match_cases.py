@@ -6,9 +6,9 @@ import ast
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flashcore.measure.context import Context
 from flashcore.model.record import Built
 from flashcore.model.suite import Shape, Variant
-from flashcore.pipeline.state import Job
 from flashcore.plugins.against.comparison import Row
 from flashcore.suites.load import load
 
@@ -30,11 +30,11 @@ class Pair:
 class Side:
     """One of the two that are compared: the job and what was built for it."""
 
-    job: Job
+    job: Context
     built: Built
 
 
-def counterpart(root: Path, after: Job, build: str) -> Job:
+def counterpart(root: Path, after: Context, build: str) -> Context:
     """The suite in ``root`` as a job of its own: the variants and shapes of ``after`` that it can take, the shapes
     as they are today. A shape whose operator had other arguments is left out.
 
@@ -55,7 +55,15 @@ def counterpart(root: Path, after: Job, build: str) -> Job:
     variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_reference or archs)]
     settings = replace(after.settings, suite=str(root), build=build)
     options = replace(after.options, archs=archs)
-    return Job(settings, suite, after.gpu, after.gpu_arch, options, tuple(variants), tuple(shapes.values()))
+    return replace(
+        after,
+        settings=settings,
+        suite=suite,
+        options=options,
+        variants=tuple(variants),
+        shapes=tuple(shapes.values()),
+        references=frozenset(),
+    )
 
 
 def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list[Pair]]:
@@ -128,7 +136,7 @@ def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Sha
     return bool(codes[0]) and codes[0] == codes[1] and launches[0] is not None and launches[0] == launches[1]
 
 
-def python_of(job: Job) -> dict[str, str]:
+def python_of(job: Context) -> dict[str, str]:
     """All Python of the suite by file, since any file may import any other; comments left out."""
     root = Path(job.suite.root)
     files = {path.relative_to(root): path.read_text(encoding="utf-8", errors="replace") for path in root.rglob("*.py")}

@@ -10,8 +10,9 @@ As a program (``python -m flashcore.plugins.against.time_pairs TASKFILE JOURNAL`
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,11 +22,11 @@ from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, rotated, timer_for
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers import journal, supervisor
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers import journal
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave
-from flashcore.measure.workers.limits import Limits, Place
+from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.program import Limits, Program
 
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
@@ -85,6 +86,7 @@ class Found:
 def run(
     contests: Sequence[Contest],
     folder: Path,
+    workers: Pool,
     *,
     processes: int,
     rounds: int = 100,
@@ -92,14 +94,13 @@ def run(
     enough: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
     device: str = "cuda",
-    places: Sequence[Place] = (),
 ) -> Found:
     """Times every contest in ``processes`` child processes; resumable in ``folder``.
 
     Args:
         rounds: samples of each build in each process; calls of many ms get fewer.
         time_limit: seconds for setting up a build, or for a sample, before it counts as hung.
-        places: the one GPU to time on; none: the one that CUDA gives.
+        workers: processes on the one GPU to time on.
         enough: called before each process; when it returns true, no further one is started.
 
     Raises:
@@ -107,23 +108,27 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     found = Found(times={c.name: [] for c in contests})
-    with Ahead() as ahead:
-        limits = Limits(time_limit=time_limit, batch=len(contests), places=places, ahead=ahead)
-        for process in range(processes):
-            if enough() or len(found.lost) == len(contests):
-                break
-            following = folder / f"{process + 1:03d}"
-            if process + 1 < processes and not following.exists():  # else it was begun before, and may be done
-                ahead.start(following, _command, limits)  # it imports while this one times
-            _repetition(contests, folder / f"{process:03d}", process, rounds, limits, device, found)
-            progress(f"process {process + 1} of {processes}")
+    program = Program(command=_command, limits=Limits(time_limit=time_limit, batch=len(contests)))
+    for process in range(processes):
+        if enough() or len(found.lost) == len(contests):
+            break
+        following = folder / f"{process + 1:03d}"
+        if process + 1 < processes and not following.exists():  # else it was begun before, and may be done
+            workers.prepare(program, following)  # it imports while this one times
+        payload = {"process": process, "rounds": rounds, "device": device}
+        perform = functools.partial(workers.run, program=program, folder=folder / f"{process:03d}")
+        _repetition(contests, payload, perform, found)
+        progress(f"process {process + 1} of {processes}")
     for name in found.lost:
         found.times.pop(name, None)
     return found
 
 
 def _repetition(
-    contests: Sequence[Contest], folder: Path, process: int, rounds: int, limits: Limits, device: str, found: Found
+    contests: Sequence[Contest],
+    payload: Mapping[str, Any],
+    perform: Callable[[list[journal.Task]], list[journal.Result]],
+    found: Found,
 ) -> None:
     """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
     build."""
@@ -138,13 +143,13 @@ def _repetition(
             return
         tasks = [
             # Another attempt is another task, so that a continued run repeats the same steps.
-            supervisor.Task(
+            journal.Task(
                 shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
-                {"contests": [_to_json(c) for c in here], "process": process, "rounds": rounds, "device": device},
+                {"contests": [_to_json(c) for c in here], **payload},
             )
             for shape, here in left.items()
         ]
-        results = supervisor.supervise(tasks, folder, _command, limits)
+        results = perform(tasks)
         for (shape, here), result in zip(left.items(), results, strict=True):
             if result.status == "failed" or result.data is None:
                 _blame(result, here, found)
@@ -158,7 +163,7 @@ def _repetition(
             del attempts[shape]
 
 
-def _blame(result: supervisor.Result, contests: Sequence[Contest], found: Found) -> None:
+def _blame(result: journal.Result, contests: Sequence[Contest], found: Found) -> None:
     """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
     label = result.step.partition(" ")[0]
     name, _, side = label.rpartition("@")
@@ -183,7 +188,7 @@ def order(process: int) -> list[Side]:
     return rotated(SIDES if process // 3 % 2 == 0 else SIDES[::-1], process)
 
 
-def _perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     """Times the contests of one shape."""
     payload = task.payload
     device, process = payload["device"], payload["process"]

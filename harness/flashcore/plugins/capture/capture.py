@@ -26,9 +26,9 @@ from flashcore.measure.machine.ncu import (
 )
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.profile import chip_of
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.journal import HANG, Task
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Limits, Program
 from flashcore.model.files import write_atomically, writing
 from flashcore.plugins.capture import survey as surveys
 from flashcore.readers.ncu import raw_page
@@ -42,8 +42,8 @@ STOPPED = "ended once the chosen launches were measured"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Limits):
-    """What a user may choose. ``time_limit`` is for each run of the command, in seconds.
+class Settings:
+    """What a user may choose.
 
     Args:
         top: how many cases are measured: kernels at a launch configuration, by the time that all their launches take.
@@ -57,6 +57,8 @@ class Settings(Limits):
         stop_early: end the command once what was wanted is measured.
         most: launches that the first pass looks at.
         options: for ncu, as they are.
+        time_limit: seconds for each run of the command.
+        finish_limit: seconds that ncu has to write its report.
     """
 
     ncu: Path | str
@@ -231,9 +233,10 @@ class _Passes:
             "environment": {"PYTHONUNBUFFERED": "1", **given, **tuned},
             "unset": [] if given else ["PYTHONPATH"],
         }
+        limits = Limits(time_limit=self.chosen.time_limit, finish_limit=self.chosen.finish_limit)
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        result = supervisor.supervise([Task(name, payload)], folder, command, self.chosen)[0]
+        result = Pool().run([Task(name, payload)], Program(command=command, limits=limits), folder)[0]
         code = int(result.data["code"]) if result.data is not None else None
         self.runs.append(Ran(name, code, result.reason, result.seconds, None))
         self.chosen.progress(f"{name}: {result.seconds:.1f} s, {result.reason or f'exit code {code}'}")

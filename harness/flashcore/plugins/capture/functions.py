@@ -12,16 +12,16 @@ import importlib.util
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.measure import settings
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.ncu import find_ncu
 from flashcore.measure.profile import profile
+from flashcore.measure.settings import Profile
 from flashcore.model.record import StageResult
 from flashcore.plugins.capture.call import INSIDE, TARGET
 from flashcore.plugins.imports.names import slug
@@ -84,8 +84,10 @@ def profiled(
         )
         for index, (name, (args, more)) in enumerate(calls.items())
     ]
-    chosen = settings.Profile(ncu=find_ncu(ncu), chip=profile.chip_of(gpu.capability), time_limit=time_limit)
-    return profile.run(cases, folder, chosen, TARGET)
+    settings = Profile(limits=replace(Profile().limits, time_limit=time_limit))
+    chip = profile.chip_of(gpu.capability)
+    profiling = profile.Profiling(ncu=find_ncu(ncu), chip=chip, settings=settings, target=TARGET)
+    return profile.profiled(cases, folder, profiling)
 
 
 def is_inside() -> bool:

@@ -1,0 +1,5 @@
+"""The GPUs of a Ray cluster as the place of a run's GPU work."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(name="cluster", executors={"cluster": "flashcore.plugins.cluster.cluster:Cluster"})

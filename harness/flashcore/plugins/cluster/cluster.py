@@ -23,18 +23,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flashcore import __version__
 from flashcore.errors import CapabilityError, Exit, UsageError
-from flashcore.measure.machine import gpu_lease
+from flashcore.measure.machine import gpu_choice, gpu_lease
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Result, Task, answer_of, parse, unwritable
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Program
 
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
@@ -56,6 +57,22 @@ class Description:
 
 
 # --- this side ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The free GPUs of a Ray cluster, as an executor (:class:`flashcore.measure.context.Executor`)."""
+
+    address: str
+
+    def places(self, requested: str, say: Callable[[str], None]) -> tuple[dict[str, Gpu], Pool]:
+        """The requested GPUs by UUID, of one kind, and workers on them; the others are given back to the cluster."""
+        places = connect(self.address)
+        gpus = gpu_choice.chosen(requested, {p.gpu: gpu for p in places if (gpu := p.description.gpu)}, say)
+        for place in [p for p in places if p.gpu not in gpus]:  # others may want them
+            place.release()
+            places.remove(place)
+        return gpus, Pool(sorted(places, key=lambda p: list(gpus).index(p.gpu)))
 
 
 @functools.cache
@@ -114,15 +131,8 @@ class RayGpu:
     def host(self) -> str:
         return self.description.host
 
-    def child(
-        self,
-        folder: Path,
-        tasks: list[Task],
-        command: Callable[[Path, Path], list[str]],
-        limits: Limits,
-        environment: Mapping[str, str],
-    ) -> _RemoteChild:
-        return _RemoteChild(self, folder, tasks, command, limits, environment)
+    def child(self, folder: Path, tasks: list[Task], program: Program) -> _RemoteChild:
+        return _RemoteChild(self, folder, tasks, program)
 
     def is_back(self) -> bool:
         import ray
@@ -152,9 +162,7 @@ class _RemoteChild:
     place: RayGpu
     folder: Path
     tasks: list[Task]
-    command: Callable[[Path, Path], list[str]]
-    limits: Limits
-    environment: Mapping[str, str]
+    program: Program
     current: str | None = None
     step: str = ""
     busy: float = 0.0
@@ -171,17 +179,10 @@ class _RemoteChild:
 
         sent: dict[str, Any] = {}
         payloads = [_outgoing(dict(t.payload), sent) for t in self.tasks]
-        limits = Limits(
-            time_limit=self.limits.time_limit,
-            startup_limit=self.limits.startup_limit,
-            finish_limit=self.limits.finish_limit,
-            batch=self.limits.batch,
-            refill=self.limits.refill,
-        )
         tasks = [Task(t.name, payload) for t, payload in zip(self.tasks, payloads, strict=True)]
         run = self.place.actor.run.options(num_returns="streaming")
         with contextlib.suppress(ray.exceptions.RayError):
-            self._stream = run.remote(tasks, self.command, limits, dict(self.environment), sent)
+            self._stream = run.remote(tasks, replace(self.program, lanes=1, chunk=0), sent)
 
     def watch(self) -> Iterator[Result | None]:
         import ray
@@ -193,8 +194,8 @@ class _RemoteChild:
                 if self._stream is None:
                     raise ray.exceptions.RayError("it could not be asked")
                 if not ray.wait([self._stream], timeout=0)[0]:
-                    if not self._numbers and time.monotonic() - began > self.limits.startup_limit:
-                        self.lost = f"no task begun within {self.limits.startup_limit:g} s"
+                    if not self._numbers and time.monotonic() - began > self.program.limits.startup_limit:
+                        self.lost = f"no task begun within {self.program.limits.startup_limit:g} s"
                         return
                     yield None
                     continue
@@ -337,14 +338,12 @@ class _Actor:
     def run(
         self,
         tasks: Sequence[Task],
-        command: Callable[[Path, Path], list[str]],
-        limits: Limits,
-        environment: Mapping[str, str],
+        program: Program,
         sent: Mapping[str, Any],
     ) -> Iterator[tuple[str, Any]]:
         """Supervises the tasks; yields what is added to the children's files, by name, and at the end ``""`` with an
         error."""
-        own = Limits(**{**vars(limits), "places": (LocalGpu(self._description.uuid),)})
+        pool = Pool([LocalGpu(self._description.uuid)])
         with tempfile.TemporaryDirectory(prefix="flashcore-") as name:
             folder = Path(name)
             there = [Task(t.name, _incoming(t.payload, sent)) for t in tasks]
@@ -356,7 +355,7 @@ class _Actor:
 
             def work() -> None:
                 try:
-                    supervisor.supervise(there, folder, command, own, on_result=tell, environment=environment)
+                    pool.run(there, program, folder, tell)
                 except CapabilityError as error:
                     errors.append((int(Exit.INCAPABLE), error.what, error.mend))
                 except Exception as error:

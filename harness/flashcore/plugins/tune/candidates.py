@@ -18,15 +18,13 @@ from flashcore.errors import FlashcoreError
 from flashcore.gate.expand import excess
 from flashcore.gate.judge import judge
 from flashcore.measure.build.ninja_graph import OBJECT
-from flashcore.measure.machine.gpu_lease import leases
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Artifact, Built, Environment, Facts, Record
 from flashcore.model.suite import Budget
 from flashcore.model.text import matches_any
-from flashcore.pipeline.compile_ahead import compile_all
-from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Job
 from flashcore.plugins.tune import trial
 from flashcore.plugins.tune.grid import Grid, candidate
 from flashcore.plugins.tune.study import Result
@@ -45,7 +43,9 @@ FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def narrowed(job: Job, grid: Grid, indices: Collection[int], more: Collection[str] = (), stage: str = "") -> Job:
+def narrowed(
+    job: Context, grid: Grid, indices: Collection[int], more: Collection[str] = (), stage: str = ""
+) -> Context:
     """The job of building these points, and more variants of the suite, on the space's shapes. The budgets of the
     space's variant are the candidates' too.
 
@@ -69,13 +69,13 @@ def narrowed(job: Job, grid: Grid, indices: Collection[int], more: Collection[st
     return dataclasses.replace(job, suite=suite, variants=tuple(variants.values()), shapes=tuple(shapes.values()))
 
 
-def build(job: Job, grid: Grid, indices: Sequence[int], say: Callable[[str], None]) -> tuple[Built, list[Result]]:
+def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list[Result]]:
     """Builds the points and gates them.
 
     Args:
         job: as :func:`narrowed` gives it, for one arch.
     """
-    built = compile_all(job, say)
+    built = compile_all(job)
     budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
     machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
     record = Record("", "", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
@@ -95,7 +95,7 @@ def _share(budget: Budget, value: object) -> float:
     return round(over / abs(limit or 1.0), 4)
 
 
-def _result(index: int, job: Job, grid: Grid, built: Built, missed: Mapping[str, tuple[float, str]]) -> Result:
+def _result(index: int, job: Context, grid: Grid, built: Built, missed: Mapping[str, tuple[float, str]]) -> Result:
     name = grid.name(index)
     artifact = built.artifact(name, job.options.archs[0])
     if artifact is None or artifact.status != "ok":
@@ -139,11 +139,10 @@ class Local:
         measures: whether candidates are measured on the job's GPUs, leased for a batch; if not, they are only built.
     """
 
-    def __init__(self, job: Job, grid: Grid, folder: Path, measures: bool, say: Callable[[str], None]) -> None:
-        self._job, self._grid, self._folder, self._measures, self._say = job, grid, folder, measures, say
-        self._built: dict[int, tuple[Job, Built]] = {}
+    def __init__(self, job: Context, grid: Grid, folder: Path, measures: bool) -> None:
+        self._job, self._grid, self._folder, self._measures = job, grid, folder, measures
+        self._built: dict[int, tuple[Context, Built]] = {}
         self._stopped = False
-        self._ahead = Ahead()
 
     def __enter__(self) -> Self:
         self._start_ahead()
@@ -151,21 +150,21 @@ class Local:
 
     def __exit__(self, *_: object) -> None:
         self._stopped = True
-        self._ahead.close()
+        self._job.workers.close()
 
     def prepare(self, indices: Sequence[int]) -> list[Result]:
         if not indices:
             return []
-        job = narrowed(self._job, self._grid, indices)
-        built, results = build(job, self._grid, indices, self._unless_stopped)
+        job = dataclasses.replace(narrowed(self._job, self._grid, indices), say=self._unless_stopped)
+        built, results = build(job, self._grid, indices)
         self._built |= dict.fromkeys(indices, (job, built))
         return results
 
     def measure(self, results: Sequence[Result], report: Callable[[Result], None]) -> None:
         if self._measures:
             cases = [(r, self._cases(r.index)) for r in results]
-            with leases(self._job.uuids, self._say):
-                trial.run(cases, self._folder, trial.Settings(), report, self._job.places, self._ahead)
+            with self._job.workers.leased(self._job.say):
+                trial.run(cases, self._folder, trial.Settings(), report, self._job.workers)
             self._start_ahead()
         else:
             for result in results:
@@ -176,11 +175,12 @@ class Local:
     def _start_ahead(self) -> None:
         """Starts the processes that measure, which import while the next batch is built."""
         if self._measures:
-            trial.start_ahead(self._folder, trial.Settings(), self._job.places, self._ahead)
+            trial.prepare(self._folder, trial.Settings(), self._job.workers)
 
     def _cases(self, index: int) -> list[Case]:
         job, built = self._built[index]
-        return child_cases(job, built, [(job.suite.variants[self._grid.name(index)], s) for s in job.shapes])
+        job = dataclasses.replace(job, built=built)
+        return child_cases(job, [(job.suite.variants[self._grid.name(index)], s) for s in job.shapes])
 
     def _unless_stopped(self, text: str) -> None:
         if self._stopped:

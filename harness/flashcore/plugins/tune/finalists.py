@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.cases import child_cases
 from flashcore.measure.check import check
+from flashcore.measure.context import Context
 from flashcore.measure.settings import Check
 from flashcore.model.files import write_atomically
 from flashcore.model.suite import Suite
-from flashcore.pipeline.gpu_stages import child_cases
-from flashcore.pipeline.state import Job
 from flashcore.plugins.against import decide, time_pairs
 from flashcore.plugins.against.against import copied
 from flashcore.plugins.against.comparison import level
@@ -92,9 +92,7 @@ def shortlist(suite: Suite, grid: Grid, results: Mapping[int, Result], count: in
     return Shortlist(grid.space.against or fastest, list(dict.fromkeys(in_turn))[:count])
 
 
-def run(
-    job: Job, grid: Grid, entrants: Shortlist, folder: Path, processes: int, say: Callable[[str], None]
-) -> list[Final]:
+def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: int) -> list[Final]:
     """Builds, checks and times the finalists.
 
     Raises:
@@ -102,7 +100,9 @@ def run(
     """
     reference, shapes = entrants.reference, grid.space.shapes
     job = narrowed(job, grid, entrants.candidates, [reference], "check")
-    built, results = build(job, grid, entrants.candidates, say)
+    built, results = build(job, grid, entrants.candidates)
+    workers = job.workers.on(*job.workers.places[:1])
+    job = replace(job, built=built, workers=workers, folder=folder, settings=replace(job.settings, check=Check()))
     rejected = {r.index: r.reason for r in results if r.fell}
     base, variants = job.suite.variants[reference], {r.index: job.suite.variants[grid.name(r.index)] for r in results}
     pairs = [
@@ -111,18 +111,14 @@ def run(
         for shape in job.shapes
         if "check" in shape.stages
     ]
-    checked = check.run(
-        child_cases(job, built, pairs),
-        folder / "check",
-        Check(progress=lambda text: say(f"check: {text}"), places=job.places[:1]),
-    )
+    checked = check.run(job, child_cases(job, pairs))
     wrong = {o.variant: f"{o.shape}: {o.reason}" for o in checked.outcomes if o.status == "failed"}
     if reference in wrong:
         raise FlashcoreError(f"{reference}: expected a variant that is right, found: {wrong[reference]}")
     rejected |= {i: wrong[v.name] for i, v in variants.items() if v.name in wrong}
 
     def contest(index: int, shape: str) -> time_pairs.Contest:
-        before, after = child_cases(job, built, [(v, job.suite.shapes[shape]) for v in (base, variants[index])])
+        before, after = child_cases(job, [(v, job.suite.shapes[shape]) for v in (base, variants[index])])
         again = replace(before, build="again", library=copied(before.library, folder / "again"))
         return time_pairs.Contest(
             _name(index, shape), replace(before, build="before"), replace(after, build="after"), again
@@ -131,9 +127,9 @@ def run(
     timings = time_pairs.run(
         [contest(i, shape) for shape in shapes for i in variants if i not in rejected],
         folder / "turns",
+        workers,
         processes=processes,
-        progress=lambda text: say(f"finalists: {text}"),
-        places=job.places[:1],
+        progress=lambda text: job.say(f"finalists: {text}"),
     )
     rejected_pairs = {_name(i, shape): reason for i, reason in rejected.items() for shape in shapes}
     reasons = {name: lost.reason for name, lost in timings.lost.items()} | rejected_pairs

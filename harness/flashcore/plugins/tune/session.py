@@ -12,12 +12,13 @@ from pathlib import Path
 from flashcore.chips import devices
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import roofline
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_lease
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.suite import CompiledCallable, Suite
-from flashcore.pipeline import run as run_module
-from flashcore.pipeline.compile_ahead import compile_all
-from flashcore.pipeline.state import Job, Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against import decide
 from flashcore.plugins.tune import finalists, study, tune
 from flashcore.plugins.tune.candidates import Local
@@ -98,7 +99,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
         job, (header, replay) = None, _replayed(grid, options.replay)
     else:
         job = _job(suite, grid, settings, options, say)
-        header = _header(job, grid, say)
+        header = _header(job, grid)
     header = dataclasses.replace(header, sampler=sampler_name, seed=options.seed, command=settings.command)
     with _study(header, options) as opened:
         budget = _budget(grid, opened.header, options)
@@ -112,15 +113,15 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
         if job is None:
             tune.search(opened, sampler, replay, budget, say, rate)
             return Outcome(opened)
-        with Local(job, grid, opened.folder / study.WORK, not options.static, say) as local:
+        with Local(job, grid, opened.folder / study.WORK, not options.static) as local:
             tune.search(opened, sampler, local, budget, say, rate)
         if options.static or not options.finalists:
             return Outcome(opened)
         shortlist = finalists.shortlist(suite, grid, opened.results, options.finalists)
         if not shortlist.candidates:
             return Outcome(opened)
-        with gpu_lease.leases(job.uuids[:1], say):
-            finals = finalists.run(job, grid, shortlist, opened.folder / "finalists", options.processes, say)
+        with gpu_lease.leases(job.workers.uuids[:1], say):
+            finals = finalists.run(job, grid, shortlist, opened.folder / "finalists", options.processes)
         finalists.save(finals, opened.folder)
         winner = finalists.winner(finals, grid.space.shapes)
         made = None if winner is None else offer(suite, grid, winner, opened.folder.name)
@@ -144,10 +145,10 @@ def _replayed(grid: Grid, path: str) -> tuple[study.Header, tune.Replay]:
     return dataclasses.replace(recorded, space=space), tune.Replay(results.values())
 
 
-def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Callable[[str], None]) -> Job:
+def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Callable[[str], None]) -> Context:
     """The job of building the space's candidates, for one arch."""
     settings = dataclasses.replace(settings, upto=None, build=str(Path(settings.build) / FOLDER))
-    job = run_module.start(settings, say)
+    job = open_context(settings, say)
     if job.options.debug:
         raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
     if not options.static and job.cannot_measure:
@@ -160,10 +161,10 @@ def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Ca
     return dataclasses.replace(job, options=dataclasses.replace(job.options, archs=(archs[-1],)))
 
 
-def _header(job: Job, grid: Grid, say: Callable[[str], None]) -> study.Header:
+def _header(job: Context, grid: Grid) -> study.Header:
     """Builds the space's variant, for the hash of its sources and the compiler's release."""
     base, (arch,) = job.suite.variants[grid.space.variant], job.options.archs
-    built = compile_all(dataclasses.replace(job, variants=(base,)), say)
+    built = compile_all(dataclasses.replace(job, variants=(base,)))
     artifact = built.artifact(base.name, arch)
     if artifact is None or artifact.status != "ok":
         raise UsageError(f"{base.name}: expected a variant that compiles, found: {artifact and artifact.message}")
@@ -182,7 +183,7 @@ def _header(job: Job, grid: Grid, say: Callable[[str], None]) -> study.Header:
     )
 
 
-def _floor(job: Job, grid: Grid) -> float | None:
+def _floor(job: Context, grid: Grid) -> float | None:
     """The least time of the first shape by the device's datasheet (us)."""
     device = devices.find(job.gpu.name) if job.gpu else None
     shape = job.suite.shapes[grid.space.shapes[0]]

@@ -26,12 +26,12 @@ from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.check import child as check_child
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers import kernel_call, supervisor
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.workers import journal, kernel_call
 from flashcore.measure.workers.guarded import copied
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.limits import Limits, Place
+from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.program import Limits, Program
 from flashcore.plugins.tune.study import Result
 
 _COMMAND = python_process.child("flashcore.plugins.tune.trial")
@@ -59,40 +59,38 @@ def run(
     folder: Path,
     chosen: Settings,
     told: Callable[[Result], None],
-    places: Sequence[Place] = (),
-    ahead: Ahead | None = None,
+    workers: Pool,
 ) -> None:
     """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
 
     Args:
         told: called with each result as soon as it is known.
-        places: the GPUs that share the candidates; none: the one that CUDA gives.
-        ahead: where processes wait that :func:`start_ahead` started.
+        workers: the processes that share the candidates, also those that :func:`prepare` started.
 
     Raises:
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
-    tasks = [supervisor.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
+    tasks = [journal.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
 
-    def tell(found: supervisor.Result) -> None:
+    def tell(found: journal.Result) -> None:
         told(_measured(*waiting.pop(found.name), found))
 
-    limits = _limits(chosen, places, len(tasks), ahead)
-    results = supervisor.supervise(tasks, folder, _COMMAND, limits, on_result=tell)
+    results = workers.run(tasks, _program(chosen, len(tasks)), folder, tell)
     for found in (r for r in results if r.name in waiting):  # answered before this process began
         tell(found)
 
 
-def start_ahead(folder: Path, chosen: Settings, places: Sequence[Place], ahead: Ahead) -> None:
+def prepare(folder: Path, chosen: Settings, workers: Pool) -> None:
     """Starts the processes of a batch that is still being built."""
-    ahead.start(folder, _COMMAND, _limits(chosen, places, 1, ahead))
+    workers.prepare(_program(chosen, 1), folder)
 
 
-def _limits(chosen: Settings, places: Sequence[Place], batch: int, ahead: Ahead | None) -> Limits:
+def _program(chosen: Settings, batch: int) -> Program:
     # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
-    return Limits(time_limit=chosen.time_limit, batch=batch, places=places, apart=1, refill=True, ahead=ahead)
+    limits = Limits(time_limit=chosen.time_limit, batch=batch)
+    return Program(command=_COMMAND, limits=limits, chunk=1, refill=True)
 
 
 def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
@@ -110,7 +108,7 @@ def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -> Result:
+def _measured(result: Result, cases: Sequence[Case], found: journal.Result) -> Result:
     """A child's answer as the result of a candidate."""
     data = found.data or {"complaints": [], "bench": []}
     if found.status != "ok":
@@ -120,7 +118,7 @@ def _measured(result: Result, cases: Sequence[Case], found: supervisor.Result) -
         return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
     times: dict[str, float] = {}
     for case, own in zip(cases, data["bench"], strict=True):
-        (timed,) = bench.settle(supervisor.Result(case.shape, "ok", data=own), [case])
+        (timed,) = bench.settle(journal.Result(case.shape, "ok", data=own), [case])
         if isinstance(timed, bench.Failed):
             return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
         times[case.shape] = round(statistics.median(timed.samples[case.rank_by]), 4)
@@ -155,7 +153,7 @@ def _inputs_once(problem: ModuleType) -> None:
     setattr(problem, "make_inputs", copies)  # noqa: B010
 
 
-def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
+def perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     """Checks one candidate at each shape, and times it if it is right."""
     complaints: list[str] = []
     errors = []
@@ -164,11 +162,11 @@ def perform(task: supervisor.Task, log: supervisor.Journal) -> dict[str, Any]:
         problem = load_problem(case.root, case.problem_file)
         _inputs_once(problem)
         kinds = problem.KINDS[:1]
-        own = check_child.perform(supervisor.Task(task.name, {**payload, "kinds": kinds}), log)
+        own = check_child.perform(journal.Task(task.name, {**payload, "kinds": kinds}), log)
         complaints += [f"{case.shape}: {text}" for text in own["complaints"]]
         errors += [value for value, _ in [own["worst"].get("frobenius_error", (None, ""))] if value is not None]
     right = not complaints
-    timed = [bench_child.perform(supervisor.Task(task.name, p), log) for p in task.payload["bench"] if right]
+    timed = [bench_child.perform(journal.Task(task.name, p), log) for p in task.payload["bench"] if right]
     return {"complaints": complaints, "error": max(errors, default=None), "bench": timed}
 
 

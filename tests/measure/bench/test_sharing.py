@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure import settings
-from flashcore.measure.bench import bench, reference
+from flashcore.measure import gpu_stages
+from flashcore.measure.bench import bench, reference, sharing
 from flashcore.measure.bench.reference import Reference
+from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import gpu_lease, toolchain
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Bench, Settings
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
+from flashcore.model.progress import Step
 from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
-from flashcore.pipeline import gpu_stages, sharing
-from flashcore.pipeline.run import start
-from flashcore.pipeline.state import Settings
+from flashcore.pipeline.opening import open_context
+from tests import stages
 from tests.conftest import TOY
 from tests.softmax_cases import case
 
@@ -31,11 +34,18 @@ CASES = [
     for i, s in enumerate(SHAPES)
     for v in ("right", "slower", "library")
 ]
-BENCH = settings.Bench(
-    baseline="slower", samples=5, max_samples=6, seconds=0.1, modes=("isolated",), device="cpu", places=TWO
-)
+BENCH = Bench(samples=5, max_samples=6, seconds=0.1, modes=("isolated",))
 NOTE = StageNote("bench", "ok", 1.0)
 ALIKE = {p.gpu: Reference({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
+
+
+def progressed(said: list[str]) -> Say:
+    """Keeps the messages that are not about the progress of cases."""
+    return lambda text: None if isinstance(text, Step) else said.append(text)
+
+
+def on(folder: Path, *places: LocalGpu, say: Say = silent) -> Context:
+    return stages.context(folder, "slower", bench=BENCH, workers=Pool(places), say=say)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +57,7 @@ def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
     said: list[str] = []
-    result = sharing.timed(CASES, tmp_path / "bench", BENCH, said.append)
+    result = sharing.run(on(tmp_path, *TWO, say=progressed(said)), CASES)
     assert {o.status for o in result.outcomes} == {"ok"} and not said
     facts = Facts(result.facts)
     for s in SHAPES:  # compared with what the same GPU timed
@@ -65,7 +75,7 @@ def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(reference, "run", lambda *_: slow)
     monkeypatch.setattr(reference, "recorded", lambda _: slow)
     said: list[str] = []
-    result = sharing.timed(CASES[:3], tmp_path / "bench", BENCH, said.append)
+    result = sharing.run(on(tmp_path, *TWO, say=progressed(said)), CASES[:3])
     why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % may be noise)"
     assert said == [f"bench: GPU-a times nothing here: {why}"]
     gpus = sharing.used(TWO, tmp_path, Measured().plus(result, NOTE))
@@ -77,10 +87,10 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
 ) -> None:
     own, calls = bench.run, []
 
-    def run(cases: list[Case], folder: Path, chosen: settings.Bench) -> StageResult:
-        result = own(cases, folder, chosen)
+    def run(context: Context, cases: list[Case], folder: Path) -> StageResult:
+        result = own(context, cases, folder)
         hot = {s for s, gpu in sharing._shapes(folder).items() if gpu == "GPU-a"}
-        calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in chosen.places]))
+        calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in context.workers.places]))
         return replace(result, facts=tuple(
             replace(f, value="power_cap, thermal_hardware") if f.name == "throttle" and f.subject.shape in hot else f
             for f in result.facts
@@ -88,7 +98,7 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
 
     monkeypatch.setattr(bench, "run", run)
     said: list[str] = []
-    result = sharing.timed(CASES, tmp_path / "bench", BENCH, said.append)
+    result = sharing.run(on(tmp_path, *TWO, say=progressed(said)), CASES)
     hot = calls[1][1]
     assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
     assert said == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
@@ -102,10 +112,9 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
 
 def test_one_gpu_is_measured_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "run", lambda *_: pytest.fail("one GPU has nothing to be compared with"))
-    result = sharing.timed(CASES[:2], tmp_path / "bench", replace(BENCH, places=()), lambda _: None)
+    result = sharing.run(on(tmp_path), CASES[:2])
     assert {o.status for o in result.outcomes} == {"ok"}
-    named = replace(BENCH, places=TWO[1:])
-    result = sharing.timed(CASES[:2], tmp_path / "named" / "bench", named, lambda _: None)
+    result = sharing.run(on(tmp_path / "named", TWO[1]), CASES[:2])
     (gpu,) = sharing.used(TWO[1:], tmp_path / "named", Measured().plus(result, NOTE))
     assert gpu.uuid == "GPU-b" and len(gpu.cases["bench"]) == 2
 
@@ -114,15 +123,16 @@ def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
     gpu = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
-    job = start(Settings(suite=str(TOY), build=str(tmp_path), upto="check"))
-    job = replace(job, gpu=gpu, gpu_arch="sm_90a", uuids=("GPU-b", "GPU-a"))
+    workers = Pool(uuids=("GPU-b", "GPU-a"))
+    context = open_context(Settings(suite=str(TOY), build=str(tmp_path), upto="check"))
+    context = replace(context, gpu=gpu, gpu_arch="sm_90a", workers=workers, folder=tmp_path)
     seen = []
 
-    def stages(*_: object) -> Measured:
-        seen.append([gpu_lease.is_free(uuid) for uuid in job.uuids])
-        return Measured()
+    def run(*_: object) -> StageResult:
+        seen.append([gpu_lease.is_free(uuid) for uuid in workers.uuids])
+        return StageResult((), ())
 
-    monkeypatch.setattr(gpu_stages, "_stages", stages)
-    for one in (job, replace(job, gpu=None)):
-        gpu_stages.measure(one, Built("", (), ()), tmp_path, lambda _: None)
-    assert seen == [[False, False], [True, True]] and gpu_lease.is_free("GPU-a")
+    monkeypatch.setattr("flashcore.measure.check.check.run", run)
+    for one in (context, replace(context, gpu=None)):
+        gpu_stages.measure(one, stages.Finished(Built("", (), ())))
+    assert seen == [[False, False]] and gpu_lease.is_free("GPU-a")

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flashcore.measure import context as context_module
+from flashcore.measure.bench import sharing
+from flashcore.measure.check import check, recorded
+from flashcore.measure.compiling import Compiling
+from flashcore.measure.context import Context
+from flashcore.measure.gpu_stages import measure
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model.record import Built, CaseOutcome, Environment, Measured, Record, StageResult
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.record import Built, CaseOutcome, Environment, Record, StageResult
 from flashcore.model.suite import Cuda, Where
-from flashcore.pipeline import companions, gpu_stages, run
-from flashcore.pipeline.compile_ahead import Compiling
-from flashcore.pipeline.state import Job, Settings
+from flashcore.pipeline.opening import open_context
 from flashcore.records import freshness
-from tests import factory
+from tests import factory, stages
 from tests.conftest import TOY
 from tests.conftest import Built as ToyBuilt
 
@@ -26,19 +33,19 @@ TORCH_ROOT = toolchain.torch_root
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Job:
+def context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
     monkeypatch.setattr(Gpu, "find", lambda: H200)
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
-    monkeypatch.setattr(companions, "of_this_machine", lambda *_: HERE)
+    monkeypatch.setattr(recorded, "of_this_machine", lambda *_: HERE)
     monkeypatch.delenv("CUDA_ARCH", raising=False)
-    return run.start(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="bench", roofs=None))
+    return open_context(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="bench", roofs=None))
 
 
-def recorded(job: Job, **changes: object) -> Record:
+def record_of(context: Context, **changes: object) -> Record:
     """A run in which the peer was right on all its shapes."""
-    cases = [(v, s) for v, s in job.cases("check") if v.is_reference]
-    assert cases and cases[0][0].name in job.companions
-    keys = freshness.case_keys(job.suite, cases, (), (), "sm_90a", "13.0.88")
+    cases = [(v, s) for v, s in context.cases("check") if v.is_reference]
+    assert cases and cases[0][0].name in context.references
+    keys = freshness.case_keys(context.suite, cases, (), (), "sm_90a", "13.0.88")
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)
     return replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE, **changes)  # type: ignore[arg-type]
 
@@ -47,21 +54,25 @@ NOTHING = Built("13.0.88", (), ())
 
 
 def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = companions.known_right(job, NOTHING, [recorded(job)])
-    assert known == {f"{v.name}/{s.name}" for v, s in job.cases("check") if v.is_reference}
+    known = recorded.known_right(context, NOTHING, [record_of(context)])
+    assert known == {f"{v.name}/{s.name}" for v, s in context.cases("check") if v.is_reference}
     seen: dict[str, list[str]] = {}
 
-    def ran(_: Job, __: Built, so_far: Measured, stage: str, pairs: list, *___: object) -> tuple[StageResult, Measured]:  # type: ignore[type-arg]
-        seen[stage] = [f"{v.name}/{s.name}" for v, s in pairs]
-        return StageResult((), ()), so_far
+    def ran(stage: str) -> Callable[[Context, list[Case]], StageResult]:
+        def run(_: Context, cases: list[Case]) -> StageResult:
+            seen[stage] = [c.name for c in cases]
+            return StageResult((), ())
 
-    monkeypatch.setattr(gpu_stages, "_run_stage", ran)
+        return run
+
+    monkeypatch.setattr(check, "run", ran("check"))
+    monkeypatch.setattr(sharing, "run", ran("bench"))
     said: list[str] = []
-    gpu_stages.measure(job, NOTHING, tmp_path, said.append, known_right=known)
+    measure(replace(context, folder=tmp_path, say=said.append), stages.Finished(NOTHING), known)
     assert not known & set(seen["check"]) and known & set(seen["bench"]) == known & {
-        f"{v.name}/{s.name}" for v, s in job.cases("bench")
+        f"{v.name}/{s.name}" for v, s in context.cases("bench")
     }
     assert any(f"{len(known)} known to be right" in line for line in said)
 
@@ -69,8 +80,8 @@ def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
 @pytest.mark.parametrize(
     "what", ["driver", "torch", "libraries", "harness", "wrong", "older", "edited", "joined", "nobody"]
 )
-def test_what_may_have_changed_is_checked_again(job: Job, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_ = recorded(job)
+def test_what_may_have_changed_is_checked_again(context: Context, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_ = record_of(context)
     runs = [run_]
     if what in ("driver", "torch", "libraries", "harness"):
         other: Environment = replace(HERE, **{what: {"numpy": "0"} if what == "libraries" else "another"})  # type: ignore[arg-type]
@@ -84,24 +95,24 @@ def test_what_may_have_changed_is_checked_again(job: Job, what: str, monkeypatch
     elif what == "joined":  # by a run of this machine, from one of another
         runs = [replace(run_, outcomes=tuple(replace(o, origin="elsewhere") for o in run_.outcomes))]
     else:
-        job = replace(job, companions=frozenset())
-    assert companions.known_right(job, NOTHING, runs) == frozenset()
+        context = replace(context, references=frozenset())
+    assert recorded.known_right(context, NOTHING, runs) == frozenset()
 
 
 def test_a_source_is_known_before_its_static_facts_are_read(
-    job: Job, toy: ToyBuilt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: Context, toy: ToyBuilt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "torch_root", TORCH_ROOT)
     folder = shutil.copytree(toy.folder, tmp_path / "built")
-    job = replace(job, settings=replace(job.settings, build=str(folder)))
-    compiling = Compiling(job, lambda _: None, ahead=True)
+    context = replace(context, settings=replace(context.settings, build=str(folder)))
+    compiling = Compiling(context, ahead=True)
     whole = compiling.finish()
-    cases = [(v, s) for v, s in job.cases("check") if isinstance(v.kind, Cuda) and v.name in job.companions]
-    keys = freshness.case_keys(job.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
+    cases = [(v, s) for v, s in context.cases("check") if isinstance(v.kind, Cuda) and v.name in context.references]
+    keys = freshness.case_keys(context.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
     assert keys and not any(a.code for a in compiling.first.artifacts)
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)
     run_ = replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE)
-    assert companions.known_right(job, compiling.first, [run_]) == keys.keys()
+    assert recorded.known_right(context, compiling.first, [run_]) == keys.keys()
 
 
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,12 +120,12 @@ def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch:
     shapes = [factory.shape("mission"), factory.shape("long")]
     variants = [own, factory.variant("slow"), factory.peer("all")]
     suite = replace(factory.suite(variants=variants, shapes=shapes), baseline="slow")
-    monkeypatch.setattr(run, "load", lambda *_: suite)
+    monkeypatch.setattr(context_module, "load", lambda *_: suite)
     monkeypatch.setattr(Gpu, "find", lambda: None)
 
     def cases(*shapes: str, variant: str | None = "own") -> set[str]:
         chosen = Settings("suite", variant=variant, shapes=shapes, build=str(tmp_path), upto="bench")
-        return {f"{v.name}/{s.name}" for v, s in run.start(chosen).cases("bench")}
+        return {f"{v.name}/{s.name}" for v, s in open_context(chosen).cases("bench")}
 
     assert cases() == {"own/long", "slow/long", "all/long"}
     assert "all/mission" in cases("mission"), "what the user names is timed"

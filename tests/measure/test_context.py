@@ -1,10 +1,11 @@
-"""Which cases a job takes to which stage."""
+"""Which cases are taken to which stage."""
 
 from __future__ import annotations
 
 from flashcore.measure.build import build
+from flashcore.measure.context import Context
+from flashcore.measure.settings import Settings
 from flashcore.model.suite import Where
-from flashcore.pipeline.state import Job, Settings
 from tests import factory
 
 SHAPES = [
@@ -16,8 +17,8 @@ def cases(stage: str, **settings: object) -> list[str]:
     variants = [factory.variant("own"), factory.peer("all"), factory.peer("some", where=Where(("*",), ("long*",)))]
     suite = factory.suite(variants=variants, shapes=SHAPES)
     chosen = Settings("kernels/attention", **settings)  # type: ignore[arg-type]
-    job = Job(chosen, suite, None, None, build.Options(), tuple(variants), tuple(SHAPES))
-    return [f"{v.name}/{s.name}" for v, s in job.cases(stage)]
+    context = Context(chosen, suite, None, None, build.Options(), tuple(variants), tuple(SHAPES))
+    return [f"{v.name}/{s.name}" for v, s in context.cases(stage)]
 
 
 def test_peers_are_profiled_on_their_own_first_shape() -> None:

@@ -1,4 +1,4 @@
-"""What is known of a job's variants without a GPU: builds, launch plans, static facts.
+"""What needs no GPU: builds, launch plans, static facts.
 
 Where there is a GPU with work to do, its own arch is compiled first, and the others while it works.
 """
@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.build import build, launch_plan
+from flashcore.measure.context import Context
+from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.model.suite import Shape, Suite
-from flashcore.pipeline.languages import by_language, language, recorder
-from flashcore.pipeline.state import Job
 
 
-def compile_all(job: Job, say: Callable[[str], None]) -> Built:
-    """Build, plans and static facts, for the variants chosen (in every shape that they support)."""
-    return Compiling(job, say).finish()
+def compile_all(context: Context) -> Built:
+    """Build, plans and static facts, for the selected variants (in every shape that they support)."""
+    return Compiling(context).finish()
 
 
 class Compiling:
@@ -36,38 +36,37 @@ class Compiling:
         ahead: compile for this machine's GPU first, and go on in the background.
     """
 
-    def __init__(self, job: Job, say: Callable[[str], None], *, ahead: bool = False) -> None:
-        self._job = job
-        self._say = say
+    def __init__(self, context: Context, *, ahead: bool = False) -> None:
+        self._context = context
         self._started = time.monotonic()
         self._seconds = 0.0
         self._stopped = False
         self._rest: Future[list[Artifact]] | None = None
-        self._whole: Built | None = None
-        self._recorder = recorder(job.suite)
-        count = sum(not v.is_reference for v in job.variants)
-        say(f"build: {count} variants for {', '.join(job.archs)}")
-        own = job.gpu_arch if ahead and not job.cannot_measure else None
-        nvcc = toolchain.find_nvcc(Path(job.settings.build)).version if job.suite.uses_nvcc else ""
-        artifacts = self._build((own,) if own else job.archs)
+        self._result: Built | None = None
+        self._recorder = recorder(context.suite)
+        count = sum(not v.is_reference for v in context.variants)
+        context.say(f"build: {count} variants for {', '.join(context.archs)}")
+        first = context.gpu_arch if ahead and not context.cannot_measure else None
+        nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
+        artifacts = self._build((first,) if first else context.archs)
         self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
-        if own and len(job.archs) > 1:
-            say(f"build: {own} in {self._seconds:.1f} s; the others meanwhile")
-            pool = ThreadPoolExecutor(max_workers=1)
-            self._rest = pool.submit(self._build, job.archs)
-            pool.shutdown(wait=False)
+        if first and len(context.archs) > 1:
+            context.say(f"build: {first} in {self._seconds:.1f} s; the others meanwhile")
+            thread = ThreadPoolExecutor(max_workers=1)
+            self._rest = thread.submit(self._build, context.archs)
+            thread.shutdown(wait=False)
 
     def finish(self) -> Built:
         """Waits for what is still being compiled; all builds, their plans and static facts."""
-        if self._whole is None:
+        if self._result is None:
             built = self.first
             if self._rest is not None:
                 # To the second build, objects compiled by the first are unchanged: they are reported as compiled.
-                own = {(a.variant, a.arch): a for a in built.artifacts}
-                artifacts = [own.get((a.variant, a.arch), a) for a in self._rest.result()]
+                before = {(a.variant, a.arch): a for a in built.artifacts}
+                artifacts = [before.get((a.variant, a.arch), a) for a in self._rest.result()]
                 built = Built(built.nvcc, tuple(artifacts), self._plans(artifacts))
-            self._whole = _described(built, self._job, self._seconds, self._say)
-        return self._whole
+            self._result = _described(built, self._context, self._seconds)
+        return self._result
 
     def __enter__(self) -> Self:
         return self
@@ -76,32 +75,33 @@ class Compiling:
         self._stopped = kind is not None  # its result is no longer needed
 
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
-        job = self._job
+        context = self._context
         artifacts = build.build(
-            job.suite,
-            Path(job.settings.build),
-            dataclasses.replace(job.options, archs=archs),
-            variants=job.variants,
-            gpu_arch=job.gpu_arch,
+            context.suite,
+            context.build_folder,
+            dataclasses.replace(context.options, archs=archs),
+            variants=context.variants,
+            gpu_arch=context.gpu_arch,
             say=self._tell,
         )
-        for module, variants in by_language(job.variants):
-            artifacts += module.build(job.suite, Path(job.settings.build), archs, variants)
+        for module, variants in by_language(context.variants):
+            artifacts += module.build(context.suite, context.build_folder, archs, variants)
         self._seconds = time.monotonic() - self._started  # without the time spent waiting for it
         return artifacts
 
     def _tell(self, text: str) -> None:
         if self._stopped:
             raise FlashcoreError("the build was stopped")  # at ninja's next output; ends ninja and its compilers
-        self._say(prefixed("build: ", text))
+        self._context.say(prefixed("build: ", text))
 
     def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
-        suite = self._job.suite
-        shapes = list(suite.shapes.values())
-        # A compiler may give a kernel other shared memory on another arch: a plan is of the GPU's arch, or of the last.
-        own = {a.variant: a for a in sorted(artifacts, key=lambda a: a.arch == self._job.gpu_arch) if a.cubins}
-        own_plans = (p for a in own.values() for p in _plans_of(a, suite, shapes))
-        return (*launch_plan.plans(suite, artifacts, shapes, self._recorder), *own_plans)
+        context = self._context
+        shapes = list(context.suite.shapes.values())
+        # A compiler may give a kernel other shared memory on another arch: a plan is that of the GPU's arch, or of the
+        # last.
+        ahead = {a.variant: a for a in sorted(artifacts, key=lambda a: a.arch == context.gpu_arch) if a.cubins}
+        compiled = (p for a in ahead.values() for p in _plans_of(a, context.suite, shapes))
+        return (*launch_plan.plans(context.suite, artifacts, shapes, self._recorder), *compiled)
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
@@ -110,8 +110,9 @@ def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, poss
     return module.plans(artifact, shapes, possible=possible) if module else []
 
 
-def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None]) -> Built:
+def _described(built: Built, context: Context, seconds: float) -> Built:
     """With the static facts, and the hash of the code in each artifact; reports the outcome of the build."""
+    say = context.say
     failed = [a for a in built.artifacts if a.status == "failed"]
     crashed = [p for p in built.plans if p.crashed]
     alike: dict[tuple[str, str], list[str]] = {}  # most mistakes are the same on every arch
@@ -124,13 +125,13 @@ def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
     for artifact in built.artifacts:
-        found, code = static_facts.facts(artifact, Path(job.suite.root))
+        kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root))
         artifacts.append(dataclasses.replace(artifact, code=code))
-        facts += found
+        facts += kernel_facts
         if artifact.status == "ok":
-            sms = job.gpu.sms if job.gpu and artifact.arch == job.gpu_arch else None
-            plans = _plans_of(artifact, job.suite, job.suite.shapes.values(), possible=True) or built.plans
-            facts += _plan_facts(artifact, (p for p in plans if p.variant == artifact.variant), found, sms)
+            sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None
+            plans = _plans_of(artifact, context.suite, context.suite.shapes.values(), possible=True) or built.plans
+            facts += _plan_facts(artifact, (p for p in plans if p.variant == artifact.variant), kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
     say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
@@ -140,8 +141,8 @@ def _described(built: Built, job: Job, seconds: float, say: Callable[[str], None
     return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))
 
 
-def _plan_facts(artifact: Artifact, plans: Iterable[Plan], own: Iterable[Fact], sms: int | None) -> list[Fact]:
+def _plan_facts(artifact: Artifact, plans: Iterable[Plan], kernel_facts: Iterable[Fact], sms: int | None) -> list[Fact]:
     by_subject: dict[Subject, dict[str, Fact]] = {}
-    for fact in own:
+    for fact in kernel_facts:
         by_subject.setdefault(fact.subject, {})[fact.name] = fact
     return [f for plan in plans for f in static_facts.plan_facts(artifact, plan, by_subject, sms)]

@@ -13,19 +13,25 @@ import pytest
 
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.measure import gpu_stages
+from flashcore.measure.bench import sharing
 from flashcore.measure.build import build
+from flashcore.measure.check import check
+from flashcore.measure.compiling import Compiling, compile_all
+from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.settings import Profile
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.profile import code, profile
+from flashcore.measure.sanitize import sanitize
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Measured, Source, StageResult, Subject
+from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Source, StageResult, Subject
 from flashcore.model.suite import Cuda
-from flashcore.pipeline import gpu_stages as stages
 from flashcore.pipeline import run
-from flashcore.pipeline.compile_ahead import Compiling, compile_all
-from flashcore.pipeline.gpu_stages import measure
-from flashcore.pipeline.state import Job, Settings
+from flashcore.pipeline.opening import open_context, open_recordable
+from tests import stages
 from tests.conftest import TESTS
 from tests.conftest import Built as ToyBuilt
 
@@ -39,11 +45,22 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_ARCH", raising=False)
 
 
-def job(build: Path, variant: str | None = None) -> Job:
-    return run.start(Settings(str(TOY), variant=variant, build=str(build), upto="check", roofs=None))
+def context(build: Path, variant: str | None = None) -> Context:
+    return open_context(Settings(str(TOY), variant=variant, build=str(build), upto="check", roofs=None))
 
 
-def quiet(_: str) -> None: ...
+NOTHING = Built("", (), ())
+Ran = Callable[[str, Context], StageResult]
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
+    """Stages that do nothing but call ``ran`` with their name and context."""
+
+    def stage(name: str) -> Callable[[Context, list[Case]], StageResult]:
+        return lambda context, cases: ran(name, context)
+
+    for module, name in ((check, "check"), (sharing, "bench"), (profile, "profile"), (sanitize, "sanitize")):
+        monkeypatch.setattr(module, "run", stage(name))
 
 
 @pytest.fixture
@@ -54,9 +71,9 @@ def built(toy: ToyBuilt, tmp_path: Path) -> Path:
 
 def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path, built: Path) -> None:
     chosen = "[pt]*[ns]"  # one of both archs, one of this machine's alone
-    whole = compile_all(job(built, chosen), quiet)
+    whole = compile_all(context(built, chosen))
     said: list[str] = []
-    under_way = Compiling(job(tmp_path / "ahead", chosen), said.append, ahead=True)
+    under_way = Compiling(replace(context(tmp_path / "ahead", chosen), say=said.append), ahead=True)
     first = under_way.first
     assert {a.arch for a in first.artifacts} == {"sm_90a"} and first.facts == ()
     assert all(a.library for a in first.artifacts if a.status == "ok")
@@ -78,18 +95,18 @@ def test_a_folder_that_another_gpu_built_in_gives_each_plan_once(
 ) -> None:
     """Without a GPU the plan is made for another arch than with one; both may lie in one folder."""
     monkeypatch.setattr(Gpu, "find", lambda: None)
-    compile_all(job(built), quiet)
+    compile_all(context(built))
     monkeypatch.setattr(Gpu, "find", lambda: replace(H200, capability=(8, 0)))
-    compile_all(job(built), quiet)
+    compile_all(context(built))
     monkeypatch.setattr(Gpu, "find", lambda: H200)
-    plans = compile_all(job(built), quiet).plans
+    plans = compile_all(context(built)).plans
     assert len({(p.variant, p.shape) for p in plans}) == len(plans)
 
 
 def test_without_a_gpu_all_is_built_at_once(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gpu, "find", lambda: None)
-    wanted = job(built)
-    found = Compiling(wanted, quiet, ahead=True).finish()
+    wanted = context(built)
+    found = Compiling(wanted, ahead=True).finish()
     assert {a.arch for a in found.artifacts} == set(wanted.suite.archs) and found.facts
 
 
@@ -104,7 +121,7 @@ def test_what_fails_in_the_background_is_told(built: Path, monkeypatch: pytest.M
         raise OSError("disk full")
 
     monkeypatch.setattr(build, "build", once)
-    under_way = Compiling(job(built), quiet, ahead=True)
+    under_way = Compiling(context(built), ahead=True)
     with pytest.raises(OSError, match="disk full"):
         under_way.finish()
 
@@ -122,33 +139,37 @@ def test_the_build_ends_with_what_it_was_begun_for(built: Path, monkeypatch: pyt
             time.sleep(0.01)
 
     monkeypatch.setattr(build, "build", once)
-    under_way = Compiling(job(built), quiet, ahead=True)
+    under_way = Compiling(context(built), ahead=True)
     with pytest.raises(KeyboardInterrupt), under_way:
         raise KeyboardInterrupt
     with pytest.raises(FlashcoreError, match="stopped"):
         under_way.finish()
 
 
+def opened(folder: Path, upto: str, variant: str | None = None) -> Context:
+    settings = Settings(str(TOY), variant=variant, build=str(folder), upto=upto, roofs=None)
+    return replace(open_context(settings), folder=folder)
+
+
 def test_nothing_is_timed_before_the_build_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     seen: list[Built] = []
-    whole = Built("13.0.88", (), ())
+    finished = Built("13.0.88", (), ())
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
 
-    def ran(_: Job, built: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
+    def ran(stage: str, context: Context) -> StageResult:
         order.append(stage)
-        seen.append(built)
-        return StageResult((), ()), so_far
+        seen.append(context.built)
+        return StageResult((), ())
 
-    monkeypatch.setattr(stages, "_run_stage", ran)
+    class Build(stages.Finished):
+        def finish(self) -> Built:
+            order.append("build over")
+            return super().finish()
 
-    def build_over() -> Built:
-        order.append("build over")
-        return whole
-
-    settings = Settings(str(TOY), build=str(tmp_path), upto="bench", roofs=None)
-    measure(run.start(settings), Built("", (), ()), tmp_path, quiet, build_over)
-    assert order == ["check", "build over", "bench"] and seen == [Built("", (), ()), whole]
+    stand_in(monkeypatch, ran)
+    gpu_stages.measure(opened(tmp_path, "bench"), Build(NOTHING, finished))
+    assert order == ["check", "build over", "bench"] and seen == [NOTHING, finished]
 
 
 def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,18 +177,18 @@ def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypat
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
 
-    def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
+    def ran(stage: str, _: Context) -> StageResult:
         order.append(stage)
-        return StageResult((), ()), so_far
+        return StageResult((), ())
 
-    class Noted(Ahead):
-        def start(self, folder: Path, *_: object, **__: object) -> None:
+    class Noted(Pool):
+        def prepare(self, program: object, folder: Path, *, most: int | None = None) -> None:
             order.append(f"start {folder.relative_to(tmp_path)}")
 
-    monkeypatch.setattr(stages, "_run_stage", ran)
-    job = run.start(Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None))
-    stages.start_ahead(job, tmp_path, Noted())
-    measure(job, Built("", (), ()), tmp_path, quiet)
+    stand_in(monkeypatch, ran)
+    context = replace(opened(tmp_path, "profile"), workers=Noted())
+    gpu_stages.prepare(context)
+    gpu_stages.measure(context, stages.Finished(NOTHING))
     assert order == ["start check", "start bench", "start profile/round-0", "check", "bench", "profile"]
 
 
@@ -180,34 +201,25 @@ def test_ncus_registers_are_held_against_those_of_the_whole_build(
     monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
     monkeypatch.setattr(toolchain, "version_said", lambda _: "2025.3")
 
-    def profiled(_: object, __: object, chosen: Profile) -> StageResult:
-        given.append(chosen.registers)
+    def profiled(_: object, __: object, profiling: profile.Profiling) -> StageResult:
+        given.append(profiling.registers)
         return StageResult((), ())
 
-    monkeypatch.setattr("flashcore.measure.check.check.run", lambda *_: StageResult((), ()))
-    monkeypatch.setattr("flashcore.pipeline.sharing.timed", lambda *_: StageResult((), ()))
-    monkeypatch.setattr("flashcore.measure.profile.profile.run", profiled)
-    settings = Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="profile", roofs=None)
-    measure(run.start(settings), Built("", (), ()), tmp_path, quiet, lambda: Built("", (), (), (fact,)))
-    assert given == [{"two_steps": {"k": 40}}]
+    monkeypatch.setattr(check, "run", lambda *_: StageResult((), ()))
+    monkeypatch.setattr(sharing, "run", lambda *_: StageResult((), ()))
+    monkeypatch.setattr(profile, "profiled", profiled)
+    build = stages.Finished(NOTHING, Built("", (), (), (fact,)))
+    measured = gpu_stages.measure(opened(tmp_path, "profile", "two_steps"), build)
+    assert given == [{"two_steps": {"k": 40}}] and measured.ncu == "2025.3"
 
 
 def test_a_marker_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def bad(*_: object) -> None:
         raise UsageError("two_steps.cu:1: expected a phase")
 
-    named: list[object] = []
-    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
-    monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
     monkeypatch.setattr("flashcore.readers.phases.Sources.__call__", bad)
-    monkeypatch.setattr(
-        "flashcore.measure.profile.profile.start_ahead", lambda *given: named.append(given[2].codes.keys())
-    )
-    job = run.start(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="profile", roofs=None))
-    with Ahead() as ahead:
-        monkeypatch.setattr(ahead, "start", lambda *_, **__: None)
-        stages.start_ahead(job, tmp_path, ahead)
-    assert named == [{"two_steps", *(v.name for v in job.variants if isinstance(v.kind, Cuda))}]
+    context = opened(tmp_path, "profile", "two_steps")
+    assert {*code.marked(context)} == {v.name for v in context.variants if isinstance(v.kind, Cuda)}
 
 
 def test_of_a_run_that_cannot_be_built_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +231,9 @@ def test_of_a_run_that_cannot_be_built_nothing_is_left(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(run, "Compiling", fails)
     with pytest.raises(CapabilityError, match="no nvcc"):
-        run.run(Settings(str(TOY), build=str(tmp_path), profiles=str(tmp_path / "profiles"), roofs=None), quiet)
+        run.run(
+            open_recordable(Settings(str(TOY), build=str(tmp_path), profiles=str(tmp_path / "profiles"), roofs=None))
+        )
     assert len(seen[0]) == 1 and not list((tmp_path / "profiles").iterdir())
 
 
@@ -228,17 +242,16 @@ def test_quiet_drops_progress_and_keeps_failures(
 ) -> None:
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
 
-    def ran(_: Job, __: Built, so_far: Measured, stage: str, *___: object) -> tuple[StageResult, Measured]:
+    def ran(stage: str, _: Context) -> StageResult:
         if stage == "profile":
             raise CapabilityError("no permission for counters", "ask for it")
         outcome = CaseOutcome("plain", "small", "check", "failed", "wrong everywhere")
-        return StageResult((), (outcome,) if stage == "check" else ()), so_far
+        return StageResult((), (outcome,) if stage == "check" else ())
 
-    monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
-    monkeypatch.setattr(stages, "_run_stage", ran)
-    settings = Settings(str(TOY), build=str(tmp_path), upto="profile", roofs=None)
+    stand_in(monkeypatch, ran)
     with progress.shown(quiet=True) as say:
-        measure(run.start(settings), Built("", (), ()), tmp_path, lambda text: say(prefixed("here: ", text)))
+        context = replace(opened(tmp_path, "profile"), say=lambda text: say(prefixed("here: ", text)))
+        gpu_stages.measure(context, stages.Finished(NOTHING))
     said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said == ["here: check: plain/small FAILED: wrong everywhere",
                     "here: profile: no permission for counters", ""]  # fmt: skip

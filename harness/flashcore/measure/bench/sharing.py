@@ -1,68 +1,62 @@
-"""Several GPUs share the cases of a run: which of them time, whose cases are moved, and what the record says of each.
+"""The bench stage on several GPUs: which of them time, whose cases are moved, and the record's entry for each.
 
-A shape's cases are on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs.
-Before anything
-is timed all of them time a reference at the same time (:mod:`flashcore.measure.bench.reference`); one that is slow
-there
-times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed again on
-another.
+A shape's cases are on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs. Before
+anything is timed all of them time a reference at the same time (:mod:`flashcore.measure.bench.reference`); one that is
+slow there times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed
+again on another.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.measure import settings
 from flashcore.measure.bench import bench, reference
-from flashcore.measure.workers.ahead import Ahead
+from flashcore.measure.context import Context
 from flashcore.measure.workers.gpus import lost_in, measured_on
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.limits import Limits, Place
+from flashcore.measure.workers.program import Place
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
 
 _REFERENCE, _AGAIN = "reference", "again"  # below the folder of bench
 _STATE = ("bench_sm_clock", "bench_temperature", "throttle")
 
 
-def timed(cases: Sequence[Case], folder: Path, chosen: settings.Bench, say: Callable[[str], None]) -> StageResult:
-    """The bench stage, on those of ``chosen.places`` that are fit for it.
+def prepare(context: Context) -> None:
+    """Starts the first processes; see :class:`flashcore.measure.stage.Stage`."""
+    if context.cases("bench"):
+        folder = context.folder / "bench"
+        if len(context.workers.places) > 1:
+            reference.prepare(context.workers, folder / _REFERENCE, context.settings.bench.limits)
+        context.workers.prepare(bench.program(context), folder)
 
-    Raises:
-        CapabilityError, FlashcoreError: see :func:`flashcore.measure.bench.bench.run`.
-    """
-    if len(chosen.places) < 2 or not cases:
-        return bench.run(cases, folder, chosen)
-    unfit = reference.unfit(reference.run(chosen.places, folder / _REFERENCE, _limits(chosen), chosen.device))
+
+def run(context: Context, cases: Sequence[Case]) -> StageResult:
+    """Times every case on the GPUs that are fit for it; see :class:`flashcore.measure.stage.Stage`."""
+    folder, workers = context.folder / "bench", context.workers
+    if len(workers.places) < 2 or not cases:
+        return bench.run(context, cases, folder)
+    limits = context.settings.bench.limits
+    unfit = reference.unfit(reference.run(workers, folder / _REFERENCE, limits, context.device))
     for gpu, why in unfit.items():
-        say(f"bench: {gpu} times nothing here: {why}")
-    fit = [p for p in chosen.places if p.gpu not in unfit]
-    result = bench.run(cases, folder, replace(chosen, places=fit))
-    unwell = _unwell(result.facts, _shapes(folder))
-    well = [p for p in fit if p.gpu not in unwell]
-    shapes = {shape for own in unwell.values() for shape in own}
-    if not shapes or not well:
+        context.say(f"bench: {gpu} times nothing here: {why}")
+    fit = [p for p in workers.places if p.gpu not in unfit]
+    result = bench.run(replace(context, workers=workers.on(*fit)), cases, folder)
+    throttled = _throttled(result.facts, _shapes(folder))
+    cool = [p for p in fit if p.gpu not in throttled]
+    shapes = {shape for slowed in throttled.values() for shape in slowed}
+    if not shapes or not cool:
         return result
-    say(f"bench: {', '.join(unwell)} throttled: {len(shapes)} shapes are timed again on another GPU")
-    again = bench.run([c for c in cases if c.shape in shapes], folder / _AGAIN, replace(chosen, places=well))
+    context.say(f"bench: {', '.join(throttled)} throttled: {len(shapes)} shapes are timed again on another GPU")
+    again = replace(context, workers=workers.on(*cool))
+    repeated = bench.run(again, [c for c in cases if c.shape in shapes], folder / _AGAIN)
     return StageResult(
-        (*(f for f in result.facts if f.subject.shape not in shapes), *again.facts),
-        (*(o for o in result.outcomes if o.shape not in shapes), *again.outcomes),
-        {k: v for k, v in result.samples.items() if k.split("/")[1] not in shapes} | dict(again.samples),
+        (*(f for f in result.facts if f.subject.shape not in shapes), *repeated.facts),
+        (*(o for o in result.outcomes if o.shape not in shapes), *repeated.outcomes),
+        {k: v for k, v in result.samples.items() if k.split("/")[1] not in shapes} | dict(repeated.samples),
     )
-
-
-def start_ahead(folder: Path, chosen: settings.Bench, ahead: Ahead) -> None:
-    """Starts the children that :func:`timed` will ask for first."""
-    if len(chosen.places) > 1:
-        reference.start_ahead(chosen.places, folder / _REFERENCE, _limits(chosen), ahead)
-    ahead.start(folder, bench.TARGET, chosen)
-
-
-def _limits(chosen: settings.Bench) -> Limits:
-    return Limits(time_limit=chosen.time_limit, startup_limit=chosen.startup_limit, ahead=chosen.ahead)
 
 
 def _shapes(folder: Path) -> dict[str, str]:
@@ -71,7 +65,7 @@ def _shapes(folder: Path) -> dict[str, str]:
     return {name.partition("~")[0]: gpu for name, gpu in attempts}
 
 
-def _unwell(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[str]]:
+def _throttled(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[str]]:
     """GPU → the shapes that were timed while it was throttled by its cooling or its power supply."""
     found: dict[str, list[str]] = {}
     for fact in facts:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from flashcore.measure.build import build
 from flashcore.measure.build.launch_plan import Recorder
+from flashcore.model import plugin
 from flashcore.model.languages import Language
 from flashcore.model.suite import CompiledCallable, ForeignLauncher, Suite, Variant
-from flashcore.pipeline import plugins
 
 
 def language(variant: Variant) -> Language | None:
@@ -19,17 +19,17 @@ def language(variant: Variant) -> Language | None:
         UsageError: its plugin is not installed.
     """
     kind = variant.kind
-    found: Language | None = plugins.find("languages", kind.language) if isinstance(kind, CompiledCallable) else None
-    return found
+    module: Language | None = plugin.find("languages", kind.language) if isinstance(kind, CompiledCallable) else None
+    return module
 
 
 def by_language(variants: Iterable[Variant]) -> list[tuple[Language, list[Variant]]]:
     """Each language with its variants."""
-    found: dict[str, tuple[Language, list[Variant]]] = {}
+    by_name: dict[str, tuple[Language, list[Variant]]] = {}
     for variant in variants:
         if isinstance(variant.kind, CompiledCallable) and (module := language(variant)):
-            found.setdefault(variant.kind.language, (module, []))[1].append(variant)
-    return list(found.values())
+            by_name.setdefault(variant.kind.language, (module, []))[1].append(variant)
+    return list(by_name.values())
 
 
 def recorder(suite: Suite) -> Recorder | None:
@@ -39,8 +39,8 @@ def recorder(suite: Suite) -> Recorder | None:
         UsageError: its plugin is not installed.
     """
     foreign = any(isinstance(v.kind, ForeignLauncher) for v in suite.variants.values())
-    found: Recorder | None = plugins.find("plans", "recorded") if foreign else None
-    return found
+    module: Recorder | None = plugin.find("plans", "recorded") if foreign else None
+    return module
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:

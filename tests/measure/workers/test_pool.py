@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers import supervisor
-from flashcore.measure.workers.ahead import Ahead
 from flashcore.measure.workers.gpus import LocalGpu, measured_on
 from flashcore.measure.workers.journal import Task, read_journal
-from flashcore.measure.workers.limits import Limits
+from flashcore.measure.workers.pool import Pool
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, does, gone, until
+from tests.stages import program, run
 
 TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
 
@@ -35,88 +34,86 @@ def has_imported(folder: Path, count: int = 1) -> bool:
 
 
 def test_the_child_that_waits_is_given_the_tasks(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead, batch=2)
-        ahead.start(tmp_path, actor(), limits)
+    two = program(actor(), batch=2)
+    with Pool() as pool:
+        pool.prepare(two, tmp_path)
         until(lambda: has_imported(tmp_path))
         waits = pids(tmp_path)
         assert [line["event"] for line in read_journal(tmp_path / "journal-001.jsonl")] == ["start"]
-        results = supervisor.supervise([does(n) for n in "abc"], tmp_path, actor(), limits)
+        results = pool.run([does(n) for n in "abc"], two, tmp_path)
     assert [r.status for r in results] == ["ok"] * 3
     assert [r.data["pid"] for r in results if r.data][:2] == waits * 2
     assert len(pids(tmp_path)) == 2, "a batch is of so many, ahead or not"
-    assert supervisor.supervise([does(n) for n in "abc"], tmp_path, actor(), Limits()) == results
+    assert run([does(n) for n in "abc"], tmp_path, actor()) == results
 
 
 def test_on_each_gpu_one_waits_and_is_refilled(tmp_path: Path) -> None:
     tasks = [does(f"{v}/{s}", "sleep", seconds=0.1) for s in "abcdef" for v in ("x", "y")]
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead, places=TWO, refill=True)
-        ahead.start(tmp_path, actor(), limits)
-        results = supervisor.supervise(tasks, tmp_path, actor(), limits)
+    refilled = program(actor(), refill=True)
+    with Pool(TWO) as pool:
+        pool.prepare(refilled, tmp_path)
+        results = pool.run(tasks, refilled, tmp_path)
     assert {r.status for r in results} == {"ok"} and len(pids(tmp_path)) == 2
     assert set(measured_on(tmp_path).values()) == {"GPU-a", "GPU-b"}
 
 
 def test_no_more_wait_than_there_are_tasks(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        ahead.start(tmp_path, actor(), Limits(lanes=4), most=1)
+    with Pool() as pool:
+        pool.prepare(program(actor(), lanes=4), tmp_path, most=1)
         assert len(list(tmp_path.glob("tasks-*"))) == 1
 
 
 def test_a_child_of_another_command_is_not_taken_and_is_ended(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead)
-        ahead.start(tmp_path, actor("other"), limits)
+    with Pool() as pool:
+        pool.prepare(program(actor("other")), tmp_path)
         until(lambda: len(pids(tmp_path)) == 1)
         (other,) = pids(tmp_path)
-        (result,) = supervisor.supervise([does("a")], tmp_path, actor(), limits)
+        (result,) = pool.run([does("a")], program(actor()), tmp_path)
         assert result.data is not None and result.data["pid"] != other and not gone(other, 0.0)
     assert gone(other)
 
 
 def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead)
-        ahead.start(tmp_path, actor(), limits)
+    with Pool() as pool:
+        pool.prepare(program(actor()), tmp_path)
         until(lambda: len(pids(tmp_path)) == 1)
         (waits,) = pids(tmp_path)
-        (result,) = supervisor.supervise([does("a")], tmp_path, actor(), limits, environment={"OWN": "1"})
+        (result,) = pool.run([does("a")], program(actor(), environment={"OWN": "1"}), tmp_path)
     assert result.data is not None and result.data["pid"] != waits
 
 
 def test_one_that_died_while_it_waited_is_replaced(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead)
-        ahead.start(tmp_path, actor(), limits)
+    with Pool() as pool:
+        pool.prepare(program(actor()), tmp_path)
         until(lambda: len(pids(tmp_path)) == 1)
         (dead,) = pids(tmp_path)
         os.kill(dead, signal.SIGKILL)
         gone(dead)
-        (result,) = supervisor.supervise([does("a")], tmp_path, actor(), limits)
+        (result,) = pool.run([does("a")], program(actor()), tmp_path)
     assert result.status == "ok" and result.data is not None and result.data["pid"] != dead
 
 
 def test_what_cannot_be_started_ahead_is_left_to_its_stage(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        ahead.start(tmp_path, lambda *_: [str(tmp_path / "no such program")], Limits())
-        assert ahead.take(None, tmp_path, lambda *_: [str(tmp_path / "no such program")]) is None
+    missing = program(lambda *_: [str(tmp_path / "no such program")])
+    with Pool() as pool:
+        pool.prepare(missing, tmp_path)
+        with pytest.raises(CapabilityError, match="cannot start"):
+            pool.run([does("a")], missing, tmp_path)
 
 
 def test_what_is_wrong_with_the_machine_is_still_said(tmp_path: Path) -> None:
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead)
-        ahead.start(tmp_path, actor("incapable"), limits)
+    with Pool() as pool:
+        pool.prepare(program(actor("incapable")), tmp_path)
         with pytest.raises(CapabilityError, match="no CUDA GPU"):
-            supervisor.supervise([does("a")], tmp_path, actor("incapable"), limits)
+            pool.run([does("a")], program(actor("incapable")), tmp_path)
 
 
 def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from flashcore.measure.workers.ahead import Ahead\nfrom flashcore.measure.workers.limits import Limits\n"
+        "from flashcore.measure.workers.pool import Pool\nfrom tests.stages import program\n"
         "from tests.measure.workers.test_supervisor import actor\n"
-        "Ahead().start(Path(sys.argv[1]), actor(), Limits())\ntime.sleep(600)\n"
+        "Pool().prepare(program(actor()), Path(sys.argv[1]))\ntime.sleep(600)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/harness:{ROOT}"}
     driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)
@@ -126,7 +123,7 @@ def test_a_killed_driver_leaves_nobody_waiting(tmp_path: Path) -> None:
     driver.wait()
     assert gone(waits)
     began = time.monotonic()
-    (result,) = supervisor.supervise([does("a")], tmp_path, actor(), Limits())
+    (result,) = run([does("a")], tmp_path, actor())
     assert result.status == "ok" and time.monotonic() - began < 60
     assert json.loads((tmp_path / "tasks-001.json").read_text())["tasks"] == []
 
@@ -143,9 +140,8 @@ def test_what_tasks_will_need_is_imported_while_there_are_none(tmp_path: Path, w
     def command(tasks: Path, journal: Path) -> list[str]:
         return [sys.executable, "-c", code, str(tasks), str(journal)]
 
-    with Ahead() as ahead:
-        limits = Limits(ahead=ahead)
+    with Pool() as pool:
         if waits:
-            ahead.start(tmp_path, command, limits)
-        (result,) = supervisor.supervise([Task("a", {"device": "cpu"})], tmp_path, command, limits)
+            pool.prepare(program(command), tmp_path)
+        (result,) = pool.run([Task("a", {"device": "cpu"})], program(command), tmp_path)
     assert result.data == {"there": waits}

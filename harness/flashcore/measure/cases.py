@@ -1,0 +1,102 @@
+"""Which cases a stage can run, and each of them as the processes that run kernels need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flashcore.measure.context import Context
+from flashcore.measure.workers.journal import HANG
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model import plugin
+from flashcore.model.record import Artifact, CaseOutcome, CaseStatus
+from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
+
+Pair = tuple[Variant, Shape]
+
+
+def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[Pair], list[CaseOutcome]]:
+    """The cases that a stage can run, and the outcomes of those that it cannot.
+
+    Args:
+        before: the outcomes of the stages before it.
+    """
+    failed = {o.case: o.reason for o in before if o.status != "ok"}
+    # A variant that is wrong on one shape, or hangs there, is trusted on none.
+    bad = [o for o in before if o.status == "failed" and (o.stage == "check" or HANG in o.reason)]
+    wrong = {o.variant: o for o in reversed(bad)}
+    ready: list[Pair] = []
+    left_out: list[CaseOutcome] = []
+
+    def leave(variant: Variant, shape: Shape, status: CaseStatus, reason: str) -> None:
+        left_out.append(CaseOutcome(variant.name, shape.name, stage, status, reason))
+
+    for variant, shape in context.cases(stage):
+        if (case := f"{variant.name}/{shape.name}") in failed:
+            leave(variant, shape, "skipped", f"failed before: {failed[case]}")
+        elif first := wrong.get(variant.name):
+            leave(variant, shape, "skipped", f"wrong on {first.shape}: {first.reason}")
+        elif obstacle := _obstacle(context, variant, shape):
+            leave(variant, shape, *obstacle)
+        else:
+            ready.append((variant, shape))
+    return ready, left_out
+
+
+def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseStatus, str] | None:
+    """The status of a case that was not built, or that its own launch plan refuses, and why."""
+    if variant.is_reference:
+        return None
+    artifact = context.built.artifact(variant.name, context.gpu_arch)
+    if artifact is None or artifact.status == "unsupported":
+        return "unsupported", artifact.message if artifact else f"not built for {context.gpu_arch}"
+    if artifact.status == "failed":
+        return "skipped", f"did not compile for {artifact.arch}"
+    plan = context.built.plan(variant.name, shape.name)
+    if plan is not None and plan.error:
+        return "failed" if plan.crashed else "unsupported", plan.error
+    return None
+
+
+def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[str, Any]:
+    """What a child calls for a variant: the fields of its case that depend on the variant's kind."""
+    kind = variant.kind
+    if isinstance(kind, PythonCallable) or artifact is None:
+        return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
+    if not isinstance(kind, CompiledCallable):
+        return {"library": str(Path(artifact.library or "").resolve()), "callable": None, "operator": artifact.host}
+    return {
+        "library": None,
+        "callable": kind.callable,
+        "config": dict(variant.config),
+        "calls": tuple(plugin.find("languages", kind.language).calls(artifact, shape.name)),
+        "language": dict(plugin.entries("languages"))[kind.language],
+    }
+
+
+def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
+    """Each case as the processes that run kernels need it."""
+    artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
+    launches = {(p.variant, p.shape): len(p.launches) for p in context.built.plans}
+    cases = []
+    for variant, shape in pairs:
+        problem = context.suite.problems[variant.problem]
+        case = Case(
+            variant=variant.name,
+            shape=shape.name,
+            suite=context.suite.name,
+            root=str(Path(context.suite.root).resolve()),
+            problem_file=problem.file,
+            params=dict(shape.params),
+            arguments=problem.arguments,
+            **_target(variant, shape, artifacts.get(variant.name)),
+            tolerance=variant.tolerance,
+            seeds=problem.seeds,
+            roof=variant.roof,
+            rank_by=shape.rank_by,
+            repeats=0 if variant.is_reference else shape.repeats,
+            launches=launches.get((variant.name, shape.name), 0),
+        )
+        cases.append(case)
+    return cases

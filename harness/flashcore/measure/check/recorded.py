@@ -1,0 +1,45 @@
+"""References that a recorded run checked on this machine as it is: they are not checked again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.measure.context import Context
+from flashcore.measure.machine.environment import of_this_machine
+from flashcore.measure.static import facts
+from flashcore.model.record import Built, Record
+from flashcore.records import freshness
+
+#: Of the machine, what a recorded check depends on.
+_MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
+
+
+def known_right(context: Context, built: Built, recorded: Sequence[Record]) -> frozenset[str]:
+    """The references' cases that a recorded run found right on this machine as it is, with the code that they have.
+
+    Args:
+        recorded: runs of this GPU, newest first.
+    """
+    if not (recorded and context.references and context.gpu_arch):
+        return frozenset()
+    here = of_this_machine(Path(context.suite.root), None, context.gpu, context.gpu_arch, None)
+    cases = [(v, s) for v, s in context.cases("check") if v.name in context.references]
+    # Of a build whose static facts are not read yet, no artifact has the hash of its code.
+    artifacts = [
+        replace(a, code=a.code or facts.facts(a)[1])
+        for a in built.artifacts
+        if a.variant in context.references and a.arch == context.gpu_arch
+    ]
+    keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, context.gpu_arch, built.nvcc)
+    newest: dict[str, bool] = {}
+    for run in recorded:
+        same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)
+        for o in run.outcomes:
+            if o.stage != "check" or o.origin or o.case not in keys:  # what it joined, another machine may have found
+                continue
+            key = run.keys.get(o.case)
+            fresh = key is not None and bool(key.code) and not freshness.freshness(keys[o.case], key)
+            newest.setdefault(o.case, same and fresh and o.status == "ok")
+    return frozenset(case for case, right in newest.items() if right)

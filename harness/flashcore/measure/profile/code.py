@@ -1,0 +1,59 @@
+"""What the build knows about the code that is profiled: its phases, and the registers of its kernels."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.measure.context import Context
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts
+from flashcore.model.catalogue import OTHER_PHASE
+from flashcore.model.suite import Cuda
+from flashcore.readers import phases
+
+
+def marked(context: Context) -> Iterator[str]:
+    """The variants whose sources mark phases, rightly or not: :func:`codes` says what is wrong."""
+    sources = phases.Sources(Path(context.suite.root))
+    for variant in context.variants:
+        if isinstance(variant.kind, Cuda):
+            with contextlib.suppress(UsageError):
+                if not any(sources(variant.kind.file)):
+                    continue
+            yield variant.name
+
+
+def codes(context: Context) -> dict[str, phases.Code]:
+    """Variant → the phases of its code for this GPU, where its sources mark some."""
+    sources = phases.Sources(Path(context.suite.root))
+    disassembler = toolchain.optional_tool("nvdisasm")
+    by_variant: dict[str, phases.Code] = {}
+    for artifact in context.built.artifacts:
+        kind = context.suite.variants[artifact.variant].kind
+        if artifact.arch != context.gpu_arch or artifact.status != "ok" or artifact.cubin is None:
+            continue
+        if not isinstance(kind, Cuda):
+            continue
+        try:
+            code = phases.of_variant(kind.file, facts.listing(Path(artifact.cubin), disassembler), sources)
+        except UsageError as error:  # earlier measurements are worth more than the names of phases
+            context.say(f"profile: {artifact.variant} without its phases: {error}")
+            code = phases.Code((OTHER_PHASE,), why=str(error))
+        if code is not None:
+            by_variant[artifact.variant] = code
+    return by_variant
+
+
+def registers(context: Context) -> dict[str, dict[str, int]]:
+    """Variant → kernel → registers per thread in the code for this GPU."""
+    by_variant: dict[str, dict[str, int]] = {}
+    for fact in context.built.facts:
+        subject = fact.subject
+        if fact.name != "registers" or subject.arch != context.gpu_arch or not isinstance(fact.value, int):
+            continue
+        if subject.kernel:
+            by_variant.setdefault(subject.variant, {})[subject.kernel] = fact.value
+    return by_variant

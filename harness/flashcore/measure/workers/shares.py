@@ -1,0 +1,98 @@
+"""Which process gets which tasks: shares of what is left, by weight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+from itertools import islice
+
+from flashcore.measure.workers.journal import Task
+from flashcore.measure.workers.program import Place, Program
+
+
+class Shares:
+    """The tasks that have no answer yet, and which slot has which.
+
+    With one GPU, and processes that cannot be refilled, the shapes are assigned once. Else a slot that has none takes
+    half of its fair share of what is unassigned, by weight: heavy shapes and big shares first, light and small ones at
+    the end, so that no slot waits long for another. Of tasks that may go anywhere, to processes that cannot be
+    refilled, it takes its whole share, since each further process takes seconds to start: every so many-th task, since
+    neighbors take about as long.
+
+    Args:
+        answered: names of tasks that are not run again.
+        slots: where processes run side by side.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], answered: Container[str], slots: Sequence[Place], program: Program
+    ) -> None:
+        self._chunk = program.chunk
+        self._at_once = bool(program.chunk) and not program.refill
+        self._weight = 0  # of what is unassigned
+        self._order = {task.name: i for i, task in enumerate(tasks)}
+        self._slots: list[dict[str, Task]] = [{} for _ in slots]
+        self._slot_of: dict[str, int] = {}
+        self._unassigned: dict[str, list[Task]] = {}  # by shape, or by chunk of one
+        self._count: Counter[str] = Counter()  # tasks of each shape that were ever unassigned
+        shapes = {shape: i for i, shape in enumerate(dict.fromkeys(t.shape for t in tasks))}
+        pending = [t for t in tasks if t.name not in answered]
+        self.left = len(pending)
+        for task in pending:
+            if program.refill or any(place.gpu for place in slots):
+                self._add(task)
+            else:
+                self._assign(task, shapes[task.shape] % len(slots))
+        weights = {key: sum(t.weight for t in group) for key, group in self._unassigned.items()}
+        self._unassigned = dict(sorted(self._unassigned.items(), key=lambda item: -weights[item[0]]))
+
+    def _add(self, task: Task) -> None:
+        chunk = self._count[task.shape] // self._chunk if self._chunk else 0
+        self._count[task.shape] += 1
+        self._unassigned.setdefault(f"{task.shape} {chunk}", []).append(task)
+        self._weight += task.weight
+
+    def _assign(self, task: Task, slot: int) -> None:
+        self._slots[slot][task.name] = task
+        self._slot_of[task.name] = slot
+
+    def of(self, slot: int) -> list[Task]:
+        """The tasks that this slot has."""
+        return list(self._slots[slot].values())
+
+    def take(self, slot: int, most: int, sharers: int) -> list[Task]:
+        """The next tasks of this slot; some of the unassigned ones, if it has none."""
+        if not self._slots[slot] and self._unassigned:
+            parts = self._parts(sharers)
+            share = -(-self._weight // parts)
+            keys: list[str] = []
+            count = weight = 0
+            for key in islice(self._unassigned, 0, None, parts if self._at_once else 1):
+                group = self._unassigned[key]
+                if keys and (weight >= share or count + len(group) > most):
+                    break
+                keys.append(key)
+                count, weight = count + len(group), weight + sum(t.weight for t in group)
+            self._weight -= weight
+            taken = [task for key in keys for task in self._unassigned.pop(key)]
+            for task in sorted(taken, key=lambda t: self._order[t.name]):
+                self._assign(task, slot)
+        return list(islice(self._slots[slot].values(), most))
+
+    def _parts(self, sharers: int) -> int:
+        """Into how many shares what is unassigned is divided."""
+        if len(self._slots) == 1:
+            return 1
+        idle = sum(not tasks for tasks in self._slots)
+        return max(1, min(sharers, idle) if self._at_once else 2 * sharers)
+
+    def done(self, name: str) -> None:
+        """A task has its answer."""
+        if name in self._slot_of and self._slots[self._slot_of[name]].pop(name, None) is not None:
+            self.left -= 1
+
+    def give_back(self, slot: int) -> None:
+        """This slot's tasks become unassigned again."""
+        for task in self._slots[slot].values():
+            self._add(task)
+        self._slots[slot].clear()

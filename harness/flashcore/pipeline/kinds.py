@@ -1,0 +1,39 @@
+"""The runs of one command: a run for each kind of GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.measure.build import build
+from flashcore.measure.context import Say
+from flashcore.measure.machine import gpu_choice
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Settings
+from flashcore.suites.load import load
+
+
+def each_kind(settings: Settings, say: Say) -> list[Settings]:
+    """The settings for each kind of GPU: a run is of one. A kind that runs none of the suite's archs is named and left
+    out, unless there is no other. Of a cluster's GPUs those of the first kind share one run.
+    """
+    kinds = _kinds(settings)
+    if len(kinds) < 2:
+        return [settings]
+    suite = load(settings.suite, Path(settings.build))
+    archs = build.Options.from_environment(suite).archs or suite.archs
+    able = [kind for kind in kinds if next(iter(kind.values())).arch_of(archs)]
+    for kind in kinds if able else ():
+        fit = "a run of its own" if kind in able else f"left out: runs none of {', '.join(archs)}"
+        say(f"{gpu_choice.listed(kind)}: {fit}")
+    return [replace(settings, gpus=",".join(kind)) for kind in able or kinds[:1]]
+
+
+def each_gpu(settings: Settings) -> list[Settings]:
+    """The settings for each GPU that the user asks for, whatever its kind. Of a cluster's GPUs the first one."""
+    uuids = [uuid for kind in _kinds(settings) for uuid in kind]
+    return [replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
+
+
+def _kinds(settings: Settings) -> list[dict[str, Gpu]]:
+    return [] if settings.cluster else gpu_choice.by_kind(settings.gpus, gpu_choice.visible())

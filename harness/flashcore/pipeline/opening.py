@@ -1,0 +1,42 @@
+"""The context of a run, with the plugins that it needs."""
+
+from __future__ import annotations
+
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.measure import context
+from flashcore.measure.context import Context, Executor, Say, ThisHost, silent
+from flashcore.measure.settings import Settings
+from flashcore.pipeline import plugins
+
+
+def open_context(settings: Settings, say: Say = silent) -> Context:
+    """Loads the suite and looks at the machine; see :func:`flashcore.measure.context.open_context`."""
+    plugins.load()
+    return context.open_context(settings, executor_of(settings), say)
+
+
+def executor_of(settings: Settings) -> Executor:
+    """Where the GPU work of a run is done: a cluster, or this host."""
+    if settings.cluster is None:
+        return ThisHost()
+    executor: Executor = plugins.find("executors", "cluster")(settings.cluster)
+    return executor
+
+
+def open_recordable(settings: Settings, say: Say = silent, *, needs_gpu: bool = False) -> Context:
+    """The context of a run that may be recorded.
+
+    Raises:
+        CapabilityError: it makes no sense without a GPU, and this machine cannot measure.
+        UsageError: the build is one for a debugger.
+    """
+    opened = open_context(settings, say)
+    if needs_gpu and (reason := opened.cannot_measure):
+        hint = "run it on a machine with a GPU; `flashcore gate` and `flashcore report` work without one"
+        raise CapabilityError(reason, hint)
+    if opened.options.debug:
+        raise UsageError(
+            "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
+            "  hint: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
+        )
+    return opened

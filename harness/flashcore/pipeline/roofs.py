@@ -1,0 +1,102 @@
+"""The roofs of this machine: recorded, or measured now by a run of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.explain import measured_roofs
+from flashcore.measure.context import Context, Say, silent
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine.gpu_choice import ALL
+from flashcore.measure.settings import Bench, Check, Settings
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.model.progress import prefixed
+from flashcore.model.record import Measured, Record, Roof
+from flashcore.pipeline.opening import executor_of, open_recordable
+from flashcore.records import lookup
+from flashcore.suites.find import roofs_suite
+from flashcore.suites.load import load
+
+#: The run that measured, and its ceilings.
+Ceilings = tuple[Record, list[measured_roofs.Measured]]
+#: In seconds, not minutes: a ceiling is one number. Whether torch accepts the operators is tested by `flashcore check`.
+_CHECK = Check(repeats=3, opcheck=False)
+_BENCH = Bench(samples=20, seconds=0.2, modes=("back_to_back", "eager"))
+
+
+def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record], *, fresh: bool = False) -> Ceilings:
+    """The roofs of this machine: those recorded for it, or measured now.
+
+    Args:
+        settings: of the run that is drawn against them; ``roofs`` names their suite.
+        run: records a run.
+        fresh: measure even if there is a record of the same machine.
+
+    Raises:
+        CapabilityError: there is no GPU.
+    """
+    folder = settings.roofs or str(roofs_suite())
+    gpus, _ = executor_of(settings).places(settings.gpus, silent)
+    uuid = next(iter(gpus), "")
+    gpu = gpus.get(uuid) or Gpu.find()
+    recorded = () if fresh else lookup.measured_runs(Path(settings.profiles), load(folder).name)
+    record = next((r for r in recorded if gpu is None or _is_of(r, gpu, uuid)), None)
+    if record is None:
+        chosen = Settings(
+            suite=folder,
+            profiles=settings.profiles,
+            build=settings.build,
+            upto="bench",
+            join=False,
+            check=_CHECK,
+            bench=_BENCH,
+            gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # ceilings of one GPU, not the best of several
+            roofs=None,
+            cluster=settings.cluster,
+            command=settings.command,
+        )
+        context = open_recordable(chosen, lambda text: say(prefixed("roofs: ", text)), needs_gpu=True)
+        say("roofs: measuring this machine")
+        record = run(context)
+    return record, _ceilings(record, folder)
+
+
+def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:
+    """Whether a run was measured by this kind of machine (GPU, memory, highest clock, driver), and by this very GPU if
+    it names one."""
+    e = record.environment
+    if uuid and record.gpus and uuid not in {g.uuid for g in record.gpus}:
+        return False
+    machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver)
+    return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver)
+
+
+def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
+    amounts = {}
+    for shape in record.suite.shapes.values():
+        problem = load_problem(folder, record.suite.problems[shape.problem].file)
+        if hasattr(problem, "ceiling"):
+            amounts[shape.name] = problem.ceiling(dict(shape.params))
+    return measured_roofs.measured(record, amounts)
+
+
+def with_roofs(
+    context: Context, measured: Measured, run: Callable[[Context], Record]
+) -> tuple[Measured, tuple[Roof, ...] | None]:
+    """The measured roofs of this machine (``None`` if it profiles nothing); where several GPUs of this host shared the
+    run, each has its own with it, and these are the first one's."""
+    settings, say = context.settings, context.say
+    if settings.upto != "profile" or context.cannot_measure or settings.roofs is None:
+        return measured, None
+
+    def roofs(of: Settings) -> tuple[Roof, ...]:
+        record, ceilings = measure_roofs(of, say, run)
+        say(f"roofs: run {record.id}")
+        return measured_roofs.ceilings(record, ceilings)
+
+    sharing = [g.uuid for g in measured.gpus if g.uuid in context.workers.uuids and any(g.cases.values())]
+    each = {uuid: roofs(replace(settings, gpus=uuid)) for uuid in sharing}
+    gpus = tuple(replace(g, roofs=each.get(g.uuid, ())) for g in measured.gpus)
+    return replace(measured, gpus=gpus), next(iter(each.values())) if each else roofs(settings)

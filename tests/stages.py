@@ -1,0 +1,52 @@
+"""Contexts and pools for tests of stages, and stages that are stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flashcore.measure.build import build
+from flashcore.measure.context import Context
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.journal import Result, Task
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.program import Command, Limits, Place, Program
+from flashcore.model.record import Built
+from tests import factory
+
+
+def context(folder: Path, baseline: str = "", **changes: Any) -> Context:
+    """A context on the CPU whose stages write into ``folder``; ``changes`` of its fields, or of its settings'."""
+    suite = factory.suite()
+    suite = replace(suite, baseline=baseline or suite.baseline)
+    settings = {k: changes.pop(k) for k in list(changes) if k in Settings.__dataclass_fields__}
+    chosen = Settings("suite", build=str(folder / "build"), **settings)
+    made = Context(chosen, suite, None, None, build.Options(), (), (), folder=folder, device="cpu")
+    return replace(made, **changes)
+
+
+class Finished:
+    """A build that is over."""
+
+    def __init__(self, first: Built, rest: Built | None = None) -> None:
+        self.first, self._rest = first, rest or first
+
+    def finish(self) -> Built:
+        return self._rest
+
+
+def program(command: Command, **options: Any) -> Program:
+    """A program; options are its own, or those of its limits."""
+    own = {k: options.pop(k) for k in list(options) if k in Program.__dataclass_fields__}
+    return Program(command=command, limits=Limits(**options), **own)
+
+
+def run(
+    tasks: Sequence[Task], folder: Path, command: Command, places: Sequence[Place] = (), **options: Any
+) -> list[Result]:
+    """The tasks in a pool of their own; options as of :func:`program`, and ``on_result``."""
+    seen = options.pop("on_result", lambda result: None)
+    with Pool(places) as pool:
+        return pool.run(tasks, program(command, **options), folder, seen)
