@@ -31,7 +31,7 @@ def test_a_remembered_suite_is_the_suite(root: Path, tmp_path: Path, monkeypatch
     def no(*_: object) -> None:
         raise AssertionError("asked again")
 
-    monkeypatch.setattr(resolve, "Builder", no)
+    monkeypatch.setattr(resolve, "resolve", no)
     again = load.load(root, tmp_path)
     assert again == found
     assert repr(again) == repr(found)  # 1 and 1.0 and True are equal, but not the same flag

@@ -158,7 +158,7 @@ def test_an_unchanged_suite_is_not_looked_through_again(
     split: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = load.load(split, tmp_path / "known")
-    monkeypatch.setattr(resolve, "Builder", None)
+    monkeypatch.setattr(resolve, "resolve", None)
     assert load.load(split, tmp_path / "known") == found
 
 

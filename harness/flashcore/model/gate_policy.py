@@ -78,10 +78,10 @@ def looser(rule: GateRule) -> list[str]:
     weight = {"fail": 0, "show": 1, "ignore": 2}
     return [
         fact
-        for fact, own in ALLOWANCES.items()
+        for fact, default in ALLOWANCES.items()
         if any(fnmatchcase(fact, glob) for glob in rule.facts)
         and (
-            weight[rule.severity] > weight[own.severity]
-            or (rule.tolerance is not None and rule.tolerance > own.tolerance)
+            weight[rule.severity] > weight[default.severity]
+            or (rule.tolerance is not None and rule.tolerance > default.tolerance)
         )
     ]

@@ -1,21 +1,152 @@
-"""Budgets in a file of their own, for records without a suite on disk: ``[[budget]]`` tables as in a manifest, whose
-facts may also be ncu's own metrics, in ncu's unit."""
+"""Budgets, waivers and rules of the gate: in a manifest, and budgets in a file of their own.
+
+A file of its own is for records without a suite on disk. Its facts may also be ncu's own metrics, in ncu's unit.
+"""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from flashcore.errors import ManifestError, UsageError
-from flashcore.model.catalogue import FACTS, spec_of
-from flashcore.model.suggest import did_you_mean
-from flashcore.model.suite import Budget
+from flashcore.model import gate_policy
+from flashcore.model.catalogue import FACTS, OWN_STAGE, FactSpec, spec_of
+from flashcore.model.suggest import misspelt
+from flashcore.model.suite import Budget, GateRule, Shape, Variant, Waiver
+from flashcore.model.text import matches_any
 from flashcore.suites import schema
+from flashcore.suites.mistakes import Mistakes
+from flashcore.suites.schema import BudgetForm, GateRuleForm, Manifest, ScopeForm, WaiverForm
 
 
-class BudgetOfAny(schema.BudgetForm):
+def _budget(form: BudgetForm, spec: FactSpec, scope: Mapping[str, Any]) -> Budget:
+    """The budget of a form on a fact with a number."""
+    return Budget(**{**form.model_dump(exclude={"documents"}), "unit": spec.unit, "tier": spec.tier, **scope})
+
+
+def _check_limits(key: str, form: BudgetForm, mistakes: Mistakes) -> None:
+    low, high = form.minimum, form.maximum
+    if low is None and high is None:
+        mistakes.add(key, "a `min`, a `max` or both", "neither")
+    elif low is not None and high is not None and low > high:
+        mistakes.add(key, "min <= max", f"{low} > {high}")
+
+
+# --- a manifest -----------------------------------------------------------------------------------
+
+
+class Limits:
+    """Makes what limits a manifest's facts, and collects the mistakes in it.
+
+    Args:
+        archs: every arch that a variant is for.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        archs: Sequence[str],
+        shapes: Mapping[str, Shape],
+        variants: Mapping[str, Variant],
+        mistakes: Mistakes,
+    ) -> None:
+        self._manifest, self._archs, self._shapes, self._variants = manifest, archs, shapes, variants
+        self._mistakes = mistakes
+
+    def budgets(self) -> tuple[Budget, ...]:
+        budgets = tuple(b for i, f in enumerate(self._manifest.budget) if (b := self._declared(i, f)))
+        names = [b.name for b in budgets]
+        for name in sorted({n for n in names if names.count(n) > 1}):
+            self._mistakes.add("budget", "each name once", f"{name!r} {names.count(name)} times")
+        return budgets
+
+    def _scope(self, key: str, form: ScopeForm, globs: Sequence[str]) -> dict[str, Any]:
+        check = self._mistakes.check_globs
+        return {
+            "variants": check(f"{key}.variants", globs, self._variants, "variant"),
+            "archs": check(f"{key}.archs", form.archs, self._archs, "suite's arch"),
+            "shapes": check(f"{key}.shapes", form.shapes, self._shapes, "shape"),
+            "kernels": tuple(form.kernels),
+        }
+
+    def _declared(self, index: int, form: BudgetForm) -> Budget | None:
+        key = f"budget[{index}] ({form.name})"
+        _check_limits(key, form, self._mistakes)
+        spec = self._mistakes.check_fact(f"{key}.fact", form.fact)
+        if spec is None:
+            return None
+        if spec.tier is None:
+            self._mistakes.add(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
+            return None
+        budget = _budget(form, spec, self._scope(key, form, self._names(key, form)))
+        if not any(
+            self._is_about(budget, v)
+            for v in self._variants.values()
+            if not v.is_reference and matches_any(v.name, budget.variants)
+        ):
+            expected = "a case that it is about: a variant that is no peer, on archs and shapes that it supports"
+            self._mistakes.add(key, expected, "none")
+        return budget
+
+    def _names(self, key: str, form: BudgetForm) -> list[str]:
+        """The globs of a budget's variants, or the names of the variants of its documents."""
+        if form.documents is None:
+            return form.variants
+        for document in form.documents:
+            if document not in self._manifest.documents:
+                self._mistakes.add(f"{key}.documents", "a document of the manifest", repr(document))
+        names = [
+            n
+            for n, v in self._variants.items()
+            if v.document in form.documents and any(fnmatchcase(n, glob) for glob in form.variants)
+        ]
+        if not names:
+            self._mistakes.add(f"{key}.documents", "documents of at least one variant", "no variant")
+        return names
+
+    def _is_about(self, budget: Budget, variant: Variant) -> bool:
+        spec = FACTS[budget.fact]
+        static = budget.tier == "static"
+        if spec.group != "formula" and not any(matches_any(a, budget.archs) for a in variant.where.archs):
+            return False
+        stage = "bench" if budget.tier == "timing" else OWN_STAGE.get(spec.group, "profile")
+        shapes = [s for s in self._shapes.values() if matches_any(s.name, budget.shapes) and variant.runs_on(s)]
+        return (static and budget.shapes == ("*",)) or any(static or stage in s.stages for s in shapes)
+
+    def rules(self) -> tuple[GateRule, ...]:
+        return tuple(self._rule(i, form) for i, form in enumerate(self._manifest.gate.rule))
+
+    def _rule(self, index: int, form: GateRuleForm) -> GateRule:
+        key = f"gate.rule[{index}]"
+        facts = self._mistakes.check_globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline")
+        scope = self._scope(key, form, form.variants)
+        rule = GateRule(**{**form.model_dump(), "facts": facts, "reason": form.reason or "", **scope})
+        if (loose := gate_policy.looser(rule)) and not rule.reason:
+            self._mistakes.add(f"{key}.reason", f"why {', '.join(loose)} may get worse", "nothing")
+        return rule
+
+    def waivers(self, budgets: Sequence[Budget]) -> tuple[Waiver, ...]:
+        names = [b.name for b in budgets]
+        return tuple(self._waiver(i, form, names) for i, form in enumerate(self._manifest.waiver))
+
+    def _waiver(self, index: int, form: WaiverForm, budgets: Sequence[str]) -> Waiver:
+        key = f"waiver[{index}] ({form.budget})"
+        # Limits of the baseline, and budgets that hold without a table, can be waived too: baseline_registers, runs.
+        implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
+        if form.budget.removeprefix(gate_policy.PREFIX) not in {*implicit, *gate_policy.ALLOWANCES}:
+            self._mistakes.check_name(f"{key}.budget", form.budget, budgets, "the name of a budget")
+        return Waiver(**{**form.model_dump(), **self._scope(key, form, form.variants)})
+
+
+# --- a file of its own ----------------------------------------------------------------------------
+
+
+class BudgetOfAny(BudgetForm):
     """``[[budget]]`` on a fact of the catalogue or a metric of ncu's."""
 
     fact: schema.Text
@@ -44,32 +175,23 @@ def read(path: Path) -> tuple[Budget, ...]:
         raise ManifestError(str(path), schema.mistakes(error.errors(), data, BudgetFile)) from error
     except ValueError as error:
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
-    wrong = [mistake for at, form in enumerate(forms) for mistake in _mistakes(at, form)]
-    if wrong or not forms:
-        raise ManifestError(str(path), wrong or ["budget: expected at least one [[budget]], found none"])
-    return tuple(_budget(form) for form in forms)
+    mistakes = Mistakes()
+    if not forms:
+        mistakes.add("budget", "at least one [[budget]]", "none")
+    budgets = [budget for i, form in enumerate(forms) if (budget := _of_any(i, form, mistakes))]
+    if mistakes.lines:
+        raise ManifestError(str(path), mistakes.lines)
+    return tuple(budgets)
 
 
-def _mistakes(at: int, form: BudgetOfAny) -> list[str]:
-    key = f"budget[{at}] ({form.name})"
+def _of_any(index: int, form: BudgetOfAny, mistakes: Mistakes) -> Budget | None:
+    key = f"budget[{index}] ({form.name})"
     spec = spec_of(form.fact)
-    found = []
     if spec is None or spec.tier is None or (form.fact not in FACTS and "__" not in form.fact):
-        known = "a fact with a number (flashcore list --facts), or a metric of ncu's"
-        found.append(f"{key}.fact: expected {known}, found {form.fact!r}{did_you_mean(form.fact, FACTS)}")
-    if form.min is None and form.max is None:
-        found.append(f"{key}: expected a `min`, a `max` or both, found neither")
-    elif form.min is not None and form.max is not None and form.min > form.max:
-        found.append(f"{key}: expected min <= max, found {form.min} > {form.max}")
+        expected = "a fact with a number (flashcore list --facts), or a metric of ncu's"
+        mistakes.add(f"{key}.fact", expected, misspelt(form.fact, FACTS))
+    _check_limits(key, form, mistakes)
     if form.documents is not None:
-        found.append(f"{key}.documents: expected only in a manifest, which names documents, found it here")
-    return found
-
-
-def _budget(form: BudgetOfAny) -> Budget:
-    spec = spec_of(form.fact)
-    assert spec is not None and spec.tier is not None
-    return Budget(
-        form.name, form.fact, spec.unit, spec.tier, form.severity, form.source, form.min, form.max, form.stretch,
-        tuple(form.variants), tuple(form.archs), tuple(form.shapes), tuple(form.kernels), form.device,
-    )  # fmt: skip
+        mistakes.add(f"{key}.documents", "only in a manifest, which names documents", "it here")
+    globs = {field: tuple(getattr(form, field)) for field in ScopeForm.model_fields}
+    return _budget(form, spec, globs) if spec and spec.tier else None

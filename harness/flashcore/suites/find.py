@@ -1,4 +1,4 @@
-"""Where suites lie: the one that the user means, and the roofs suite that comes with flashcore."""
+"""Finds the suite that the user means, and the roofs suite that comes with flashcore."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NEAR = (MANIFEST, f"kernels/{MANIFEST}", f"kernels/*/{MANIFEST}")
 def roofs_suite() -> Path:
     """The folder of the suite that measures a machine's roofs: ``kernels/roofs`` in a checkout, in the package where
     it is installed. Relative where it lies below the current folder, so that records name it alike everywhere."""
-    found = (Path(__file__).parents[1] / "roofs_suite").resolve()
-    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
+    folder = (Path(__file__).parents[1] / "roofs_suite").resolve()
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def near(folder: Path) -> Path:
@@ -25,13 +25,15 @@ def near(folder: Path) -> Path:
     Raises:
         UsageError: there is none, or several.
     """
-    own = (roofs_suite() / MANIFEST).read_bytes()
-    manifests = [p for place in NEAR for p in sorted(folder.glob(place)) if p.parent == folder or p.read_bytes() != own]
+    roofs = (roofs_suite() / MANIFEST).read_bytes()
+    manifests = [
+        p for place in NEAR for p in sorted(folder.glob(place)) if p.parent == folder or p.read_bytes() != roofs
+    ]
     if len(manifests) == 1:
         return manifests[0].parent
-    found = ", ".join(str(p.parent) for p in manifests) or "none"
-    mend = "name one with --suite" if manifests else "name one with --suite, or make one with: flashcore init DIR"
-    raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {found}\n  hint: {mend}")
+    names = ", ".join(str(p.parent) for p in manifests) or "none"
+    hint = "name one with --suite" if manifests else "name one with --suite, or make one with: flashcore init DIR"
+    raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {names}\n  hint: {hint}")
 
 
 def suite_folder(given: str | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,12 +26,12 @@ from flashcore.suites.parts import MANIFEST as MANIFEST
 _READERS = sorted(p for folder in ("suites", "model") for p in (Path(__file__).parents[1] / folder).glob("*.py"))
 
 
-def load(folder: Path | str, known: Path | None = None) -> Suite:
+def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
     """Reads and validates the manifest in ``folder``.
 
     Args:
-        known: a folder to cache a valid manifest in: the search for mistakes takes longer than a build with nothing to
-            do, and is skipped while neither the manifest nor the harness changes.
+        cache_folder: where to cache a valid manifest. The search for mistakes takes longer than a build with nothing to
+            do; it is skipped while neither the manifest nor the harness changes.
 
     Raises:
         UsageError: there is no such folder or no manifest in it.
@@ -44,20 +45,20 @@ def load(folder: Path | str, known: Path | None = None) -> Suite:
             f"  hint: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
         )
     text = path.read_bytes()
-    if known is None:
+    if cache_folder is None:
         return _validated(path, text)[0]
     tables, languages = plugin.entries("tables"), plugin.entries("languages")
     readers = [*_READERS, *map(plugin.file_of, dict(tables).values())]
     key = f"{hashlib.sha256(text).hexdigest()} {root} {tables} {languages} {cache.stamp(readers)}"
     name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
-    remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(known, name, key)
+    remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(cache_folder, name, key)
     if remembered is not None:
         suite, named, digest = remembered
         if digest == parts.digest(parts.included(root, named)[0]) and all(p.exists() for p in _files(suite)):
             return suite
-    found = _validated(path, text)
-    cache.keep(known, name, key, found)
-    return found[0]
+    validated = _validated(path, text)
+    cache.keep(cache_folder, name, key, validated)
+    return validated[0]
 
 
 def _files(suite: Suite) -> Iterator[Path]:
@@ -70,9 +71,8 @@ def _files(suite: Suite) -> Iterator[Path]:
 
 def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     """The suite, the files that it names as included, and their digest."""
-    import tomllib
-
-    from flashcore.suites.resolve import Builder
+    from flashcore.suites.mistakes import Mistakes
+    from flashcore.suites.resolve import resolve
     from flashcore.suites.schema import parse
 
     try:
@@ -80,18 +80,18 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     except (ValueError, RecursionError) as error:  # TOML's own mistakes, another encoding, numbers of 5,000 digits
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
     files, wrong = parts.included(path.parent, data.get("manifests"))
-    whole = parts.Whole(data, wrong)
+    combined = parts.CombinedManifest(data, wrong)
     for file, content in files.items():
-        whole.add(file, content)
+        combined.add(file, content)
     manifest = parse(data)
     if isinstance(manifest, list):
-        raise ManifestError(str(path), [*whole.mistakes, *map(whole.placed, manifest)])
-    if whole.mistakes:
-        raise ManifestError(str(path), whole.mistakes)
-    builder = Builder(manifest, path.parent, whole.placed)
-    suite = builder.build()
-    if builder.mistakes:  # points of a sweep share theirs
-        raise ManifestError(str(path), list(dict.fromkeys(builder.mistakes)))
+        raise ManifestError(str(path), [*combined.mistakes, *map(combined.locate, manifest)])
+    if combined.mistakes:
+        raise ManifestError(str(path), combined.mistakes)
+    mistakes = Mistakes(combined.locate)
+    suite = resolve(manifest, path.parent, mistakes)
+    if mistakes.lines:
+        raise ManifestError(str(path), mistakes.lines)
     return dataclasses.replace(suite, manifests=tuple(files)), tuple(manifest.manifests), parts.digest(files)
 
 
@@ -110,13 +110,13 @@ def select(
     """
     chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
     if not chosen:
-        known = ", ".join(suite.variants)
+        names = ", ".join(suite.variants)
         raise NothingMatches(
-            f"--variant {variants}: expected a glob matching one of {known}; found none"
+            f"--variant {variants}: expected a glob matching one of {names}; found none"
             + did_you_mean(variants or "", suite.variants)
         )
     for name in shapes:
         if name not in suite.shapes:
-            known = ", ".join(suite.shapes)
-            raise UsageError(f"--shape {name}: expected one of {known}{did_you_mean(name, suite.shapes)}")
+            names = ", ".join(suite.shapes)
+            raise UsageError(f"--shape {name}: expected one of {names}{did_you_mean(name, suite.shapes)}")
     return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]

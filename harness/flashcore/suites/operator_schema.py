@@ -26,15 +26,81 @@ SCALAR_TYPES = {
     "bool": "Bool",
 }
 #: Names of arguments and dimensions become members of C++ structs.
-CPP_WORDS = frozenset({
-    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
-    "class", "compl", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double", "else",
-    "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
-    "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
-    "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
-    "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
-    "volatile", "while", "xor",
-})  # fmt: skip
+CPP_WORDS = frozenset(
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "compl",
+        "const",
+        "constexpr",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "nullptr",
+        "operator",
+        "or",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+        "xor",
+    ]
+)
 _ARGUMENT = re.compile(
     r"(?P<type>Tensor|int|float|bool)(?P<alias>\([a-z]!\))?(?P<optional>\?)? (?P<name>[a-z][a-z0-9_]*)"
     r"(=(?P<default>\S+))?"
@@ -45,8 +111,8 @@ def _default(kind: str, text: str) -> int | float | bool:
     """Raises:
     ValueError: the text is no value of that kind.
     """
-    known = {"bool": r"True|False", "int": r"-?[0-9]+", "float": r"-?[0-9]+(\.[0-9]*)?(e-?[0-9]+)?"}
-    if not re.fullmatch(known.get(kind, "(?!)"), text):
+    patterns = {"bool": r"True|False", "int": r"-?[0-9]+", "float": r"-?[0-9]+(\.[0-9]*)?(e-?[0-9]+)?"}
+    if not re.fullmatch(patterns.get(kind, "(?!)"), text):
         raise ValueError(f"no default of a tensor, and of {kind} one such as 1, 0.5 or True, not {text!r}")
     return text == "True" if kind == "bool" else int(text) if kind == "int" else float(text)
 
@@ -68,8 +134,8 @@ def parse_schema(schema: str, inout: Collection[str] = ()) -> list[Argument]:
     for part in form["arguments"].split(","):
         match = _ARGUMENT.fullmatch(part.strip())
         if match is None or ((match["alias"] or match["optional"]) and match["type"] != "Tensor"):
-            known = "'Tensor', 'Tensor?', 'Tensor(a!)', 'int', 'float' or 'bool'"
-            raise ValueError(f"{known} and a name in {part.strip()!r}")
+            types = "'Tensor', 'Tensor?', 'Tensor(a!)', 'int', 'float' or 'bool'"
+            raise ValueError(f"{types} and a name in {part.strip()!r}")
         name, optional = match["name"], bool(match["optional"])
         if optional and match["alias"]:
             raise ValueError(f"outputs that are always there, not {part.strip()!r}: only an input may be optional")

@@ -1,4 +1,4 @@
-"""The files of a manifest: ``suite.toml`` and those that its ``manifests`` name, put together as if they were one.
+"""Combines ``suite.toml`` and the files that its ``manifests`` name into one manifest.
 
 An included file may hold problems, shapes, variants, budgets, waivers and rules of the gate. What concerns the suite as
 a whole is in ``suite.toml``, the only file that includes others. Tables follow each other as the files do.
@@ -7,6 +7,7 @@ a whole is in ``suite.toml``, the only file that includes others. Tables follow 
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
 
     They come in the order of ``named``, those of one glob sorted; a file named twice counts where it is named first.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     wrong: list[str] = []
     names = named if isinstance(named, (list, tuple)) else ()  # the form says what else is wrong with it
     for i, name in enumerate(n for n in names if isinstance(n, str) and n):
@@ -39,26 +40,26 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
             paths = sorted(root.glob(name)) if set(name) & set("*?[") else [root / name]
         except ValueError:  # no glob
             paths = []
-        files = [p for p in paths if p.is_file() and p != root / MANIFEST]
-        if not files:
+        paths = [p for p in paths if p.is_file() and p != root / MANIFEST]
+        if not paths:
             wrong.append(f"manifests[{i}]: expected a file of the suite other than {MANIFEST}, found no {name}")
-        for file in files:
-            found.setdefault(file.relative_to(root).as_posix(), file.read_bytes())
-    return found, wrong
+        for file in paths:
+            files.setdefault(file.relative_to(root).as_posix(), file.read_bytes())
+    return files, wrong
 
 
 def digest(files: Mapping[str, bytes]) -> str:
     """A digest that differs if an included file or their order changed."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for file, text in files.items():
-        found.update(f"{file} {len(text)} ".encode())
-        found.update(text)
-    return found.hexdigest()
+        hashed.update(f"{file} {len(text)} ".encode())
+        hashed.update(text)
+    return hashed.hexdigest()
 
 
 @dataclass
-class Whole:
-    """A manifest put together.
+class CombinedManifest:
+    """``suite.toml`` with the files that it includes.
 
     Args:
         data: what ``suite.toml`` holds; what is included is added to it.
@@ -70,8 +71,6 @@ class Whole:
 
     def add(self, file: str, text: bytes) -> None:
         """Adds an included file."""
-        import tomllib  # a cached manifest is not parsed
-
         try:
             content = tomllib.loads(text.decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -106,14 +105,14 @@ class Whole:
             else:
                 into[str(name)] = entry
 
-    def placed(self, mistake: str) -> str:
-        """A mistake, or only a key, with the file that it stands in where that is not ``suite.toml``."""
+    def locate(self, mistake: str) -> str:
+        """A mistake, or only a key, preceded by its file unless that is ``suite.toml``."""
         keys = [k for k in self._places if mistake.startswith(k) and mistake[len(k) :][:1] in ("", *".: [")]
         if not keys:
             return mistake
         key = max(keys, key=len)
-        file, own = self._places[key]
-        return f"{file}: {own}{mistake[len(key) :]}"
+        file, place = self._places[key]
+        return f"{file}: {place}{mistake[len(key) :]}"
 
 
 def _entries(given: dict[str, Any] | list[Any]) -> list[tuple[str | None, str, Any]]:

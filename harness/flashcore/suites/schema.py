@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model
 
 from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
@@ -36,6 +36,7 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+_Date = Annotated[datetime.date, AfterValidator(datetime.date.isoformat)]
 # An empty list would switch off what it narrows.
 _Globs = Annotated[list[Text], Field(min_length=1)]
 
@@ -140,8 +141,8 @@ class BudgetForm(ScopeForm):
     fact: Name
     source: Text
     severity: Literal["limit", "goal"] = "limit"
-    min: float | None = None
-    max: float | None = None
+    minimum: float | None = Field(default=None, alias="min")
+    maximum: float | None = Field(default=None, alias="max")
     stretch: float | None = None
     documents: _Globs | None = None
     device: str | None = None
@@ -153,7 +154,7 @@ class WaiverForm(ScopeForm):
     budget: Name
     accepted: float
     reason: Text
-    expires: datetime.date | None = None
+    expires: _Date | None = None
 
 
 class GateRuleForm(ScopeForm):
@@ -163,7 +164,7 @@ class GateRuleForm(ScopeForm):
     severity: Literal["fail", "show", "ignore"] = "fail"
     tolerance: float | None = Field(default=None, ge=0)
     reason: Text | None = None
-    expires: datetime.date | None = None
+    expires: _Date | None = None
 
 
 class GateForm(Form):
@@ -213,10 +214,10 @@ def schema_text() -> str:
     from flashcore.model.catalogue import FACTS, PHASE_SHARE
 
     schema = manifest_form().model_json_schema()
-    own = [key for key in schema.pop("required") if key not in tables()]  # an included file may hold the tables
+    required = [key for key in schema.pop("required") if key not in tables()]  # an included file may hold the tables
     included = sorted({*tables(), *(key.split(".")[0] for key in LISTS)})
     schema["anyOf"] = [
-        {"title": "a suite.toml", "required": own},
+        {"title": "a suite.toml", "required": required},
         {"title": "a file that a suite.toml includes", "propertyNames": {"enum": included}},
     ]
     for form in ("BudgetForm", "PredictionForm"):
@@ -247,8 +248,8 @@ def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
             yield f"{key[:100]}: expected at most {MOST_NESTED} tables and lists in each other, found more"
             return
         for k, v in value.items() if isinstance(value, dict) else enumerate(value):
-            own = f"{key}[{k}]" if isinstance(k, int) else f"{key}.{k}".lstrip(".")
-            yield from _beyond(own, v, depth + 1)
+            inner = f"{key}[{k}]" if isinstance(k, int) else f"{key}.{k}".lstrip(".")
+            yield from _beyond(inner, v, depth + 1)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         yield f"{key}: expected a whole number of 64 bits, found one of {value.bit_length()}"
     elif isinstance(value, float) and 1e30 < abs(value) < math.inf:
@@ -265,10 +266,12 @@ def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -
     form = form or manifest_form()
     expected: dict[tuple[str, str], list[str]] = {}
     for error in errors:
-        found = "nothing" if error["type"] == "missing" else _short(error["input"])
-        said = expected.setdefault((_key(error, data), found), [])
-        said += [text for text in [_expectation(error, form)] if text not in said]
-    return [f"{key}: expected {_either(said)}, found {found}" for (key, found), said in expected.items()]
+        actual = "nothing" if error["type"] == "missing" else _short(error["input"])
+        expectations = expected.setdefault((_key(error, data), actual), [])
+        expectations += [text for text in [_expectation(error, form)] if text not in expectations]
+    return [
+        f"{key}: expected {_either(expectations)}, found {actual}" for (key, actual), expectations in expected.items()
+    ]
 
 
 def _key(error: Any, data: Any) -> str:
@@ -294,8 +297,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def _either(said: Sequence[str]) -> str:
-    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+def _either(expectations: Sequence[str]) -> str:
+    return expectations[0] if len(expectations) == 1 else f"{', '.join(expectations[:-1])} or {expectations[-1]}"
 
 
 _EXPECTED = {

@@ -19,8 +19,8 @@ def write(folder: Path) -> list[Path]:
         FlashcoreError: it cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        found = "something in it" if folder.is_dir() else "a file"
-        raise UsageError(f"{folder}: expected a new or empty folder, found {found}\n  hint: name another")
+        content = "something in it" if folder.is_dir() else "a file"
+        raise UsageError(f"{folder}: expected a new or empty folder, found {content}\n  hint: name another")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         written = []

@@ -1,0 +1,93 @@
+"""The problems and shapes of a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from flashcore.model.suite import DIMENSION, Argument, Problem, Regime, Shape
+from flashcore.suites.mistakes import Mistakes
+from flashcore.suites.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
+from flashcore.suites.schema import ProblemForm, ShapeForm
+
+
+def problem(name: str, form: ProblemForm, root: Path, mistakes: Mistakes) -> Problem:
+    """The problem of a form; its file is relative to ``root``."""
+    key = f"problem.{name}"
+    if not (root / form.file).is_file():
+        mistakes.add(f"{key}.file", "a file of the suite", f"no {form.file}")
+    try:
+        parsed = parse_schema(form.op_schema, form.inout)
+    except ValueError as error:
+        mistakes.add(f"{key}.schema", str(error), repr(form.op_schema))
+        parsed = []
+    arguments = [_tensor(key, a, form, mistakes) if a.kind == "tensor" else a for a in parsed]
+    # An absent tensor gives no dimension.
+    dims = tuple(dict.fromkeys(d for a in arguments if not a.optional for d in a.dims if d.isidentifier()))
+    names = {a.name for a in arguments}
+    for a in arguments:
+        unnamed = [d for d in a.dims if (part := DIMENSION.fullmatch(d)) and part["name"] and part["name"] not in dims]
+        if unnamed:
+            mistakes.add(f"{key}.dims.{a.name}", "dimensions that a tensor has as they are", ", ".join(unnamed))
+        if a.strides and not a.dims:
+            mistakes.add(f"{key}.strided.{a.name}", "a tensor that has dimensions", "none")
+        if a.strides and f"{a.name}_strides" in names:
+            taken = f"an argument {a.name}_strides"
+            mistakes.add(f"{key}.strided.{a.name}", "that name free for its strides", taken)
+    outputs = {a.name for a in arguments if a.mutable}
+    if arguments and (inputs := [n for n in form.inout if n not in outputs]):
+        mistakes.add(f"{key}.inout", "outputs of the schema, written Tensor(a!)", ", ".join(inputs))
+    tensors = {a.name for a in arguments if a.kind == "tensor"}
+    for table, allowed in (("dims", tensors), ("dtypes", {*tensors, "*"}), ("strided", tensors)):
+        for unknown in sorted(getattr(form, table).keys() - allowed):
+            mistakes.add(f"{key}.{table}.{unknown}", "a tensor of the schema", "no such tensor")
+    return Problem(name, form.file, form.op_schema, tuple(arguments), dims, tuple(form.seeds))
+
+
+def _tensor(key: str, argument: Argument, form: ProblemForm, mistakes: Mistakes) -> Argument:
+    """A tensor argument with its dimensions, dtype and strides."""
+    name = argument.name
+    if name not in form.dims:
+        mistakes.add(f"{key}.dims.{name}", "the names of its dimensions", "nothing")
+    dtype = form.dtypes.get(name, form.dtypes.get("*", ""))
+    if dtype not in SCALAR_TYPES:
+        expected = f"one of {', '.join(SCALAR_TYPES)}"
+        mistakes.add(f"{key}.dtypes.{name}", expected, repr(dtype) if dtype else "nothing")
+    dims = tuple(map(str, form.dims.get(name, [])))
+    for dim in CPP_WORDS.intersection(dims):
+        mistakes.add(f"{key}.dims.{name}", "a name that is not reserved in C++", repr(dim))
+    return replace(argument, dims=dims, dtype=dtype, strides=form.strided.get(name, ""))
+
+
+def problem_name(key: str, name: str | None, problems: Mapping[str, Problem], mistakes: Mistakes) -> str:
+    """The problem that a shape or variant names; without a name the manifest's first, its main one."""
+    first = next(iter(problems))
+    if name is not None and name not in problems:
+        mistakes.add(f"{key}.problem", f"one of {', '.join(problems)}", repr(name))
+        return first
+    return name or first
+
+
+def shape(name: str, form: ShapeForm, problems: Mapping[str, Problem], rank_by: Regime, mistakes: Mistakes) -> Shape:
+    """The shape of a form; ``rank_by`` is the suite's."""
+    key = f"shape.{name}"
+    its = problems[problem_name(key, form.problem, problems, mistakes)]
+    made = Shape(name, its.name, form.params, tuple(form.stages), form.rank_by or rank_by, form.repeats)
+    for dim in its.dims:
+        size = form.params.get(dim)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            value = "nothing" if size is None else repr(size)
+            mistakes.add(f"{key}.params.{dim}", "a whole number of at least 1", value)
+            return made
+    for argument in its.arguments:
+        if argument.optional and not isinstance(given := form.params.get(argument.name, True), bool):
+            mistakes.add(f"{key}.params.{argument.name}", "true or false: whether it is given", repr(given))
+        try:
+            if min(sizes := argument.sizes(form.params), default=1) < 1:
+                mistakes.add(f"{key}.params", f"{argument.name} not to be empty", f"{sizes}")
+        except KeyError:  # a mistake of the problem
+            continue
+        except ValueError as error:
+            mistakes.add(f"{key}.params", f"whole sizes of {argument.name}", str(error))
+    return made

@@ -1,0 +1,205 @@
+"""The variants of a manifest: templates filled in with the points of their sweeps."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.chips import devices
+from flashcore.chips.occupancy import LIMITS, limits
+from flashcore.model import plugin
+from flashcore.model.suite import Kind, Prediction, Problem, Shape, Variant, Where, kind_of
+from flashcore.suites.mistakes import Mistakes
+from flashcore.suites.problems import problem_name
+from flashcore.suites.schema import MOST_LETTERS, Manifest, PredictionForm, VariantForm
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+MOST_POINTS, MOST_ANCESTORS = 10_000, 100
+#: What a roof may be of: the roofs suite measures these, and datasheets state rates for others.
+ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
+
+_Point = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A variant's table, and the point of its sweep that is filled in."""
+
+    name: str
+    form: VariantForm
+    point: _Point
+    mistakes: Mistakes
+
+    @property
+    def key(self) -> str:
+        return f"variant.{self.name}"
+
+    def fill(self, text: str) -> str:
+        try:
+            return text.format_map(self.point)
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
+            axes = ", ".join(self.point) or "no sweep axes"
+            self.mistakes.add(self.key, f"only the names {axes} in braces", f"{text!r} ({error})")
+            return text
+
+
+class Variants:
+    """Makes a manifest's variants, and collects the mistakes in them."""
+
+    def __init__(self, manifest: Manifest, root: Path, problems: Mapping[str, Problem], mistakes: Mistakes) -> None:
+        self._manifest, self._root, self._problems, self._mistakes = manifest, root, problems, mistakes
+        self._languages = dict(plugin.entries("languages"))
+        self._roofs = sorted({*ROOFS, *(rate for d in devices.load().values() for rate in d.rates)})
+        self._tolerances = {name: _tolerances(root / p.file) for name, p in manifest.problem.items()}
+
+    def make(self, shapes: Mapping[str, Shape]) -> dict[str, Variant]:
+        """All variants by name, in the order of the manifest."""
+        variants: dict[str, Variant] = {}
+        keys: dict[str, str] = {}  # variant → the key it is declared under
+        for template in self._templates():
+            if (variant := self._variant(template)) is None:
+                continue
+            if (first := keys.get(variant.name)) is not None:
+                other = "" if first == template.key else f", first by {self._mistakes.locate(first)}"
+                self._mistakes.add(template.key, "a name that is used once", f"{variant.name!r} twice{other}")
+            variants[variant.name], keys[variant.name] = variant, template.key
+        for name, variant in variants.items():
+            if variant.parent is not None:
+                self._mistakes.check_name(f"{keys[name]}.parent", variant.parent, variants, "a variant")
+            self._check_ancestry(keys[name], name, variants)
+            self._mistakes.check_globs(f"{keys[name]}.where.shapes", variant.where.shapes, shapes, "shape")
+        return variants
+
+    def _templates(self) -> Iterator[_Template]:
+        """Every template with each point of its sweep."""
+        total = 0
+        for name, form in self._manifest.variant.items():
+            sweep = form.sweep or [{}]
+            size = math.prod(map(len, sweep.values())) if isinstance(sweep, dict) else len(sweep)
+            total += size
+            if total > MOST_POINTS:
+                self._mistakes.add(f"variant.{name}", f"at most {MOST_POINTS:,} variants in all", f"{size:,} more")
+                continue
+            points: list[dict[str, int | str]] = (
+                [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
+                if isinstance(sweep, dict)
+                else sweep
+            )
+            for point in points:
+                yield _Template(name, form, point, self._mistakes)
+
+    def _variant(self, template: _Template) -> Variant | None:
+        key, form, mistakes, fill = template.key, template.form, self._mistakes, template.fill
+        name = fill(template.name)
+        if not NAME.fullmatch(name) or len(name) > MOST_LETTERS:
+            expected = f"a name of at most {MOST_LETTERS} letters matching {NAME.pattern}"
+            mistakes.add(key, expected, repr(name[:200]))
+            return None
+        if (kind := self._kind(key, form)) is None:
+            return None
+        if form.document and form.document not in self._manifest.documents:
+            names = ", ".join(self._manifest.documents) or "none"
+            mistakes.add(f"{key}.document", f"one of documents ({names})", repr(form.document))
+        config = {k: _number(fill(v)) if isinstance(v, str) else v for k, v in form.config.items()}
+        for text in (kind.file, *config.values()):
+            if isinstance(text, str) and set(text) & set("\n\t"):
+                mistakes.add(key, "a file and a config on one line", repr(text))
+        mistakes.check_name(f"{key}.roof", form.roof, self._roofs, f"one of {', '.join(self._roofs)}")
+        problem = problem_name(key, form.problem, self._problems, mistakes)
+        if classes := self._tolerances[problem]:
+            mistakes.check_name(f"{key}.tolerance", form.tolerance, classes, f"one of {', '.join(classes)}")
+        return Variant(
+            name=name,
+            problem=problem,
+            kind=kind,
+            technique=fill(form.technique),
+            where=self._where(key, form),
+            roof=form.roof,
+            tolerance=form.tolerance,
+            tolerance_reason=form.tolerance_reason,
+            config=config,
+            parent=fill(form.parent) if form.parent else None,
+            document=form.document,
+            predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
+            also=form.also or "",
+        )
+
+    def _kind(self, key: str, form: VariantForm) -> Kind | None:
+        """The kind that a variant's keys declare; ``None`` if they declare none."""
+        if (form.source is None) == (form.callable is None):
+            self._mistakes.add(key, "a source or a callable", "both" if form.source else "neither")
+            return None
+        kind = kind_of(form.model_dump(), self._languages)
+        if not (self._root / kind.file).is_file():
+            which = "source" if form.source else "callable"
+            self._mistakes.add(f"{key}.{which}", "a file of the suite", f"no {kind.file}")
+        if form.callable and form.config and not form.cubins:
+            expected = "no config for a callable without `cubins`, a peer"
+            self._mistakes.add(f"{key}.config", expected, repr(form.config))
+        if form.cubins and not form.callable:
+            self._mistakes.add(f"{key}.cubins", "a callable that launches them", "none")
+        if form.cubins and form.cubins not in self._languages:
+            for arch in form.where.archs or self._manifest.archs:
+                folder = self._root / form.cubins / arch
+                if not list(folder.glob("*.cubin")) and arch not in form.where.unsupported:
+                    expected = ", ".join([*self._languages, f"or a folder with {arch}/*.cubin"])
+                    missing = plugin.missing("languages", form.cubins)
+                    self._mistakes.add(f"{key}.cubins", expected, repr(form.cubins) + missing)
+        return kind
+
+    def _where(self, key: str, form: VariantForm) -> Where:
+        archs = form.where.archs or self._manifest.archs
+        for arch in archs:
+            if arch not in self._manifest.archs and not limits(arch):
+                names = ", ".join(dict.fromkeys([*self._manifest.archs, *LIMITS]))
+                self._mistakes.add(f"{key}.where", f"archs that are known ({names})", repr(arch))
+        for arch in form.where.unsupported:
+            if arch not in self._manifest.archs:
+                self._mistakes.add(f"{key}.where", f"archs among {', '.join(self._manifest.archs)}", repr(arch))
+        supported = tuple(a for a in archs if a not in form.where.unsupported)
+        return Where(supported, tuple(form.where.shapes), form.where.unsupported)
+
+    def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:
+        where = f"{key}.predictions[{index}]"
+        if form.before is None and form.after is None:
+            self._mistakes.add(where, "a `from`, a `to` or both", "neither")
+        if form.shape is not None:
+            self._mistakes.check_name(f"{where}.shape", form.shape, self._manifest.shape, "a shape")
+        spec = self._mistakes.check_fact(f"{where}.fact", form.fact)
+        if spec is None:
+            return None
+        return Prediction(**form.model_dump(), unit=spec.unit)
+
+    def _check_ancestry(self, key: str, name: str, variants: Mapping[str, Variant]) -> None:
+        """No variant may be its own ancestor."""
+        line = [name]
+        parent = variants[name].parent
+        while parent is not None and parent in variants:
+            if len(line) > MOST_ANCESTORS:
+                self._mistakes.add("variant", f"at most {MOST_ANCESTORS} ancestors of each", "more")
+                return
+            if parent in line:
+                if parent == name:
+                    self._mistakes.add(f"{key}.parent", "no circle", " → ".join([*line, parent]))
+                return
+            line.append(parent)
+            parent = variants[parent].parent
+
+
+def _tolerances(file: Path) -> list[str]:
+    """The classes that a problem's file lists in its ``TOLERANCES``; none if it has no such table."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return []  # reported elsewhere, or by Python when the problem is loaded
+    tables = [s.value for s in body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "TOLERANCES"]
+    return [str(k.value) for t in tables if isinstance(t, ast.Dict) for k in t.keys if isinstance(k, ast.Constant)]
+
+
+def _number(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
