@@ -1,17 +1,18 @@
-"""Runs of one suite on several chips, side by side: what each chip is called, and what no chip of them runs."""
+"""Runs of one suite on several chips: the chips' names, and the cases that none of them runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from flashcore.errors import UsageError
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import same_hardware
 
 
 def names(records: Sequence[Record]) -> list[str]:
-    """What the chip of each run is called; two of one name are told apart by their memory.
+    """The name of each run's chip; two of one name are told apart by their memory.
 
     Raises:
         UsageError: the runs are not of one suite, or not each of another chip.
@@ -26,17 +27,17 @@ def names(records: Sequence[Record]) -> list[str]:
             )
         if record.gpu is None:
             raise UsageError(f"run {record.id}: expected a run that a GPU measured, beside others, found none")
-        own = record.environment.gpu_memory_bytes  # None where what was measured was joined
-        same = (r for (gpu, b), r in seen.items() if gpu == record.gpu and (b == own or b is None or own is None))
+        memory = record.environment.gpu_memory_bytes  # None where the measurements were joined
+        same = (r for (gpu, m), r in seen.items() if gpu == record.gpu and (m == memory or m is None or memory is None))
         if other := next(same, None):
             which = "the same run twice" if other.id == record.id else f"{other.id} and {record.id} of {record.gpu}"
             raise UsageError(
                 f"expected one run of each chip, found {which}\n"
                 f"  hint: hold two runs of one chip against each other: flashcore report {record.id} --against RUN"
             )
-        seen[record.gpu, own] = record
-    twice = [gpu for gpu, _ in seen]
-    return [f"{gpu}, {(memory or 0) / 2**20:,.0f} MiB" if twice.count(gpu) > 1 else gpu for gpu, memory in seen]
+        seen[record.gpu, memory] = record
+    gpus = [gpu for gpu, _ in seen]
+    return [f"{gpu}, {(memory or 0) / 2**20:,.0f} MiB" if gpus.count(gpu) > 1 else gpu for gpu, memory in seen]
 
 
 def _kind(record: Record) -> str:
@@ -44,39 +45,50 @@ def _kind(record: Record) -> str:
 
 
 def why_not(record: Record) -> Callable[[Variant, Shape], str]:
-    """Tells why the run's chip does not run a case at all; empty if it does, with any outcome."""
+    """A function that says why the run's chip does not run a case at all; empty if it does, with any outcome."""
     ran = {o.case for o in record.outcomes if o.status == "ok"}
     refused = {o.case: o.reason for o in record.outcomes if o.status == "unsupported" and o.case not in ran}
     arch = record.gpu_arch
 
     def why(variant: Variant, shape: Shape) -> str:
-        own, at = record.suite.variants.get(variant.name), record.suite.shapes.get(shape.name)
-        if own is None or at is None or not own.runs_on(at):
+        declared, at = record.suite.variants.get(variant.name), record.suite.shapes.get(shape.name)
+        if declared is None or at is None or not declared.runs_on(at):
             return "not in this run's suite"
-        if arch and not own.is_reference and not any(same_hardware(arch, a) for a in own.where.archs):
-            return own.where.unsupported.get(arch) or f"for {', '.join(own.where.archs)}, not {arch}"
+        where = declared.where
+        if arch and not declared.is_reference and not any(same_hardware(arch, a) for a in where.archs):
+            return where.unsupported.get(arch) or f"for {', '.join(where.archs)}, not {arch}"
         return refused.get(f"{variant.name}/{shape.name}", "")
 
     return why
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """What keeps chips from being compared like for like, and the cases that none of them runs, each said."""
-    called = names(records)
-    found = []
+    """The differences that make the chips hard to compare, and the cases that none of them runs with each reason."""
+    chips = names(records)
     machines = [r.environment for r in records]
     sources = [f"{(e.git_commit or 'unknown')[:12]}{' and changes' * bool(e.git_dirty)}" for e in machines]
-    for what, values in (("source", sources), ("nvcc", [e.nvcc or "absent" for e in machines])):
-        if len(set(values)) > 1:
-            found.append(f"{what} differs: " + "; ".join(f"{c}: {v}" for c, v in zip(called, values, strict=True)))
+    lines = [
+        f"{tool} differs: " + _each(chips, values)
+        for tool, values in (("source", sources), ("nvcc", [e.nvcc or "absent" for e in machines]))
+        if len(set(values)) > 1
+    ]
     if any((r.suite.budgets, r.suite.waivers) != (records[0].suite.budgets, records[0].suite.waivers) for r in records):
-        found.append("budgets differ: each run is judged by those that it was recorded with")
-    each = [why_not(r) for r in records]
-    nowhere: dict[tuple[str, str], list[str]] = {}
-    for variant, shape in {(v.name, s.name): (v, s) for r in records for s in r.suite.shapes.values()
-                           for v in r.suite.variants.values() if v.runs_on(s)}.values():  # fmt: skip
-        reasons = [why(variant, shape) for why in each]
-        if all(reasons):
-            said = "; ".join(f"{c}: {why}" for c, why in zip(called, reasons, strict=True))
-            nowhere.setdefault((variant.name, said), []).append(shape.name)
-    return [*found, *(f"no chip here runs {v} on {', '.join(on)} ({said})" for (v, said), on in nowhere.items())]
+        lines.append("budgets differ: each run is judged by those that it was recorded with")
+    reasons = [why_not(r) for r in records]
+    cases = {
+        (v.name, s.name): (v, s)
+        for r in records
+        for s in r.suite.shapes.values()
+        for v in r.suite.variants.values()
+        if v.runs_on(s)
+    }
+    nowhere = grouped(
+        ((variant.name, _each(chips, each)), shape.name)
+        for variant, shape in cases.values()
+        if all(each := [why(variant, shape) for why in reasons])
+    )
+    return [*lines, *(f"no chip here runs {v} on {', '.join(on)} ({why})" for (v, why), on in nowhere.items())]
+
+
+def _each(chips: Sequence[str], values: Sequence[str]) -> str:
+    return "; ".join(f"{chip}: {value}" for chip, value in zip(chips, values, strict=True))

@@ -1,21 +1,31 @@
-"""Follow-up questions about a verdict: what the local memory is used for, what would let one more block fit.
+"""Explanations of a verdict: the use of local memory, and the change that lets one more block fit.
 
-Pure functions of a record; they explain and never judge.
+Pure functions of a record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from flashcore.chips import occupancy
 from flashcore.model.record import Plan, Record, Subject
 
 #: Facts whose cause is what the code keeps in local memory.
 LOCAL = frozenset(
-    ("spill_store_bytes", "spill_load_bytes", "stack_bytes", "sass_ldl", "sass_stl", "sass_local_loop",
-     "local_load_instructions", "local_store_instructions", "spill_instructions")
-)  # fmt: skip
+    (
+        "spill_store_bytes",
+        "spill_load_bytes",
+        "stack_bytes",
+        "sass_ldl",
+        "sass_stl",
+        "sass_local_loop",
+        "local_load_instructions",
+        "local_store_instructions",
+        "spill_instructions",
+    )
+)
 OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
 
 
@@ -29,8 +39,8 @@ def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, sub
         return local_memory(record, subject)
     if fact in OCCUPANCY and subject.arch and subject.shape and subject.kernel:
         plan = plans.get((subject.variant, subject.shape))
-        found = [w for w in what_ifs(record, plan, subject.arch) if w.subject == subject]
-        return "; ".join(line for w in found for line in w.lines)
+        steps = [step for step in what_ifs(record, plan, subject.arch) if step.subject == subject]
+        return "; ".join(line for step in steps for line in step.lines)
     return ""
 
 
@@ -44,8 +54,8 @@ _EXECUTED = (
 
 
 def local_memory(record: Record, subject: Subject) -> str:
-    """What the kernel uses local memory for, where, and how often that ran, as far as it is known."""
-    words = [
+    """The kernel's use of local memory, its place, and how often that ran, as far as it is known."""
+    notes = [
         f.note
         for f in record.facts.named("local_memory")
         if f.subject.variant == subject.variant
@@ -53,10 +63,10 @@ def local_memory(record: Record, subject: Subject) -> str:
         and subject.arch in (None, f.subject.arch)
         and subject.kernel in (None, f.subject.kernel)
     ]
-    if not words:
+    if not notes:
         return ""
     runs = _executed(record, subject)
-    return "; ".join([words[0], f"executed: {runs}"] if runs else [words[0]])
+    return notes[0] + (f"; executed: {runs}" if runs else "")
 
 
 def _executed(record: Record, subject: Subject) -> str:
@@ -69,8 +79,8 @@ def _executed(record: Record, subject: Subject) -> str:
             for name, text in _EXECUTED
         ]
         if any(value is not None for _, value in values):
-            known = ", ".join(f"{value:,.0f} {text}" for text, value in values if value is not None)
-            return f"{known} on {shape}"
+            counts = ", ".join(f"{value:,.0f} {text}" for text, value in values if value is not None)
+            return f"{counts} on {shape}"
     return ""
 
 
@@ -82,9 +92,9 @@ class Step:
     """A kernel's occupancy on one arch and shape, and the distance to the next step.
 
     Args:
-        threads: threads a block; ``registers`` are a thread's, ``smem`` a block's bytes, static and dynamic.
-        now: blocks an SM, its share of warps, what limits it, and each resource's own count.
-        then: what would have to change; ``None`` where that is not known.
+        threads: per block; ``registers`` are per thread, ``smem`` bytes per block, static and dynamic.
+        now: blocks per SM, the share of warps, the limiters, and each resource's own count.
+        then: the change needed for the next step; ``None`` if unknown.
     """
 
     subject: Subject
@@ -96,14 +106,14 @@ class Step:
 
     @property
     def lines(self) -> list[str]:
-        """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and what is free."""
+        """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and what remains free."""
         if self.then is None:
             return [self.now.reason] if self.now.reason else []
         head = f"limited by {self.now.limiter}" if self.now.limiters else self.now.reason
-        words = self.then.lines()
-        if words and (self.then.target is not None or self.then.obstacle):
-            return [f"{head}: {words[0]}", *words[1:]]
-        return [head, *words]
+        lines = self.then.lines()
+        if lines and (self.then.target is not None or self.then.obstacle):
+            return [f"{head}: {lines[0]}", *lines[1:]]
+        return [head, *lines]
 
 
 def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
@@ -121,16 +131,15 @@ def _steps(record: Record, plan: Plan, arch: str) -> Iterator[Step]:
         registers, smem = (record.facts.number(name, kernel) for name in ("registers", "static_smem"))
         if registers is None or smem is None:
             continue
-        x, y, z = launch.block
-        a, b, c = launch.cluster
-        given = (x * y * z, int(registers), int(smem), launch.dynamic_smem, a * b * c)
-        if (launch.kernel, given) not in seen:
-            seen.add((launch.kernel, given))
+        threads = prod(launch.block)
+        resources = (threads, int(registers), int(smem), launch.dynamic_smem, prod(launch.cluster))
+        if (launch.kernel, resources) not in seen:
+            seen.add((launch.kernel, resources))
             yield Step(
                 Subject(plan.variant, arch, plan.shape, launch.kernel),
-                given[0],
-                given[1],
-                given[2] + given[3],
-                occupancy.occupancy(arch, *given),
-                occupancy.what_if(arch, *given),
+                threads,
+                int(registers),
+                int(smem) + launch.dynamic_smem,
+                occupancy.occupancy(arch, *resources),
+                occupancy.what_if(arch, *resources),
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flashcore.model.groups import grouped
 from flashcore.model.record import Instruction, Listing
 
 #: Loads and stores of a thread's local memory: spilled registers, or arrays that are indexed while it runs.
@@ -42,9 +43,7 @@ class Line:
 
 def lines(listing: Listing) -> list[Line]:
     """The lines of a kernel that were sampled or executed, the hottest first."""
-    groups: dict[tuple[str, int, str], list[Instruction]] = {}
-    for i in listing.instructions:
-        groups.setdefault((i.file, i.line, i.source), []).append(i)
+    groups = grouped(((i.file, i.line, i.source), i) for i in listing.instructions)
     total = sum(i.values.get("samples", 0.0) for i in listing.instructions) or 1.0
     counted = any("wavefronts" in i.values for i in listing.instructions)  # then what has none made no passes
     every = (_line(place, instructions, total, counted) for place, instructions in groups.items())

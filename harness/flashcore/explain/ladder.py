@@ -1,7 +1,7 @@
-"""The ladder's story: for each step from a parent to its variant, what was predicted and what was measured.
+"""The ladder: for each step from a parent to its variant, the prediction, the measurement and a finding.
 
-A pure function of a record. Findings are made of the facts, never written by hand: a step whose time moved
-says by how much of what was predicted, one whose time did not change names what limited it instead.
+A pure function of a record. Findings are made from facts: a step whose time changed is compared with its prediction;
+a step whose time did not change names the limiter instead.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from flashcore.explain.limiter import limiter
 from flashcore.explain.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress, still
 from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import said
@@ -38,9 +39,14 @@ COUNTERS: Mapping[str, str] = {
 _CAUSES = tuple(n for n in COUNTERS if n not in ("memory_stalls", "tensor_active", "achieved_occupancy"))
 _MOST_CAUSES = 2
 _WORTH = log(1.15)  # a counter that changed by less explains nothing
-#: What is little of each; of what a case does as a whole, one for each hundred instructions.
-_LEAST = {"barriers_per_block": 1.0, "l2_bytes": 65536.0, "registers": 8.0, "smem": 1024.0,
-          "theoretical_occupancy": 5.0}  # fmt: skip
+#: A small amount of each counter; of all others, one for each hundred instructions.
+_SMALL = {
+    "barriers_per_block": 1.0,
+    "l2_bytes": 65536.0,
+    "registers": 8.0,
+    "smem": 1024.0,
+    "theoretical_occupancy": 5.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Step:
         time: the fact that ranks at this shape.
         ratio: its time over its parent's, with the 95 % interval where the samples are there.
         outcome: the outcome of the first prediction of time; without one, of the step itself.
-        limiter: what limited the variant most, by the counters; empty if unmeasured.
+        limiter: the variant's largest limiter, by the counters; empty if unmeasured.
         on_way: whether it lies on the way from the baseline to the best.
     """
 
@@ -97,7 +103,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """All steps at one shape, parents before what was made from them.
+    """All steps at one shape, parents before their children.
 
     Args:
         way: the variants from the baseline (or the first of its line) to the best; empty without times.
@@ -120,35 +126,36 @@ Bounds = Mapping[Subject, roofline.CaseBounds]
 
 
 def ladder(record: Record, shape: Shape, readings: Readings | None = None, bounds: Bounds | None = None) -> Ladder:
-    """The ladder of a shape. ``readings`` and ``bounds`` (by case) can be given, so that they are made once for all
-    shapes."""
-    known = readings or Readings(record)
+    """The ladder of a shape.
+
+    Args:
+        readings, bounds: the record's, bounds by case; given where they are made once for all shapes.
+    """
+    readings = readings or Readings(record)
     if bounds is None:
         bounds = {b.subject: b for b in roofline.case_bounds(record)}
-    own = [v for v in record.suite.variants.values() if v.runs_on(shape)]
-    variants = list(_in_order([v for v in own if not v.is_reference]))
-    times = {v.name: t for v in own if (t := known.of(shape.time, v.name, shape.name).value) is not None and t > 0}
+    cases = [v for v in record.suite.variants.values() if v.runs_on(shape)]
+    variants = list(_in_order([v for v in cases if not v.is_reference]))
+    times = {v.name: t for v in cases if (t := readings.of(shape.time, v.name, shape.name).value or 0) > 0}
     timed = [v for v in variants if v.name in times]
     best = min(timed, key=lambda v: times[v.name], default=None)
     names = _way(record, best, {v.name for v in timed}) if best else []
-    steps = tuple(_step(known, v, shape, v.name in names) for v in variants)
-    by_name = {s.variant.name: s for s in steps}
-    peers = [(times[v.name], v.name) for v in own if v.is_reference and v.name in times]
+    steps = {v.name: _step(readings, v, shape, v.name in names) for v in variants}
+    peers = [(times[v.name], v.name) for v in cases if v.is_reference and v.name in times]
+    subject = Subject(best.name, shape=shape.name) if best else None
     return Ladder(
         shape,
-        steps,
-        tuple(by_name[n] for n in names),
-        _floor(bounds, best.name, shape) if best else None,
+        tuple(steps.values()),
+        tuple(steps[n] for n in names),
+        bounds[subject].gap(shape.time) if subject and subject in bounds else None,
         min(peers)[::-1] if peers else None,
     )
 
 
 def _in_order(variants: list[Variant]) -> Iterator[Variant]:
-    """Parents first, each followed by what was made from it; otherwise as the manifest has them."""
+    """Each parent followed by its children, otherwise in the manifest's order."""
     names = {v.name for v in variants}
-    children: dict[str | None, list[Variant]] = {}
-    for v in variants:
-        children.setdefault(v.parent if v.parent in names else None, []).append(v)
+    children = grouped((v.parent if v.parent in names else None, v) for v in variants)
     stack = children.get(None, [])[::-1]
     while stack:
         variant = stack.pop()
@@ -158,50 +165,57 @@ def _in_order(variants: list[Variant]) -> Iterator[Variant]:
 
 def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
     """Names from the baseline to the best, along its parents; variants that were not timed are skipped."""
-    found, at = [best.name], best
+    names, at = [best.name], best
     while at.name != record.suite.baseline and (parent := record.suite.variants.get(at.parent or "")):
-        if parent.name in found:
+        if parent.name in names:
             break
         at = parent
-        found.append(at.name)
-    return [n for n in reversed(found) if n in timed]
+        names.append(at.name)
+    return [n for n in reversed(names) if n in timed]
 
 
-def _floor(bounds: Bounds, variant: str, shape: Shape) -> roofline.Gap | None:
-    own = bounds.get(Subject(variant, shape=shape.name))
-    return next((g for g in own.gaps if g.time == shape.time), None) if own else None
-
-
-def _step(known: Readings, variant: Variant, at: Shape, on_way: bool) -> Step:
+def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step:
     shape = at.name
-    before, after = known.of(at.time, variant.parent, shape), known.of(at.time, variant.name, shape)
+    before, after = (readings.of(at.time, name, shape) for name in (variant.parent, variant.name))
     ratio = after.value / before.value if before.value and after.value else None
     if ratio is not None and not 0 < ratio < inf:
         ratio = None
     low = high = None
-    samples = known.record.samples
-    ours, theirs = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
-    if ratio is not None and ours and theirs:
-        interval = intervals.ratio(ours, theirs)
-        # Of the rounds that both have: the ratio shown is the one that its interval is about.
+    samples = readings.record.samples
+    current, parent = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
+    if ratio is not None and current and parent:
+        interval = intervals.ratio(current, parent)
+        # From the rounds that both have: the ratio shown is the one that its interval is about.
         ratio, low, high = interval.value, interval.low, interval.high
-    moved = tuple(
-        Moved(name, known.of(name, variant.parent, shape), known.of(name, variant.name, shape)) for name in COUNTERS
+    step = Step(
+        variant=variant,
+        parent=variant.parent,
+        time=at.time,
+        before=before,
+        after=after,
+        ratio=ratio,
+        low=low,
+        high=high,
+        judged=tuple(judge(readings, variant, shape)),
+        moved=tuple(
+            Moved(name, readings.of(name, variant.parent, shape), readings.of(name, variant.name, shape))
+            for name in COUNTERS
+        ),
+        limiter=limiter(readings, variant.name, shape),
+        outcome="unmeasured",
+        finding="",
+        on_way=on_way,
     )
-    bare = Step(
-        variant, variant.parent, at.time, before, after, ratio, low, high, tuple(judge(known, variant, shape)), moved,
-        limiter(known, variant.name, shape), "unmeasured", "", on_way,
-    )  # fmt: skip
-    outcome, finding = _finding(bare, limiter(known, variant.parent, shape))
+    outcome, finding = _finding(step, limiter(readings, variant.parent, shape))
     if variant.also and ratio is not None:
         finding += f"; not one change: {variant.also}"
-    return replace(bare, outcome=outcome, finding=finding)
+    return replace(step, outcome=outcome, finding=finding)
 
 
-# --- one line for a step --------------------------------------------------------------------------
+# --- findings --------------------------------------------------------------------------
 
 
-def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
+def _finding(step: Step, parent_limiter: str) -> tuple[Outcome, str]:
     if step.after.value is None:
         return "unmeasured", f"unmeasured: {step.after.why}"
     if step.parent is None:
@@ -209,27 +223,28 @@ def _finding(step: Step, held_before: str) -> tuple[Outcome, str]:
     if step.ratio is None:
         return "unmeasured", f"unmeasured: no time of its parent {step.parent}: {step.before.why}"
     predicted = step.predicted
-    wanted = predicted.predicted if predicted else None
+    target = predicted.predicted if predicted else None
     if step.still:
-        return _stood_still(step, wanted, held_before)
-    moved = _with(step, "worse" if step.ratio > 1 else "better")
-    if wanted is None:
-        return "open", f"{'slower: ' if step.ratio > 1 else ''}{_faster(step.ratio)}, none was predicted{moved}"
-    outcome = progress(log(step.ratio), log(wanted), False, wanted < 1)
-    if outcome == "none" and (step.ratio > 1) != (wanted > 1):
+        return _no_effect(step, target, parent_limiter)
+    causes = _causes(step, worse=step.ratio > 1)
+    if target is None:
+        return "open", f"{'slower: ' if step.ratio > 1 else ''}{_faster(step.ratio)}, none was predicted{causes}"
+    outcome = progress(log(step.ratio), log(target), False, target < 1)
+    if outcome == "none" and (step.ratio > 1) != (target > 1):
         outcome = "against"  # little, but not noise
-    share = f"{_faster(step.ratio)}, predicted {1 / wanted:.2f} ×{_also(step)}"
+    finding = f"{_faster(step.ratio)}, predicted {1 / target:.2f} ×{_others(step)}"
     lead = {
         "held": "prediction held",
         "more": "more than predicted",
         "missed": "slower than predicted",
-        "partly": "went the right way" if wanted < 1 else "slower, though less than predicted",
+        "partly": "went the right way" if target < 1 else "slower, though less than predicted",
         "against": "slower" if step.ratio > 1 else "faster",
     }.get(outcome, "hardly any effect")
+    finding = f"{lead}: {finding}"
     if outcome in ("held", "more"):
-        return outcome, f"{lead}: {share}"
-    held = f"; limited by {step.limiter}" if step.limiter else ""
-    return outcome, f"{lead}: {share}" + ((moved or held) if outcome in ("against", "missed") else held)
+        return outcome, finding
+    limited = f"; limited by {step.limiter}" if step.limiter else ""
+    return outcome, finding + (causes if causes and outcome in ("against", "missed") else limited)
 
 
 def _faster(ratio: float) -> str:
@@ -237,45 +252,47 @@ def _faster(ratio: float) -> str:
     return f"{1 / ratio:.2f} × faster" if ratio <= 1 else f"{1 / ratio:.2f} × the speed"
 
 
-def _also(step: Step) -> str:
+def _others(step: Step) -> str:
     """Other predictions of the step's time: documents differ."""
     times = [j.predicted for j in step.judged if j.prediction.fact == step.time and j.scale == "ratio" and j.predicted]
     more = [f"{1 / t:.2f} ×" for t in times[1:]]
     return f" (elsewhere {', '.join(more)})" if more else ""
 
 
-def _stood_still(step: Step, wanted: float | None, held_before: str) -> tuple[Outcome, str]:
+def _no_effect(step: Step, target: float | None, parent_limiter: str) -> tuple[Outcome, str]:
     assert step.ratio is not None
-    if wanted is not None and abs(wanted - 1) < NOISE:
-        return "held", f"prediction held: {_faster(step.ratio)}, predicted {1 / wanted:.2f} ×"
+    if target is not None and abs(target - 1) < NOISE:
+        return "held", f"prediction held: {_faster(step.ratio)}, predicted {1 / target:.2f} ×"
     done = [
         f"{COUNTERS.get(j.prediction.fact, j.prediction.fact.replace('_', ' '))} "
         f"{said(j.before.value, j.prediction.unit)} → {said(j.after.value, j.prediction.unit)}"
         for j in step.judged
-        if j.outcome in ("held", "more", "partly") and j.before.value is not None and j.after.value is not None
+        if j.outcome in ("held", "more", "partly")
+        and j.before.value is not None
+        and j.after.value is not None
         and j.before.value != j.after.value
-    ]  # fmt: skip
+    ]
     though = f" though {', '.join(done[:_MOST_CAUSES])}" if done else ""
-    where = f": the limiter was elsewhere ({held_before})" if held_before else ""
-    said_of = "" if wanted is None else f"; predicted {_faster(wanted)}"
-    return "none", f"no effect{though}{where}{said_of}"
+    where = f": the limiter was elsewhere ({parent_limiter})" if parent_limiter else ""
+    predicted = "" if target is None else f"; predicted {_faster(target)}"
+    return "none", f"no effect{though}{where}{predicted}"
 
 
-def _with(step: Step, direction: str) -> str:
-    """The counters that changed the most in that direction."""
-    found: list[tuple[float, str]] = []
+def _causes(step: Step, worse: bool) -> str:
+    """The counters that changed the most for the worse, or for the better."""
+    changes: list[tuple[float, str]] = []
     instructions = next((m.before.value for m in step.moved if m.fact == "instructions"), None) or 100.0
     for m in step.moved:
         if m.fact not in _CAUSES or m.before.value is None or m.after.value is None:
             continue
         rose = m.after.value > m.before.value
-        if (rose != (FACTS[m.fact].better == "higher")) != (direction == "worse"):
+        if (rose != (FACTS[m.fact].better == "higher")) != worse:
             continue
         unit = FACTS[m.fact].unit
-        least = _LEAST.get(m.fact) or instructions / 100  # so that a change from a few to none is not infinite
-        size = abs(log(max(m.after.value, 0.0) + least) - log(max(m.before.value, 0.0) + least))
+        small = _SMALL.get(m.fact) or instructions / 100  # so that a change from a few to none is not infinite
+        size = abs(log(max(m.after.value, 0.0) + small) - log(max(m.before.value, 0.0) + small))
         if size > max(_WORTH, SAME):
-            small = m.ratio is None or unit in ("pct",) or max(m.before.value, m.after.value) < 1000
-            text = f"{said(m.before.value, unit)} → {said(m.after.value, unit)}" if small else f"{m.ratio:.2f}×"
-            found.append((-size, f"{COUNTERS[m.fact]} {text}"))
-    return "; with it " + ", ".join(t for _, t in sorted(found)[:_MOST_CAUSES]) if found else ""
+            values = m.ratio is None or unit == "pct" or max(m.before.value, m.after.value) < 1000
+            text = f"{said(m.before.value, unit)} → {said(m.after.value, unit)}" if values else f"{m.ratio:.2f}×"
+            changes.append((-size, f"{COUNTERS[m.fact]} {text}"))
+    return "; with it " + ", ".join(t for _, t in sorted(changes)[:_MOST_CAUSES]) if changes else ""

@@ -1,8 +1,8 @@
-"""Predictions against measurements: whether a technique did what was predicted, and how much of it.
+"""Predictions against measurements: how much of a predicted change was measured.
 
-Pure functions of a record. What is compared depends on the prediction: a time depends on its device, so two times are
-compared as their ratio; counts and bytes as their difference; a value without a start as a level. A prediction that
-only names times of another device says nothing about this one, and is not judged; a speed-up is a ratio, and is judged.
+Pure functions of a record. A time depends on its device, so two times are compared as their ratio, counts and bytes as
+their difference, a value without a start as a level. A prediction that only names times of another device says nothing
+about this one and is not compared; a speed-up is a ratio and is compared.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ class Readings:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.roofs = record.roofs_by("bench")
-        own, archs = record.gpu_arch, record.suite.archs
+        gpu_arch, archs = record.gpu_arch, record.suite.archs
         #: The measured GPU's, else the suite's usual one.
         self.arch = record.suite.usual_arch or None
-        if own is not None:
-            self.arch = own if own in archs else next((a for a in archs if same_hardware(a, own)), own)
+        if gpu_arch is not None:
+            same = (a for a in archs if same_hardware(a, gpu_arch))
+            self.arch = gpu_arch if gpu_arch in archs else next(same, gpu_arch)
         self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
         for fact in record.facts:
             s = fact.subject
@@ -110,13 +111,13 @@ def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A prediction beside what was measured.
+    """A prediction and its measurement.
 
     Args:
         scale: how it is compared; ``predicted`` and ``measured`` are ratios, differences or levels.
-        before, after: of the parent and of the variant itself.
-        finding: the outcome, in words made from the numbers.
-        note: what a reader must know of the comparison.
+        before, after: the parent's value and the variant's.
+        finding: the outcome in words.
+        note: a caveat of the comparison.
     """
 
     prediction: Prediction
@@ -159,8 +160,8 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if predicted is None:
         return judged(None, "unmeasured", "unmeasured: the prediction names no value to come to")
     if scale == "level" and foreign and _is_time(p.fact) and not p.fact.startswith("speedup_"):
-        own = "" if after.value is None else f"; here {said(after.value, p.unit)}"
-        return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{own}")
+        here = "" if after.value is None else f"; here {said(after.value, p.unit)}"
+        return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{here}")
     if after.value is None or (before.value is None and scale != "level"):
         why = after.why if after.value is None else f"of its parent, {before.why}"
         return judged(None, "unmeasured", f"unmeasured: {why}")
@@ -170,8 +171,8 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
         start = None if p.fact.startswith((PHASE_SHARE, "speedup_")) else before.value
         outcome, finding = _level(p, predicted, start, after.value)
         if outcome != "held" and _of_other_inputs(p, after):
-            own = f"{said(after.value, p.unit)}, {after.note}"
-            return judged(after.value, "elsewhere", f"not comparable: {own}; predicted of {RANDOM} inputs")
+            value = f"{said(after.value, p.unit)}, {after.note}"
+            return judged(after.value, "elsewhere", f"not comparable: {value}; predicted of {RANDOM} inputs")
         return judged(after.value, outcome, finding)
     assert before.value is not None
     if _of_other_inputs(p, before) or _of_other_inputs(p, after):
@@ -203,12 +204,12 @@ def _of_other_inputs(p: Prediction, reading: Reading) -> bool:
 
 
 def _within(p: Prediction, fell: bool, falls: bool, after: float, outcome: Outcome) -> Outcome:
-    """A change in the predicted direction that reaches the predicted value has held, wherever it started: a goal of at
-    most 9 barriers is met by 1, and a cost of at most 115 registers kept by 100."""
-    spec, wanted = FACTS.get(p.fact), p.after
-    if outcome not in ("partly", "missed", "none") or fell != falls or spec is None or wanted is None:
+    """The outcome ``held`` where the change goes the predicted way and reaches the predicted value, wherever it
+    started: 1 barrier meets a goal of at most 9, and 100 registers a cost of at most 115."""
+    spec, target = FACTS.get(p.fact), p.after
+    if outcome not in ("partly", "missed", "none") or fell != falls or spec is None or target is None:
         return outcome
-    reached = {"lower": after <= wanted, "higher": after >= wanted}.get(spec.better, False)
+    reached = {"lower": after <= target, "higher": after >= target}.get(spec.better, False)
     return "held" if reached else outcome
 
 
@@ -270,23 +271,23 @@ def progress(measured: float, predicted: float, still: bool, gain: bool = True) 
     return "none" if share > -HARDLY else "against"
 
 
-def _level(p: Prediction, wanted: float, before: float | None, after: float) -> tuple[Outcome, str]:
+def _level(p: Prediction, target: float, before: float | None, after: float) -> tuple[Outcome, str]:
     spec = FACTS.get(p.fact)
     better = spec.better if spec else ""
-    if wanted == 0:
+    if target == 0:
         reached = after == 0 or (p.unit == "pct" and abs(after) < ZERO_PCT)
     elif better:
-        reached = after <= wanted * (1 + SAME) if better == "lower" else after >= wanted * (1 - SAME)
+        reached = after <= target * (1 + SAME) if better == "lower" else after >= target * (1 - SAME)
     else:
-        reached = abs(after - wanted) <= CLOSE * abs(wanted)
-    side = {"lower": "at most ", "higher": "at least "}.get(better, "") if wanted != 0 else ""
-    values = f"{said(after, p.unit)}, predicted {side}{said(wanted, p.unit)}"
+        reached = abs(after - target) <= CLOSE * abs(target)
+    side = {"lower": "at most ", "higher": "at least "}.get(better, "") if target != 0 else ""
+    values = f"{said(after, p.unit)}, predicted {side}{said(target, p.unit)}"
     if reached:
         return "held", f"prediction held: {values}"
-    if before is None or before == wanted:
+    if before is None or before == target:
         return "missed", f"missed: {values}"
     still = abs(after - before) <= SAME * max(abs(after), abs(before))
-    outcome = progress(after - before, wanted - before, still)
+    outcome = progress(after - before, target - before, still)
     if outcome in ("held", "more"):
         outcome = "partly"
     return outcome, f"{_WORDS[outcome]}: {values}, the parent's {said(before, p.unit)}"

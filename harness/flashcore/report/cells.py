@@ -15,7 +15,7 @@ from flashcore.model.text import number as written
 
 NOT_APPLICABLE = "n/a"
 
-Kind = Literal["number", "text", "mono", "wrap", "wrap small", "missing", "none"]
+Kind = Literal["number", "text", "mono", "small", "wrap", "wrap small", "missing", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,11 @@ def origin(fact: Fact) -> str:
     metric = f" ({spec.ncu})" if spec and spec.ncu and fact.source == "ncu" else ""
     lines = [f"{fact.name}, from {fact.source}{metric}", f"about {fact.subject}"]
     return "\n".join([*lines, fact.note] if fact.note else lines)
+
+
+def number_cell(value: float, digits: int = 3, title: str = "", *, detail: str = "") -> Cell:
+    """The cell of a derived number, to that many significant digits."""
+    return Cell(significant(value, digits), title=title, sort=value, kind="number", detail=detail)
 
 
 def missing(reason: str, name: str = "") -> Cell:

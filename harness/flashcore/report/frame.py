@@ -77,12 +77,12 @@ def provenance(record: Record) -> list[tuple[str, str]]:
         l2 = f"{e.gpu_l2_bytes / 2**20:,.0f} MiB L2" if e.gpu_l2_bytes else f"L2 {unknown}"
         rows.append(("", f"{e.gpu_arch or unknown}, {e.gpu_sms or unknown} SMs, {clock}, {memory}, {l2}"))
         rows.append(("driver", f"{e.driver or unknown}, CUDA runtime {e.cuda_runtime or unknown}"))
-    for one in record.gpus:
-        cases = ", ".join(f"{stage} {len(own):,}" for stage, own in one.cases.items())
-        spread = "A/A unmeasured" if one.spread is None else f"A/A {100 * one.spread:.2f} %"
-        clock = f", {one.sm_clock_mhz:,.0f} MHz" if one.sm_clock_mhz else ""
-        remark = f"; {one.remark}" if one.remark else ""
-        rows.append((one.uuid, f"{one.host + ': ' if one.host else ''}{cases or 'no cases'}; {spread}{clock}{remark}"))
+    for gpu in record.gpus:
+        cases = ", ".join(f"{stage} {len(cases):,}" for stage, cases in gpu.cases.items())
+        spread = "A/A unmeasured" if gpu.spread is None else f"A/A {100 * gpu.spread:.2f} %"
+        clock = f", {gpu.sm_clock_mhz:,.0f} MHz" if gpu.sm_clock_mhz else ""
+        remark = f"; {gpu.remark}" if gpu.remark else ""
+        rows.append((gpu.uuid, f"{gpu.host + ': ' if gpu.host else ''}{cases or 'no cases'}; {spread}{clock}{remark}"))
     rows += [
         ("nvcc", f"{e.nvcc or 'absent'} (static budgets were set with {record.suite.nvcc or 'none'})"),
         ("ncu", e.ncu or "absent"),

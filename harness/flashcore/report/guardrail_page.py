@@ -15,6 +15,7 @@ from typing import Any
 from flashcore.gate.expand import excess
 from flashcore.gate.judge import Judgement, Status, Verdict, WaiverUse
 from flashcore.gate.wording import sentence, summary
+from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS, Budget
 from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
 from flashcore.report.cells import Cell, missing
@@ -191,9 +192,7 @@ def percent(share: float) -> str:
 
 
 def _matrix(book: Book) -> Matrix:
-    groups: dict[tuple[str, str], list[Verdict]] = {}
-    for v in book.judgement.limits:
-        groups.setdefault((v.subject.variant, v.fact), []).append(v)
+    groups = grouped(((v.subject.variant, v.fact), v) for v in book.judgement.limits)
     facts = list(dict.fromkeys(fact for _, fact in groups))
     cells = {key: _cell(book, verdicts) for key, verdicts in groups.items()}
     names = list(dict.fromkeys(variant for variant, _ in cells))
@@ -270,11 +269,8 @@ def packed(values: Iterable[Any]) -> list[list[Any]]:
 
 def _goals(judgement: Judgement) -> list[Goal]:
     """Goals by name; within one, the farthest first."""
-    groups: dict[str, list[Verdict]] = {}
-    for v in judgement.goals:
-        groups.setdefault(v.budget, []).append(v)
     goals = []
-    for verdicts in groups.values():
+    for verdicts in grouped((v.budget, v) for v in judgement.goals).values():
         ordered = sorted(verdicts, key=lambda v: (v.progress is None, v.progress or 0.0))
         measured = [v for v in verdicts if v.progress is not None]
         reached = sum(v.status == "pass" for v in measured)

@@ -1,6 +1,6 @@
-"""What-if as a small picture: blocks an SM over registers and over shared memory, now and one step on.
+"""Blocks per SM over registers and over shared memory, now and one step on, as two small pictures.
 
-Plain SVG in the colours of the style sheet: it needs no script, follows light and dark, and prints.
+Plain SVG in the colors of the style sheet: it needs no script, follows light and dark, and prints.
 """
 
 from __future__ import annotations
@@ -24,16 +24,27 @@ LEFT, RIGHT, TOP, BOTTOM = 30, 350, 18, 112  # of the drawing within the picture
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One resource: its name, the present step and the next one."""
+    """One resource: its name, the present step and the next one.
+
+    Args:
+        scale: the axis shows the resource divided by this.
+        stairs: (end, blocks) of each step, with the other resource as it is; ``alone``: were the other free.
+    """
 
     title: str
     unit: str
-    scale: int  # what the axis counts in: bytes are shown as KiB
+    scale: int
     tick: int
     now: int
     next: int
-    stairs: Sequence[tuple[int, int]]  # with the other resource as it is
-    alone: Sequence[tuple[int, int]]  # were the other resource free
+    stairs: Sequence[tuple[int, int]]
+    alone: Sequence[tuple[int, int]]
+
+    def number(self, value: int) -> str:
+        return f"{value / self.scale:,.1f}".removesuffix(".0")
+
+    def quantity(self, value: int) -> str:
+        return f"{self.number(value)} {self.unit}"
 
 
 def charts(step: Step) -> Markup:
@@ -47,11 +58,27 @@ def charts(step: Step) -> Markup:
         return occupancy.staircase(arch, resource, threads, r, s)
 
     panels = (
-        _Panel("registers a thread", "registers", 1, 32, registers, registers - step.then.fewer_registers,
-               stairs("registers", registers, smem), stairs("registers", registers, 0)),
-        _Panel("shared memory a block, KiB", "KiB of shared memory", occupancy.KIB, 32 * occupancy.KIB, smem,
-               smem - step.then.fewer_smem, stairs("shared memory", registers, smem), stairs("shared memory", 1, smem)),
-    )  # fmt: skip
+        _Panel(
+            title="registers a thread",
+            unit="registers",
+            scale=1,
+            tick=32,
+            now=registers,
+            next=registers - step.then.fewer_registers,
+            stairs=stairs("registers", registers, smem),
+            alone=stairs("registers", registers, 0),
+        ),
+        _Panel(
+            title="shared memory a block, KiB",
+            unit="KiB of shared memory",
+            scale=occupancy.KIB,
+            tick=32 * occupancy.KIB,
+            now=smem,
+            next=smem - step.then.fewer_smem,
+            stairs=stairs("shared memory", registers, smem),
+            alone=stairs("shared memory", 1, smem),
+        ),
+    )
     drawn = "".join(_svg(panel, step.now.blocks_per_sm, step.then.target) for panel in panels)
     return Markup(f'<div class="stairs">{drawn}</div>')
 
@@ -68,17 +95,17 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
 
     def path(stairs: Sequence[tuple[int, int]]) -> str:
         """From the first step that fits into the picture; higher ones enter at the top."""
-        words: list[str] = []
+        d = ""
         before = 0
         for end, count in stairs:
             if count <= top:
-                words.append(f"{'V' if words else f'M{x(before)} {y(top if before else count)}V'}{y(count)}H{x(end)}")
+                d += f"{'V' if d else f'M{x(before)} {y(top if before else count)}V'}{y(count)}H{x(end)}"
             before = end
-        return "".join(words)
+        return d
 
-    there = target if panel.next < panel.now else None
-    label = f"{_said(panel, panel.now)}: {_blocks(blocks)} an SM"
-    label += f"; {_said(panel, panel.next)} for {_blocks(there)}" if there is not None else ""
+    goal = target if panel.next < panel.now else None
+    label = f"{panel.quantity(panel.now)}: {_blocks(blocks)} an SM"
+    label += f"; {panel.quantity(panel.next)} for {_blocks(goal)}" if goal is not None else ""
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>',
         f'<text x="2" y="11">blocks an SM</text>'
@@ -88,13 +115,13 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
         f'<path class="alone" d="{path(panel.alone)}"/><path class="step" d="{path(panel.stairs)}"/>',
     ]
     # Stairs go down to the right: above them to the right and below them to the left is room for a label.
-    if there is not None:
-        parts.append(f'<circle cx="{x(panel.next)}" cy="{y(there)}" r="4.5"/>')
-        parts.append(_label(x(panel.next), y(there) - 5, f"next: {_number(panel, panel.next)}", x(panel.next) > 270))
+    if goal is not None:
+        parts.append(f'<circle cx="{x(panel.next)}" cy="{y(goal)}" r="4.5"/>')
+        parts.append(_label(x(panel.next), y(goal) - 5, f"next: {panel.number(panel.next)}", x(panel.next) > 270))
     before = x(panel.now) > 100
-    above = y(blocks) + 15 >= BOTTOM or (there is None and not before)
+    above = y(blocks) + 15 >= BOTTOM or (goal is None and not before)
     parts.append(f'<circle class="now" cx="{x(panel.now)}" cy="{y(blocks)}" r="4"/>')
-    parts.append(_label(x(panel.now), y(blocks) + (-5 if above else 15), f"now: {_number(panel, panel.now)}", before))
+    parts.append(_label(x(panel.now), y(blocks) + (-5 if above else 15), f"now: {panel.number(panel.now)}", before))
     return "".join([*parts, "</svg>"])
 
 
@@ -110,14 +137,6 @@ def _grid(panel: _Panel, most: int, top: int, x: _Scale, y: _Scale) -> Iterator[
 def _label(x: float, y: float, text: str, before: bool) -> str:
     at, side = (x - 7, "end mark") if before else (x + 7, "mark")
     return f'<text x="{tenth(at)}" y="{tenth(y)}" class="{side}">{escape(text)}</text>'
-
-
-def _number(panel: _Panel, value: int) -> str:
-    return f"{value / panel.scale:,.1f}".removesuffix(".0")
-
-
-def _said(panel: _Panel, value: int) -> str:
-    return f"{_number(panel, value)} {panel.unit}"
 
 
 def _blocks(count: int | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log10
 from typing import Any
 
@@ -11,11 +11,12 @@ from flashcore.explain import bounds_in_use
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.roofline import Gap
 from flashcore.model.catalogue import FACTS
+from flashcore.model.groups import grouped
 from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, significant
 from flashcore.report import frame
-from flashcore.report.cells import Cell, faster, missing, not_applicable
+from flashcore.report.cells import Cell, faster, missing, not_applicable, number_cell
 from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import (
     GUARDRAILS,
@@ -129,7 +130,6 @@ def _answer(book: Book, ladder: Ladder) -> Answer | None:
     subject = Subject(name, shape=shape.name)
     others = [(r, book.record.facts.number(f"{r}_p50", subject)) for r in REGIMES if r != shape.rank_by]
     peer, gap = ladder.peer, ladder.floor
-    over_peer = peer[1] / time if peer else None
     return Answer(
         name=name,
         time=significant(time, 3),
@@ -144,20 +144,16 @@ def _answer(book: Book, ladder: Ladder) -> Answer | None:
         others=[f"{_words(r)} {significant(t, 3)} µs" for r, t in others if t],
         summary=[
             Cell(name, href=variant_page(name)),
-            _ratio_cell(time),
+            number_cell(time),
             Cell(_words(shape.rank_by)),
-            replace(_ratio_cell(over_peer), detail=peer[0]) if peer and over_peer else missing("no peer was timed"),
-            _ratio_cell(gap.ratio) if gap else missing("its floor is unknown"),
+            number_cell(peer[1] / time, detail=peer[0]) if peer else missing("no peer was timed"),
+            number_cell(gap.ratio) if gap else missing("its floor is unknown"),
         ],
     )
 
 
 def _words(regime: str) -> str:
     return regime.replace("_", " ")
-
-
-def _ratio_cell(value: float, title: str = "") -> Cell:
-    return Cell(significant(value, 3), title=title, sort=value, kind="number")
 
 
 def _floor_text(gap: Gap) -> str:
@@ -334,7 +330,7 @@ def _over_parent(step: Step | None) -> Cell:
     if not step.ratio:
         return missing(step.after.why or f"of its parent: {step.before.why}")
     ends = f"{1 / step.high:.3f}–{1 / step.low:.3f}" if step.low and step.high else UNMEASURED
-    return _ratio_cell(1 / step.ratio, f"than {step.parent}; 95 % interval: {ends}")
+    return number_cell(1 / step.ratio, title=f"than {step.parent}; 95 % interval: {ends}")
 
 
 def _ratio(book: Book, name: str, subject: Subject) -> Cell:
@@ -342,7 +338,7 @@ def _ratio(book: Book, name: str, subject: Subject) -> Cell:
     if value is None:
         return book.cell(name, subject, with_unit=False)
     interval = f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
-    return _ratio_cell(value, f"95 % interval: {interval}")
+    return number_cell(value, title=f"95 % interval: {interval}")
 
 
 def _floor(book: Book, subject: Subject, time: str) -> tuple[Cell, Cell]:
@@ -354,10 +350,10 @@ def _floor(book: Book, subject: Subject, time: str) -> tuple[Cell, Cell]:
         return unknown, unknown
     roof = bound.roof.name if bound.roof else ""
     title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
-    floor = replace(_ratio_cell(bound.us or 0), detail=bound.resource)
+    floor = number_cell(bound.us or 0, detail=bound.resource)
     if gap is None:
         return floor, missing(book.why(time, subject))
-    return floor, _ratio_cell(gap.ratio, f"over {significant(gap.floor_us, 3)} µs, {title}")
+    return floor, number_cell(gap.ratio, title=f"over {significant(gap.floor_us, 3)} µs, {title}")
 
 
 def _spills(stores: Cell, loads: Cell) -> Cell:
@@ -372,28 +368,17 @@ def _spills(stores: Cell, loads: Cell) -> Cell:
 
 def _builds(book: Book) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
     """Builds that failed or are unsupported, by the reason's first line and their archs, the failed ones first."""
-    archs: dict[tuple[str, str, str], list[str]] = {}
-    for a in book.record.artifacts:
-        if a.status != "ok":
-            reason = next(iter(a.message.strip().splitlines()), "no message was kept")
-            archs.setdefault((a.status, reason, a.variant), []).append(a.arch)
-    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (status, reason, variant), on in archs.items():
-        alike.setdefault((status, reason, tuple(on)), []).append(variant)
+    missing = [a for a in book.record.artifacts if a.status != "ok"]
+    lines = [next(iter(a.message.strip().splitlines()), "no message was kept") for a in missing]
+    archs = grouped(((a.status, line, a.variant), a.arch) for a, line in zip(missing, lines, strict=True))
+    alike = grouped(((status, line, tuple(on)), variant) for (status, line, variant), on in archs.items())
     return sorted(((*key, variants) for key, variants in alike.items()), key=lambda build: build[0] != "failed")
 
 
 def _gaps(book: Book) -> list[tuple[str, str, str, list[str]]]:
     """Missing results: cases by stage, status and reason, the most frequent reason first."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    record = book.record
-    for case, reason in record.stale.items():
-        groups.setdefault(("all measured stages", "stale", reason), []).append(case)
-    for o in record.outcomes:
-        if o.status != "ok" and o.case not in record.stale:
-            groups.setdefault((o.stage, o.status, o.reason), []).append(o.case)
-    for plan in record.plans:
-        if plan.error:
-            groups.setdefault(("launch plan", "unsupported", plan.error), []).append(f"{plan.variant}/{plan.shape}")
-    gaps = [(*key, cases) for key, cases in groups.items()]
+    failures = [((x.stage, x.status, x.reason), f"{x.variant}/{x.shape}") for x in book.failures]
+    plans = [p for p in book.record.plans if p.error]
+    failures += [(("launch plan", "unsupported", p.error), f"{p.variant}/{p.shape}") for p in plans]
+    gaps = [(*key, cases) for key, cases in grouped(failures).items()]
     return sorted(gaps, key=lambda gap: (STATUSES.index(gap[1]), -len(gap[3])))[:MOST_MISSING]

@@ -9,10 +9,11 @@ from typing import Any
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.roofline import LEVELS, Bound, CaseBounds, Point
+from flashcore.model.groups import grouped
 from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.model.text import significant
-from flashcore.report.cells import Cell, missing, not_applicable, six_digits
+from flashcore.report.cells import Cell, missing, not_applicable, number_cell, six_digits
 from flashcore.report.view import ROOFLINE, Book, Page, RooflineSection, variant_page
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
@@ -39,16 +40,11 @@ class View:
 def page(book: Book) -> Page[View]:
     """The page ``roofline``."""
     record = book.record
-    by_shape: dict[str, list[Point]] = {}
-    for point in roofline.points(record):
-        by_shape.setdefault(point.subject.shape or "", []).append(point)
+    by_shape = grouped((p.subject.shape or "", p) for p in roofline.points(record))
     device = devices.find(record.gpu)
     by_gpu = dict.fromkeys(r for gpu in record.gpus for r in gpu.roofs)  # of each GPU, where each has its own
     roofs = roofline.roofs(device, None, tuple(by_gpu) or record.roofs)
-    gaps: dict[str, list[str]] = {}
-    for subject, reason in roofline.missing(record):
-        if subject.kernel is None:
-            gaps.setdefault(reason, []).append(str(subject))
+    gaps = grouped((reason, str(s)) for s, reason in roofline.missing(record) if s.kernel is None)
     view = View(
         device,
         record.gpu,
@@ -65,11 +61,13 @@ def page(book: Book) -> Page[View]:
 
 def _faults(points: Iterable[Point]) -> list[tuple[str, str, str]]:
     """Impossible points, once for each case and cause."""
-    groups: dict[tuple[str, str], dict[str, None]] = {}
-    for p in points:
-        for text in p.faults if not p.subject.kernel else ():
-            groups.setdefault((str(p.subject), text), {})[f"{LEVEL_NAMES[p.level]}, FLOPs by {p.counted}"] = None
-    return [(*key, "; ".join(levels)) for key, levels in groups.items()][:200]
+    faults = grouped(
+        ((str(p.subject), text), f"{LEVEL_NAMES[p.level]}, FLOPs by {p.counted}")
+        for p in points
+        if not p.subject.kernel
+        for text in p.faults
+    )
+    return [(*key, "; ".join(dict.fromkeys(levels))) for key, levels in faults.items()][:200]
 
 
 def _clock(roof: Roof) -> str:
@@ -81,11 +79,8 @@ def _section(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
     if not points:  # no counters: points from the formulas and the bench
         points = [p for subject in subjects for p in roofline.formula_points(book.record, subject)]
     # A kernel's own point says something new only where a case has several.
-    kernels: dict[str, set[str]] = {}
-    for p in points:
-        if p.subject.kernel:
-            kernels.setdefault(p.subject.variant, set()).add(p.subject.kernel)
-    shown = [p for p in points if not p.subject.kernel or len(kernels[p.subject.variant]) > 1]
+    kernels = grouped((p.subject.variant, p.subject.kernel) for p in points if p.subject.kernel)
+    shown = [p for p in points if not p.subject.kernel or len(set(kernels[p.subject.variant])) > 1]
     cases = [book.bounds[s] for s in subjects if s in book.bounds]
     resources = list(dict.fromkeys(bound.resource for case in cases for bound in case.bounds))
     return RooflineSection(
@@ -164,7 +159,7 @@ def _point_row(point: Point) -> list[Cell]:
     return [
         Cell(point.subject.variant, title=about, sort=point.subject.variant, href=variant_page(point.subject.variant)),
         Cell(LEVEL_NAMES[point.level], sort=point.level),
-        *(Cell(significant(x, 4), sort=x, kind="number") for x in (point.time_us, point.intensity, point.tflops)),
+        *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops)),
         missing(reason) if share is None else Cell(f"{share:.1f}", sort=share, kind="number"),
         Cell("cannot be right", title="\n".join(point.faults), sort=0.0, mark="fail")
         if point.faults
@@ -178,7 +173,7 @@ def _bound_cell(bound: Bound | None) -> Cell:
         return not_applicable("its FLOPs are on the roof of another dtype")
     if bound.us is None:
         return missing(bound.note)
-    return Cell(significant(bound.us, 4), sort=bound.us, kind="number")
+    return number_cell(bound.us, 4)
 
 
 def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[Cell]:
@@ -195,6 +190,6 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[
             cells.append(unknown if timed else missing(book.why(time, case.subject)))
             continue
         title = "" if gap.floor == case.floor else f"over {gap.floor.resource}, {significant(gap.floor_us)} µs"
-        cell = Cell(significant(gap.ratio, 3), title=title, sort=gap.ratio, kind="number")
+        cell = number_cell(gap.ratio, title=title)
         cells.append(replace(cell, mark="fail", detail="below its floor: cannot be right") if gap.ratio < 1 else cell)
     return cells

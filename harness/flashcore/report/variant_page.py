@@ -11,6 +11,7 @@ from markupsafe import Markup
 from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, OWN_STAGE, RULE
+from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Fact, Plan, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
@@ -49,16 +50,6 @@ MOST_VERDICTS, MOST_SHAPES, MOST_ROWS = 12, 40, 200
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Facts as rows: a cell for each column. ``hint`` is shown on hovering over the name, ``source`` in a column."""
-
-    name: str
-    hint: str
-    cells: list[Cell]
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class Counters:
     """Counters by group, a column for each (shape, kernel).
 
@@ -70,7 +61,7 @@ class Counters:
     """
 
     columns: list[tuple[str | None, str | None]]
-    groups: dict[str, list[Figures]]
+    groups: dict[str, list[list[Cell]]]
     unmeasured: dict[str, list[str]]
     zero: list[str]
     more: int
@@ -104,7 +95,7 @@ class View:
     builds: list[tuple[str, str, str, str, str, str]]
     outcomes: list[tuple[str, str, str, str]]
     static_columns: list[tuple[str, str]]
-    static: list[Figures]
+    static: list[list[Cell]]
     plans: list[list[Cell]]
     workspace: str
     plan_errors: list[tuple[str, str]]
@@ -223,22 +214,17 @@ def _builds(book: Book, variant: Variant) -> list[tuple[str, str, str, str, str,
 
 def _outcomes(book: Book, variant: Variant) -> list[tuple[str, str, str, str]]:
     """Cases that failed or are missing, by status and reason in full: mark, status, reason, cases."""
-    groups: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for o in book.record.outcomes:
-        if o.variant == variant.name and o.status != "ok" and o.case not in book.record.stale:
-            groups.setdefault((o.status, o.reason), {}).setdefault(o.shape, []).append(o.stage)
-    for case, reason in book.record.stale.items():
-        if case.startswith(f"{variant.name}/"):
-            groups.setdefault(("stale", reason), {})[case.partition("/")[2]] = ["all measured stages"]
+    failures = [x for x in book.failures if x.variant == variant.name]
     rows = []
-    for (status, reason), cases in groups.items():
-        where = "; ".join(f"{shape}: {', '.join(stages)}" for shape, stages in list(cases.items())[:MOST_SHAPES])
-        more = f" and {len(cases) - MOST_SHAPES} more shapes" if len(cases) > MOST_SHAPES else ""
+    for (status, reason), cases in grouped(((x.status, x.reason), (x.shape, x.stage)) for x in failures).items():
+        stages = [f"{shape}: {', '.join(names)}" for shape, names in grouped(cases).items()]
+        where = "; ".join(stages[:MOST_SHAPES])
+        more = f" and {len(stages) - MOST_SHAPES} more shapes" if len(stages) > MOST_SHAPES else ""
         rows.append((status_mark(status), status, reason or "no reason was recorded", where + more))
     return rows[:MOST_ROWS]
 
 
-def _static(book: Book, variant: Variant) -> tuple[list[tuple[str, str]], list[Figures]]:
+def _static(book: Book, variant: Variant) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
     """Static facts that need no plan: a row for each fact, a column for each arch and kernel."""
     table: dict[str, dict[tuple[str, str], Fact]] = {}
     for fact in book.record.facts.of(variant.name):
@@ -250,7 +236,12 @@ def _static(book: Book, variant: Variant) -> tuple[list[tuple[str, str]], list[F
         dict.fromkeys(column for facts in table.values() for column in facts),
         key=lambda column: archs.index(column[0]) if column[0] in archs else len(archs),
     )
-    return columns, [_figures(n, [table[n].get(c) for c in columns]) for n in _in_order(table)]
+    rows = []
+    for name in _in_order(table):
+        facts = table[name]
+        cells = [_figure(facts.get(column), missing("not recorded", name)) for column in columns]
+        rows.append([_name(name), *cells, Cell(_sources(facts.values()), kind="small")])
+    return columns, rows
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -259,10 +250,12 @@ def _in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: order.get(name, len(order)))
 
 
-def _figures(name: str, facts: Sequence[Fact | None]) -> Figures:
-    why = FACTS[name].why if name in FACTS else ""
-    sources = dict.fromkeys(f.source.value for f in facts if f is not None)
-    return Figures(name, why, [_figure(f, missing("not recorded", name)) for f in facts], ", ".join(sources))
+def _name(fact: str, origin: str = "") -> Cell:
+    return Cell(fact, title=(FACTS[fact].why if fact in FACTS else "") + origin, kind="number")
+
+
+def _sources(facts: Iterable[Fact | None]) -> str:
+    return ", ".join(dict.fromkeys(f.source.value for f in facts if f is not None))
 
 
 def _figure(fact: Fact | None, absent: Cell) -> Cell:
@@ -275,11 +268,11 @@ def _dims(d: tuple[int, int, int]) -> str:
 
 def _plans(plans: Sequence[Plan]) -> list[list[Cell]]:
     """What one call launches: kernel, block, cluster, dynamic shared memory, grids by shape."""
-    grids: dict[tuple[str, str, str, str], list[str]] = {}
-    for plan in plans:
-        for x in plan.launches:
-            launch = (x.kernel, _dims(x.block), _dims(x.cluster), f"{x.dynamic_smem:,} B")
-            grids.setdefault(launch, []).append(f"{plan.shape} {_dims(x.grid)}")
+    grids = grouped(
+        ((x.kernel, _dims(x.block), _dims(x.cluster), f"{x.dynamic_smem:,} B"), f"{plan.shape} {_dims(x.grid)}")
+        for plan in plans
+        for x in plan.launches
+    )
     return [
         [
             Cell(kernel, kind="mono"),
@@ -291,10 +284,7 @@ def _plans(plans: Sequence[Plan]) -> list[list[Cell]]:
 
 
 def _workspace(plans: Sequence[Plan]) -> str:
-    shapes: dict[int, list[str]] = {}
-    for plan in plans:
-        if plan.workspace_bytes:
-            shapes.setdefault(plan.workspace_bytes, []).append(plan.shape)
+    shapes = grouped((p.workspace_bytes, p.shape) for p in plans if p.workspace_bytes)
     return "; ".join(f"{size:,} B at {', '.join(on)}" for size, on in shapes.items())
 
 
@@ -312,7 +302,7 @@ def _occupancy(book: Book, variant: Variant, shapes: Sequence[Shape]) -> list[li
             for kernel, by_name in (kernels or ({None: {}} if of_case else {})).items():
                 facts = [by_name.get(n, of_case.get(n)) for n in OCCUPANCY]
                 key = (arch, kernel, *(f.value if f else None for f in facts))
-                cells = [Cell(kernel or "all kernels"), *_figures("", facts).cells]
+                cells = [Cell(kernel or "all kernels"), *(_figure(f, missing("not recorded")) for f in facts)]
                 rows.setdefault(key, ([], [Cell(arch), *cells]))[0].append(shape.name)
     merged = [[cells[0], Cell(", ".join(on), kind="wrap"), *cells[1:]] for on, cells in rows.values()]
     return merged[:MOST_ROWS]
@@ -324,11 +314,11 @@ def _next_steps(
     """What limits occupancy on the shown arch, and what the next block would need, once for equal shapes."""
     if book.arch is None:
         return []
-    alike: dict[tuple[object, ...], list[str]] = {}
-    for shape in shapes:
-        if shape.name in plans:
-            launches = ((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plans[shape.name].launches)
-            alike.setdefault(tuple(dict.fromkeys(launches)), []).append(shape.name)
+    alike = grouped(
+        (tuple(dict.fromkeys((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plan.launches)), shape.name)
+        for shape in shapes
+        if (plan := plans.get(shape.name))
+    )
     steps: dict[tuple[object, ...], tuple[explain.Step, list[str]]] = {}
     for names in alike.values():
         for step in explain.what_ifs(book.record, plans[names[0]], book.arch):
@@ -444,9 +434,8 @@ def _counters(book: Book, variant: Variant, shapes: Sequence[Shape]) -> Counters
             title = cells[0].title if cells else ""
             counters.unmeasured.setdefault(title.partition(": ")[2] or title, []).append(name)
             continue
-        figures = _figures(name, facts)
         metric = f" {spec.ncu}" if spec and spec.ncu else ""
-        row = replace(figures, cells=cells, hint=f"{figures.hint}; {figures.source}{metric}")
+        row = [_name(name, f"; {_sources(facts)}{metric}"), *cells]
         counters.groups.setdefault(spec.group if spec else "other", []).append(row)
     return counters
 
@@ -463,10 +452,8 @@ def _absent(book: Book, name: str, subject: Subject) -> Cell:
 
 def _verdicts(variant: Variant, limits: Sequence[Verdict]) -> list[list[Cell]]:
     """Verdicts that did not pass, worst first; a budget that is unmeasured for one reason has one row."""
-    alike: dict[tuple[str, ...], list[Verdict]] = {}
-    for v in sorted((v for v in limits if v.status != "pass"), key=lambda v: RANK[v.status]):
-        key = (v.budget, v.reason) if v.status == "unmeasured" else (v.budget, v.reason, str(v.subject))
-        alike.setdefault(key, []).append(v)
+    missed = sorted((v for v in limits if v.status != "pass"), key=lambda v: RANK[v.status])
+    alike = grouped(((v.budget, v.reason, "" if v.status == "unmeasured" else str(v.subject)), v) for v in missed)
     return [_verdict_row(variant, same) for same in list(alike.values())[:MOST_VERDICTS]]
 
 

@@ -17,6 +17,7 @@ from flashcore.gate import judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement, Status, Verdict
 from flashcore.model.catalogue import FACTS
+from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, CaseOutcome, Listing, Record, Subject
 from flashcore.model.suite import Budget, Shape, Stage, Tier, Variant
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
@@ -52,6 +53,17 @@ class Page(Generic[View]):
     template: str
     view: View
     in_menu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A case without a result from a stage, or that is stale."""
+
+    variant: str
+    shape: str
+    stage: str
+    status: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +220,11 @@ class Book:
     @cached_property
     def listings(self) -> dict[tuple[str, str], list[Listing]]:
         """Listings by variant and shape."""
-        groups: dict[tuple[str, str], list[Listing]] = {}
-        for x in self.record.listings:
-            groups.setdefault((x.subject.variant, x.subject.shape or ""), []).append(x)
-        return groups
+        return grouped(((x.subject.variant, x.subject.shape or ""), x) for x in self.record.listings)
 
     @cached_property
     def _verdicts(self) -> dict[str, list[Verdict]]:
-        groups: dict[str, list[Verdict]] = {}
-        for v in self.judgement.verdicts:
-            groups.setdefault(v.subject.variant, []).append(v)
-        return groups
+        return grouped((v.subject.variant, v) for v in self.judgement.verdicts)
 
     def verdicts(self, variant: Variant, severity: str = "limit") -> list[Verdict]:
         """The verdicts on a variant's limits or goals."""
@@ -241,6 +247,18 @@ class Book:
     def cases(self, shape: Shape) -> list[Variant]:
         """The variants that run on a shape."""
         return [v for v in self.record.suite.variants.values() if v.runs_on(shape)]
+
+    @cached_property
+    def failures(self) -> list[Failure]:
+        """Cases without a result, in the order of the outcomes, stale ones last."""
+        record = self.record
+        failures = [
+            Failure(o.variant, o.shape, o.stage, o.status, o.reason)
+            for o in record.outcomes
+            if o.status != "ok" and o.case not in record.stale
+        ]
+        stale = ([*case.split("/"), "all measured stages", "stale", reason] for case, reason in record.stale.items())
+        return failures + [Failure(*fields) for fields in stale]
 
     def outcome(self, variant: str, shape: str, stage: Stage) -> CaseOutcome | None:
         return self._outcomes.get((variant, shape, stage))
