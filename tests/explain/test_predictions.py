@@ -63,16 +63,6 @@ def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> Non
     assert "L4" in found.note and "ratio" in found.note and factory.GPU in found.note
 
 
-def test_a_time_of_this_device_carries_no_such_note() -> None:
-    assert only(record([predicted("isolated_p50", 221, 22.1, "H200")])).note == ""
-
-
-def test_a_lone_time_of_another_device_is_not_judged() -> None:
-    assert only(record([predicted("isolated_p50", None, 100, "L4")])).outcome == "elsewhere"
-    assert only(record([predicted("isolated_p50", None, 100, "H200")])).outcome == "held"
-    assert only(record([predicted("isolated_p50", None, 10, "H200")])).outcome == "partly"
-
-
 def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
     registers = [
         factory.fact("registers", 80, "slow", arch="sm_90a", kernel="slow_kernel"),
@@ -162,12 +152,6 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
     assert (outcome == "missed") == found.finding.startswith(beyond)
 
 
-def test_a_time_of_this_device_is_met_by_its_level_too() -> None:
-    facts = [predicted("isolated_p50", 8, 6, factory.GPU)]
-    assert only(record(facts, times={"slow": 6.5, "fast": 5.8})).outcome == "held"
-    assert only(record([predicted("isolated_p50", 8, 6, "L4")], times={"slow": 6.5, "fast": 5.8})).outcome == "partly"
-
-
 @pytest.mark.parametrize(
     ("value", "note", "outcome"),
     [
@@ -183,41 +167,52 @@ def test_errors_on_other_inputs_are_not_comparable(value: float, note: str, outc
     assert (outcome == "elsewhere") == found.finding.startswith("not comparable: 0.0014, worst on seed 2, kind")
 
 
-def test_a_speed_up_is_over_the_baseline_not_the_parent() -> None:
-    facts = [factory.fact("speedup_vs_baseline", x, v, shape="mission") for v, x in (("slow", 10.06), ("fast", 11.14))]
-    found = only(record([predicted("speedup_vs_baseline", None, 12, "L4")], facts))
-    assert (found.outcome, found.finding) == ("missed", "missed: 11.1, predicted at least 12")
+@pytest.mark.parametrize(
+    ("before", "after", "device", "times", "outcome"),
+    [
+        # A lone time is a level on its own device, and says nothing about another one.
+        (None, 100, "L4", {}, "elsewhere"),
+        (None, 100, "H200", {}, "held"),
+        (None, 10, "H200", {}, "partly"),
+        # On its own device a time is met by its level too.
+        (8, 6, factory.GPU, {"slow": 6.5, "fast": 5.8}, "held"),
+        (8, 6, "L4", {"slow": 6.5, "fast": 5.8}, "partly"),
+        # Two times within noise are no effect, and right where none was predicted.
+        *((200, 100, "L4", {"slow": 100.0, "fast": us}, "none") for us in (100.0, 101.5, 98.5, 103.0)),
+        (200, 100, "L4", {"slow": 100.0, "fast": 130.0}, "against"),
+        *((100, 100, "L4", {"slow": 100.0, "fast": us}, "held") for us in (100.0, 98.6, 101.4)),
+        *((100, 100, "L4", {"slow": 100.0, "fast": us}, "against") for us in (97.0, 103.0)),
+    ],
+)
+def test_a_time_is_compared_by_its_device(
+    before: float | None, after: float, device: str, times: dict[str, float], outcome: Outcome
+) -> None:
+    assert only(record([predicted("isolated_p50", before, after, device)], times=times)).outcome == outcome
 
 
-def test_a_speed_up_said_of_another_device_is_a_level_here_too() -> None:
-    facts = [factory.fact("speedup_vs_baseline", 0.9, "fast", shape="mission")]
-    found = only(record([predicted("speedup_vs_baseline", None, 4.2, "L4")], facts))
-    assert (found.scale, found.outcome) == ("level", "missed")
-    assert "0.9, predicted at least 4.2" in found.finding
-
-
-def test_a_lone_time_of_another_device_tells_what_it_is_here_if_that_is_known() -> None:
-    wanted = predicted("isolated_p50", None, 557, "L4")
-    assert only(record([wanted], times={"fast": 40})).finding.startswith(
-        "a level of the L4: no ratio to compare by; here 40"
-    )
-    bare = record([wanted])
-    gone = factory.without(bare, "isolated_p50", variant="fast")
-    assert only(gone).finding == "a level of the L4: no ratio to compare by"
+def test_a_lone_time_of_another_device_names_the_time_here_if_known() -> None:
+    here = record([predicted("isolated_p50", None, 557, "L4")], times={"fast": 40})
+    level = "a level of the L4: no ratio to compare by"
+    assert only(here).finding.startswith(f"{level}; here 40")
+    assert only(factory.without(here, "isolated_p50", variant="fast")).finding == level
 
 
 @pytest.mark.parametrize(
-    ("took", "outcome"), [(100.0, "none"), (101.5, "none"), (98.5, "none"), (103.0, "none"), (130.0, "against")]
+    ("speedups", "after", "finding"),
+    [
+        (
+            {"slow": 10.06, "fast": 11.14},
+            12,
+            "missed: 11.1, predicted at least 12",
+        ),  # over the baseline, not the parent
+        ({"fast": 0.9}, 4.2, "missed: 0.9, predicted at least 4.2"),
+    ],
 )
-def test_two_times_that_differ_by_less_than_noise_are_no_effect(took: float, outcome: str) -> None:
-    wanted = predicted("isolated_p50", 200, 100, "L4")
-    assert only(record([wanted], times={"slow": 100.0, "fast": took})).outcome == outcome
-
-
-def test_two_times_within_noise_were_right_where_none_was_predicted() -> None:
-    same = predicted("isolated_p50", 100, 100, "L4")
-    took = {100.0: "held", 98.6: "held", 101.4: "held", 97.0: "against", 103.0: "against"}
-    assert {us: only(record([same], times={"slow": 100.0, "fast": us})).outcome for us in took} == took
+def test_a_speed_up_is_a_level_on_every_device(speedups: dict[str, float], after: float, finding: str) -> None:
+    facts = [factory.fact("speedup_vs_baseline", x, v, shape="mission") for v, x in speedups.items()]
+    found = only(record([predicted("speedup_vs_baseline", None, after, "L4")], facts))
+    assert (found.scale, found.outcome) == ("level", "missed")
+    assert finding in found.finding
 
 
 def test_a_prediction_of_another_device_is_compared_here_as_a_ratio() -> None:

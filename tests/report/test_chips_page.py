@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -15,7 +14,7 @@ from flashcore.model.record import Facts, Record, Roof, SharingGpu, Subject
 from flashcore.model.text import significant
 from flashcore.report import chips_page
 from tests import factory
-from tests.report.test_report import TODAY, Page, full, unpacked
+from tests.report.test_report import TODAY, assert_linked, full, unpacked
 
 RECORD = factory.record(factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))]))
 H200 = replace(RECORD, roofs=(Roof("dram", 4321.0, "GB/s", "measured", "NVIDIA H200", None, "as of the H200"),))
@@ -83,17 +82,7 @@ def test_links_resolve_ids_are_unique_and_bytes_the_same(tmp_path: Path, single:
     found = rendered(tmp_path / "r", *both, single=single)
     assert found == rendered(tmp_path / "again", *both, single=single)
     assert len(found) == (1 if single else 1 + 2 * (4 + 6))
-    for name, text in found.items():
-        page = Page(text)
-        assert len(page.ids) == len(set(page.ids)), name
-        for link in page.links:
-            address = urlsplit(link)
-            if address.scheme == "data":
-                continue
-            target = tmp_path / "r" / Path(name).parent / unquote(address.path) if address.path else None
-            assert target is None or target.resolve().is_file(), f"{name}: {link} leads nowhere"
-            ids = page.ids if target is None or not address.fragment else Page(target.read_text(encoding="utf-8")).ids
-            assert not address.fragment or address.fragment.partition("?")[0] in ids, f"{name}: {link}"
+    assert_linked(tmp_path / "r", found)
 
 
 def test_the_page_opens_with_a_shape_that_was_timed_on_all_chips(tmp_path: Path) -> None:

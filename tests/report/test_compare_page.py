@@ -63,7 +63,7 @@ def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, 
 
 
 def said(page: Page) -> str:
-    return " ".join(" ".join(page.text).split())
+    return page.words
 
 
 def place(data: Mapping[str, Any], label: str) -> int:

@@ -7,7 +7,6 @@ import dataclasses
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from datetime import date
 from html import unescape
 from html.parser import HTMLParser
@@ -91,6 +90,11 @@ class Page(HTMLParser):
         if self._open:
             cls, title, text = self.rows[-1][-1]
             self.rows[-1][-1] = (cls, title, text + data)
+
+    @property
+    def words(self) -> str:
+        """All text, with single spaces."""
+        return " ".join(" ".join(self.text).split())
 
     def row(self, name: str) -> list[tuple[str, str, str]]:
         """The first row whose first cell reads so."""
@@ -268,37 +272,30 @@ def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -
 # --- the pages ------------------------------------------------------------------------------------
 
 
-def links_of(text: str) -> Iterator[str]:
-    yield from Page(text).links
-
-
-def test_links_resolve(pages: dict[str, str], tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    render(full(), folder)
+def assert_linked(folder: Path, pages: dict[str, str]) -> None:
+    """Every link of the pages leads to a file or an id of this report, and no page has an id twice."""
     for name, text in pages.items():
-        for link in links_of(text):
+        page = Page(text)
+        assert len(page.ids) == len(set(page.ids)), name
+        for link in page.links:
             address = urlsplit(link)
             if address.scheme == "data":
                 continue
             assert not address.scheme and not address.netloc, f"{name} reaches out to {link}"
-            target = (folder / name).parent / unquote(address.path) if address.path else folder / name
-            assert target.resolve().is_file(), f"{name}: {link} leads nowhere"
-            if address.fragment:
-                assert address.fragment in Page(target.read_text(encoding="utf-8")).ids
-
-
-def test_links_of_the_single_file_resolve(tmp_path: Path) -> None:
-    page = Page(render(full(), tmp_path / "r", single_file=True)["index.html"])
-    assert {f"variant-{n}" for n in full().suite.variants} < set(page.ids)
-    for link in page.links:
-        assert link.startswith("data:") or (link.startswith("#") and link[1:].partition("?")[0] in page.ids), link
+            target = folder / Path(name).parent / unquote(address.path) if address.path else None
+            assert target is None or target.resolve().is_file(), f"{name}: {link} leads nowhere"
+            ids = page.ids if target is None or not address.fragment else Page(target.read_text(encoding="utf-8")).ids
+            assert not address.fragment or address.fragment.partition("?")[0] in ids, f"{name}: {link}"
 
 
 @pytest.mark.parametrize("single_file", [False, True])
-def test_ids_are_unique(tmp_path: Path, single_file: bool) -> None:
-    for name, text in render(full(), tmp_path / "r", single_file=single_file).items():
-        ids = Page(text).ids
-        assert len(ids) == len(set(ids)), name
+def test_links_resolve_and_ids_are_unique(tmp_path: Path, single_file: bool) -> None:
+    pages = render(full(), tmp_path / "r", single_file=single_file)
+    assert_linked(tmp_path / "r", pages)
+    if single_file:
+        page = Page(pages["index.html"])
+        assert {f"variant-{n}" for n in full().suite.variants} < set(page.ids)
+        assert all(link.startswith(("data:", "#")) for link in page.links)
 
 
 @pytest.mark.parametrize("single_file", [False, True])
@@ -388,7 +385,7 @@ def test_an_unmeasured_counter_is_never_zero(pages: dict[str, str]) -> None:
 
 
 def test_a_zero_is_shown_as_measured(pages: dict[str, str]) -> None:
-    words = " ".join(" ".join(Page(pages["variant/fast.html"]).text).split())
+    words = Page(pages["variant/fast.html"]).words
     zero = re.search(r"Measured, and 0 in every column: ([\w, ]+)", words)
     assert zero and re.search(r"\bspill_instructions\b", zero[1])
 
@@ -398,14 +395,14 @@ def test_counters_that_are_all_zero_are_measured(tmp_path: Path) -> None:
     suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
     zero = factory.fact("spill_instructions", 0, "fast", shape="mission", source=Source.NCU)
     record = dataclasses.replace(factory.record(suite), facts=Facts([zero]))
-    words = " ".join(Page(render(record, tmp_path)["variant/fast.html"]).text)
-    assert "Measured, and 0 in every column: spill_instructions" in " ".join(words.split())
+    words = Page(render(record, tmp_path)["variant/fast.html"]).words
+    assert "Measured, and 0 in every column: spill_instructions" in words
     assert "No counters:" not in words
 
 
 def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> None:
     page = Page(pages["index.html"])
-    words = " ".join(" ".join(page.text).split())
+    words = page.words
     assert "wrong : failed in check: NaN in the output" in words
     assert "split : stale: the kernel's code changed" in words
     assert page.cells("wrong")["right"][2] == "wrong"
@@ -417,7 +414,7 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
 
 
 def test_the_answer_names_winner_time_floor_and_what_holds_it_and_its_parent(pages: dict[str, str]) -> None:
-    words = " ".join(" ".join(Page(pages["index.html"]).text).split())
+    words = Page(pages["index.html"]).words
     assert re.search(r"split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn, [\d.]+ × above its floor", words)
     assert "Limited by barrier stalls 6 %" in words
     assert re.search(
@@ -499,7 +496,7 @@ def test_phases_stand_beside_what_was_said_of_them(pages: dict[str, str]) -> Non
 
 def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewhere(pages: dict[str, str]) -> None:
     page = Page(pages["variant/fast.html"])
-    words = " ".join(" ".join(page.text).split())
+    words = page.words
     assert re.search(r"40\.\d+ µs isolated, [\d.]+ × faster than its parent \[[\d.]+, [\d.]+\], [\d.]+ × above", words)
     row = page.row("barrier")  # the first of the ranking
     assert row[0][2] == "barrier stalls 6 %" and row[2][2].startswith("stall_share_barrier 5.56 %, issue_active 30 %")
@@ -552,7 +549,7 @@ def test_the_memory_charts_figures_are_the_records(pages: dict[str, str]) -> Non
 def test_waivers_and_goals(pages: dict[str, str]) -> None:
     text = pages["guardrails.html"]
     assert "two accumulators live at once" in text
-    words = " ".join(" ".join(Page(text).text).split())
+    words = Page(text).words
     assert "for L4 only" in words  # a goal of another device is unmeasured, with its reason
     assert re.search(r'<progress max="100" value="33"', text)
 
@@ -668,7 +665,7 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
         environment=factory.environment(gpu=None),
     )
     found = render(record, tmp_path / "r")
-    words = " ".join(" ".join(Page(found["index.html"]).text).split())
+    words = Page(found["index.html"]).words
     assert "No times at mission" in words and "no GPU" in words
     assert "No roof is known" in found["roofline.html"]
     row = Page(found["index.html"]).cells("fast")
@@ -682,7 +679,7 @@ def test_links_in_the_texts_of_nvidias_rules_are_their_words(tmp_path: Path, sam
         kinds = {k for f in record.facts if f.name.startswith(RULE) for k in marked.findall(str(f.value))}
         assert kinds >= {"section", "url"}  # the record keeps them
         pages = {k: v for k, v in render(record, tmp_path / name).items() if k.startswith("variant/")}
-        words = " ".join(" ".join(" ".join(Page(v).text).split()) for v in pages.values())
+        words = " ".join(Page(v).words for v in pages.values())
         assert not marked.search(words)
         assert "The Profiling Guide provides more details on each stall reason." in words
         assert "the top stall reasons on the Warp State Statistics and Source Counters sections." in words
@@ -696,6 +693,6 @@ def test_an_empty_record_renders(tmp_path: Path) -> None:
 def test_many_cases_are_capped_and_counted(tmp_path: Path) -> None:
     record = factory.large_record(1500, [factory.budget("smem", "small", maximum=9)])
     found = render(record, tmp_path / "r")
-    words = " ".join(" ".join(Page(found["index.html"]).text).split())
+    words = Page(found["index.html"]).words
     assert "The first 40 shapes are shown; 60 more are in the record." in words
     assert max(map(len, found.values())) < 6_000_000

@@ -1,8 +1,8 @@
-"""Two variants side by side, of this run or one of another: times in all regimes, counters, stalls, phases, source.
+"""Two variants side by side, of this run or another: times in all regimes, counters, stalls, phases, source.
 
-The page carries the figures of every case, and of every pair the interval of its ratio; a script draws the pair that is
-chosen. The verdict on the first pair is in the page itself. What counts as changed, as the same and as a contradiction
-is decided in :mod:`flashcore.explain`; the script gets the same limits.
+The page holds the figures of every case and the interval of every pair's ratio; a script draws the chosen pair. The
+verdict on the first pair is in the page itself. Changed, same and contradicting are defined in
+:mod:`flashcore.explain`; the script gets the same limits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flashcore.model.intervals import Ratio
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import significant
-from flashcore.report.cells import Cell, missing
+from flashcore.report.cells import Cell, missing, six_digits
 from flashcore.report.view import COMPARE, Book, Page, variant_page
 
 #: One launch under ncu: it has no samples, and so no interval.
@@ -42,17 +42,21 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What can be chosen: a variant of the run, or of the one beside it; ``fixed`` names the shape at which it is
-    always shown, where the two have none in common."""
+    """A variant that can be chosen.
+
+    Args:
+        own: whether it is of this run, not of the other record.
+        fixed: the shape at which it is always shown, where the two records have none in common.
+    """
 
     variant: Variant
-    known: Readings
+    readings: Readings
     own: bool
     fixed: str = ""
 
     @property
     def record(self) -> Record:
-        return self.known.record
+        return self.readings.record
 
     @property
     def label(self) -> str:
@@ -82,11 +86,10 @@ def page(book: Book, other: Record | None = None) -> Page[View]:
     """
     sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
     if other is not None:
-        known = Readings(other)
+        readings = Readings(other)
         shared = any(diff.same_shape(other, book.record, name) for name in other.suite.shapes)
-        sides += [Side(v, known, False, "" if shared else _shape(other, v)) for v in other.suite.variants.values()]
-    reason = diff.comparable(other, book.record) if other is not None else ""
-    data = _data(book, sides, reason)
+        sides += [Side(v, readings, False, "" if shared else _shape(other, v)) for v in other.suite.variants.values()]
+    data = _Figures(book, sides).data(diff.comparable(other, book.record) if other is not None else "")
     first = next(iter(data["shapes"]), "")
     verdict = None
     if first and (pair := data["shapes"][first]["first"]) is not None:
@@ -97,169 +100,160 @@ def page(book: Book, other: Record | None = None) -> Page[View]:
 
 def _shape(record: Record, variant: Variant) -> str:
     """The first shape that a variant has a time at, else the first it runs on; empty without one."""
-    there = [s.name for s in record.suite.shapes.values() if variant.runs_on(s)]
-    timed = (n for n in there for fact in ("ncu_duration", *(f"{m}_p50" for m in REGIMES))
-             if record.facts.number(fact, Subject(variant.name, shape=n)))  # fmt: skip
-    return next(timed, next(iter(there), ""))
+    names = [s.name for s in record.suite.shapes.values() if variant.runs_on(s)]
+    times = ("ncu_duration", *(f"{m}_p50" for m in REGIMES))
+    timed = (n for n in names for time in times if record.facts.number(time, Subject(variant.name, shape=n)))
+    return next(timed, next(iter(names), ""))
 
 
 # --- the figures ------------------------------------------------------------------------------------
 
-
-def _data(book: Book, sides: Sequence[Side], reason: str) -> dict[str, Any]:
-    """All that the script needs: cases by shape and place in ``sides``; ``reason`` is why times are not compared."""
-    names = [n for n in COUNTERS if any(r.facts.named(n) for r in {id(s.record): s.record for s in sides}.values())]
-    partners = [_partners(sides, i) for i in range(len(sides))]
-    shapes: dict[str, Any] = {}
-    made = 0
-    for shape in book.shown_shapes:
-        there = [i for i, s in enumerate(sides) if _has(book, s, shape)]
-        cases = {str(i): _case(book, sides[i], shape, names) for i in there}
-        pairs = {m: _pairs(book, sides, cases, partners, shape, m, MOST_PAIRS - made) for m in REGIMES}
-        made += sum(len(ids) for rows in pairs.values() for _, ids, *_ in rows)
-        rival = _rival(sides, shape, cases)
-        first = _first(book, shape, cases, partners, rival)
-        shapes[shape.name] = {"rank": shape.rank_by, "first": first, "rival": rival, "cases": cases, "pairs": pairs}
-    lines: dict[tuple[str, int, str], int] = {}
-    sources = {str(i): own for i, s in enumerate(sides) if (own := _source(s, lines))}
-    return {
-        "sides": [[s.label, s.variant.name, s.own, partners[i]] for i, s in enumerate(sides)],
-        "runs": list(dict.fromkeys(s.record.id for s in sides)),
-        "facts": [[n, FACTS[n].unit, FACTS[n].better, FACTS[n].why] for n in names],
-        "shapes": shapes,
-        "sources": sources,
-        "lines": list(lines),
-        "moved": diff.MOVED,
-        "noise": NOISE,
-        "step": STEP,
-        "apart": reason,
-        "alike": not any(s.fixed for s in sides),
-    }
+#: What the script needs of a case, by its place among the sides, as text: keys of JSON.
+Cases = Mapping[str, Mapping[str, Any]]
 
 
-def _partners(sides: Sequence[Side], i: int) -> tuple[int | None, int | None]:
-    """What a side is compared with unless a reader chooses: itself in the other record, and its parent or the
-    baseline."""
-    side = sides[i]
-    suite = side.record.suite
-    twin = next(
-        (j for j, s in enumerate(sides) if side.own and not s.own and s.variant.name == side.variant.name), None
-    )
-    own = {s.variant.name: j for j, s in enumerate(sides) if s.own == side.own}
-    kin = (own.get(side.variant.parent or ""), own.get(suite.baseline or ""))
-    return twin, next((j for j in kin if j is not None and j != i), None)
+class _Figures:
+    """All figures of the page, for its script; a side is named by its place in ``sides``."""
 
+    def __init__(self, book: Book, sides: Sequence[Side]) -> None:
+        self.book = book
+        self.sides = sides
+        self.partners = [self._partners(i) for i in range(len(sides))]
+        records = {id(side.record): side.record for side in sides}.values()
+        self.counters = [n for n in COUNTERS if any(record.facts.named(n) for record in records)]
 
-def _rival(sides: Sequence[Side], shape: Shape, cases: Mapping[str, Any]) -> int | None:
-    """The variant of the other record to compare with, where it lacks the variant itself: its fastest in the regime
-    that ranks, else the first that has a time."""
-    timed = [i for i in map(int, cases) if not sides[i].own and cases[str(i)]["t"]]
-    ranked = [
-        (t, i) for i in timed if not sides[i].variant.is_reference and (t := cases[str(i)]["t"].get(shape.rank_by))
-    ]
-    return min(ranked)[1] if ranked else next(iter(timed), None)
-
-
-def _has(book: Book, side: Side, shape: Shape) -> bool:
-    if side.fixed:
-        return True
-    return side.variant.runs_on(shape) and (side.own or diff.same_shape(side.record, book.record, shape.name))
-
-
-def _first(
-    book: Book, shape: Shape, cases: Mapping[str, Any], partners: Sequence[tuple[int | None, int | None]],
-    rival: int | None,
-) -> tuple[int, int] | None:  # fmt: skip
-    """The pair that is shown first: the winner, else any measured variant, against the other record's, else a related
-    one."""
-    best = book.ladder(shape).best
-    names = list(book.record.suite.variants)
-    known = [int(i) for i, c in cases.items() if c["t"] and int(i) < len(names)]
-    if best is not None:
-        known.insert(0, names.index(best.variant.name))
-    if not known:
-        return None
-    twin, kin = partners[known[0]]
-    others = [twin, rival, kin, *map(int, cases)]
-    against = next((i for i in others if i != known[0] and cases.get(str(i), {}).get("t")), None)
-    return None if against is None else (known[0], against)
-
-
-def _case(book: Book, side: Side, shape: Shape, names: Sequence[str]) -> dict[str, Any]:
-    """Times in us, why those that are missing are, counters in the order of ``names``, shares of phases, its code."""
-    facts, subject = side.record.facts, side.at(shape)
-    ncu = facts.number("ncu_duration", subject)
-    times = {m: facts.number(f"{m}_p50", subject) for m in REGIMES} | {NCU: ncu and ncu / 1e3}
-    why = {m: book.why("ncu_duration" if m == NCU else f"{m}_p50", subject) if side.own else "not in that record"
-           for m, t in times.items() if not t}  # fmt: skip
-    values = [facts.number(n, subject) for n in names]
-    key = side.record.keys.get(subject.case)
-    held = book.limiters(*_names(subject)) if side.own else limiter.held(side.known, *_names(subject))
-    return {
-        "t": {m: _short(t) for m, t in times.items() if t},
-        "why": why,
-        "c": [] if all(v is None for v in values) else [_short(v) for v in values],
-        "p": {
-            p: _short(f.number) for p, f in limiter.phase_shares(side.record, subject).items() if f.number is not None
-        },
-        "code": f"{key.code[:12]} {key.nvcc}" if key is not None and key.code and not key.peer else "",
-        "held": held.text,
-    }
-
-
-def _names(subject: Subject) -> tuple[str, str]:
-    return subject.variant, subject.shape or ""
-
-
-def _short(value: float | None) -> float | int | None:
-    """Rounded to six digits, which is more than is shown."""
-    if value is None:
-        return None
-    short = float(f"{value:.6g}")
-    return int(short) if short.is_integer() else short
-
-
-def _pairs(
-    book: Book, sides: Sequence[Side], cases: Mapping[str, Any], partners: Sequence[tuple[int | None, int | None]],
-    shape: Shape, mode: str, left: int,
-) -> list[tuple[int, list[int], list[int], dict[str, float]]]:  # fmt: skip
-    """Rows of a side, the sides that are faster or slower than it, and of each how far the ends of the interval lie
-    below and above the ratio, in steps of ``STEP``. The ratio is that of the times; it is named where it is
-    another one, of the rounds that both saw. Those of one run were timed in the same rounds."""
-    there = map(int, cases)
-    series = {i: s for i in there if (s := sides[i].record.samples.get(f"{sides[i].at(shape).case}/{mode}"))}
-    own = [i for i in series if sides[i].own]
-    wanted = {j: [i for i in own if not sides[j].own or i < j] for j in series}
-    if sum(map(len, wanted.values())) > left:
-        best = book.ladder(shape).best
-        special = {
-            j
-            for j in series
-            if book.role(v := sides[j].variant) != "variant" or (best is not None and v.name == best.variant.name)
+    def data(self, incomparable: str) -> dict[str, Any]:
+        """The script's data; ``incomparable`` is the reason why times of two records are not compared."""
+        shapes: dict[str, Any] = {}
+        intervals_made = 0
+        for shape in self.book.shown_shapes:
+            cases = {str(i): self._case(side, shape) for i, side in enumerate(self.sides) if self._has(side, shape)}
+            pairs = {}
+            for mode in REGIMES:
+                pairs[mode] = self._pairs(cases, shape, mode, MOST_PAIRS - intervals_made)
+            intervals_made += sum(len(ids) for rows in pairs.values() for _, ids, *_ in rows)
+            rival = self._rival(shape, cases)
+            first = self._first(shape, cases, rival)
+            shapes[shape.name] = {"rank": shape.rank_by, "first": first, "rival": rival, "cases": cases, "pairs": pairs}
+        lines: dict[tuple[str, int, str], int] = {}
+        sources = {str(i): places for i, side in enumerate(self.sides) if (places := _source(side, lines))}
+        return {
+            "sides": [[s.label, s.variant.name, s.own, self.partners[i]] for i, s in enumerate(self.sides)],
+            "runs": list(dict.fromkeys(s.record.id for s in self.sides)),
+            "facts": [[n, FACTS[n].unit, FACTS[n].better, FACTS[n].why] for n in self.counters],
+            "shapes": shapes,
+            "sources": sources,
+            "lines": list(lines),
+            "moved": diff.MOVED,
+            "noise": NOISE,
+            "step": STEP,
+            "apart": incomparable,
+            "alike": not any(s.fixed for s in self.sides),
         }
-        wanted = {j: [i for i in ids if j in special or i in special or j in partners[i] or i in partners[j]]
-                  for j, ids in wanted.items()}  # fmt: skip
-    rows = []
-    for j, ids in wanted.items():
-        found = intervals.ratios(series[j], [series[i] for i in ids], paired=sides[j].own)
-        ends = [round(abs(x / r.value - 1) / STEP) for r in found for x in (r.low, r.high)]
-        times = {i: cases[str(i)]["t"].get(mode) for i in (j, *ids)}
-        other = {str(k): float(f"{r.value:.6g}") for k, (i, r) in enumerate(zip(ids, found, strict=True))
-                 if not times[i] or not times[j] or abs(times[j] / times[i] / r.value - 1) > STEP}  # fmt: skip
-        if ids:
-            rows.append((j, ids, ends, other))
-    return rows
+
+    def _partners(self, i: int) -> tuple[int | None, int | None]:
+        """A side's default partners: its namesake in the other record, and its parent or the baseline."""
+        side = self.sides[i]
+        others = enumerate(self.sides)
+        twin = next((j for j, s in others if side.own and not s.own and s.variant.name == side.variant.name), None)
+        same_run = {s.variant.name: j for j, s in enumerate(self.sides) if s.own == side.own}
+        kin = (same_run.get(side.variant.parent or ""), same_run.get(side.record.suite.baseline or ""))
+        return twin, next((j for j in kin if j is not None and j != i), None)
+
+    def _has(self, side: Side, shape: Shape) -> bool:
+        if side.fixed:
+            return True
+        shared = side.own or diff.same_shape(side.record, self.book.record, shape.name)
+        return side.variant.runs_on(shape) and shared
+
+    def _rival(self, shape: Shape, cases: Cases) -> int | None:
+        """The other record's partner for a variant that it lacks: its fastest in the regime that ranks, else the first
+        that has a time."""
+        timed = [i for i in map(int, cases) if not self.sides[i].own and cases[str(i)]["t"]]
+        times = [(cases[str(i)]["t"].get(shape.rank_by), i) for i in timed if not self.sides[i].variant.is_reference]
+        ranked = [(time, i) for time, i in times if time]
+        return min(ranked)[1] if ranked else next(iter(timed), None)
+
+    def _first(self, shape: Shape, cases: Cases, rival: int | None) -> tuple[int, int] | None:
+        """The pair that is shown first: the winner, else any measured variant, against the other record's, else a
+        related one."""
+        best = self.book.ladder(shape).best
+        timed = [int(i) for i, case in cases.items() if case["t"]]
+        names = list(self.book.record.suite.variants)
+        focus = names.index(best.variant.name) if best else next((i for i in timed if i < len(names)), None)
+        if focus is None:
+            return None
+        twin, kin = self.partners[focus]
+        against = next((i for i in (twin, rival, kin, *timed) if i != focus and i in timed), None)
+        return None if against is None else (focus, against)
+
+    def _case(self, side: Side, shape: Shape) -> dict[str, Any]:
+        """Times in µs, why others are missing, counters in the order of ``counters``, shares of phases, its code."""
+        facts, subject = side.record.facts, side.at(shape)
+        name, at = subject.variant, subject.shape or ""
+        ncu = facts.number("ncu_duration", subject)
+        times = {m: facts.number(f"{m}_p50", subject) for m in REGIMES} | {NCU: ncu and ncu / 1e3}
+        untimed = {m: "ncu_duration" if m == NCU else f"{m}_p50" for m, time in times.items() if not time}
+        values = [facts.number(n, subject) for n in self.counters]
+        phases = limiter.phase_shares(side.record, subject)
+        key = side.record.keys.get(subject.case)
+        limiters = self.book.limiters(name, at) if side.own else limiter.held(side.readings, name, at)
+        return {
+            "t": {m: six_digits(time) for m, time in times.items() if time},
+            "why": {m: self.book.why(n, subject) if side.own else "not in that record" for m, n in untimed.items()},
+            "c": [] if all(v is None for v in values) else [None if v is None else six_digits(v) for v in values],
+            "p": {phase: six_digits(f.number) for phase, f in phases.items() if f.number is not None},
+            "code": f"{key.code[:12]} {key.nvcc}" if key is not None and key.code and not key.peer else "",
+            "held": limiters.text,
+        }
+
+    def _pairs(
+        self, cases: Cases, shape: Shape, mode: str, left: int
+    ) -> list[tuple[int, list[int], list[int], dict[str, float]]]:
+        """Rows of a side, the sides that are faster or slower than it, and for each the distance of both ends of the
+        interval from the ratio, in steps of ``STEP``.
+
+        The ratio is that of the times. It is named where it is another one, from the rounds that both have: variants of
+        one run were timed in the same rounds.
+
+        Args:
+            left: with more pairs than this, only related variants have intervals.
+        """
+        keys = {i: f"{self.sides[i].at(shape).case}/{mode}" for i in map(int, cases)}
+        series = {i: s for i, key in keys.items() if (s := self.sides[i].record.samples.get(key))}
+        own = [i for i in series if self.sides[i].own]
+        others = {j: [i for i in own if not self.sides[j].own or i < j] for j in series}
+        if sum(map(len, others.values())) > left:
+            others = {j: [i for i in ids if self._related(i, j, shape)] for j, ids in others.items()}
+        rows = []
+        for j, ids in others.items():
+            ratios = intervals.ratios(series[j], [series[i] for i in ids], paired=self.sides[j].own)
+            ends = [round(abs(end / r.value - 1) / STEP) for r in ratios for end in (r.low, r.high)]
+            times = {i: cases[str(i)]["t"].get(mode) for i in (j, *ids)}
+            named = {
+                str(k): float(f"{r.value:.6g}")
+                for k, (i, r) in enumerate(zip(ids, ratios, strict=True))
+                if not times[i] or not times[j] or abs(times[j] / times[i] / r.value - 1) > STEP
+            }
+            if ids:
+                rows.append((j, ids, ends, named))
+        return rows
+
+    def _related(self, i: int, j: int, shape: Shape) -> bool:
+        """Whether one is the other's partner, or a reference, the baseline or the winner."""
+        best = self.book.ladder(shape).best
+        variants = [self.sides[i].variant, self.sides[j].variant]
+        special = any(self.book.role(v) != "variant" or (best and v.name == best.variant.name) for v in variants)
+        return special or j in self.partners[i] or i in self.partners[j]
 
 
-def _source(side: Side, known: dict[tuple[str, int, str], int]) -> list[int]:
-    """The lines that machine code was made of, as places in ``known``: of its own source, then of headers."""
-    own = [x for x in side.record.listings if x.subject.variant == side.variant.name]
-    if not own:
-        return []
-    kernels = [x for x in own if x.subject.shape == own[0].subject.shape]
+def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
+    """The lines that machine code was made from, as indices into ``places``: its own source first, then headers."""
+    listings = [x for x in side.record.listings if x.subject.variant == side.variant.name]
+    kernels = [x for x in listings if x.subject.shape == listings[0].subject.shape]
     lines = {(i.file, i.line): i.source for x in kernels for i in x.instructions if i.line and i.source}
     ordered = sorted(lines, key=lambda place: (place[0] != side.variant.kind.file, place))[:MOST_LINES]
-    return [known.setdefault((f.rpartition("/")[2], n, lines[f, n]), len(known)) for f, n in ordered]
+    return [places.setdefault((f.rpartition("/")[2], n, lines[f, n]), len(places)) for f, n in ordered]
 
 
 # --- the verdict: of the first pair here, of any other in the script, in the same words -------------------

@@ -29,7 +29,7 @@ def written(file: Path, head: Header, results: Mapping[int, Result] = RESULTS, f
 
 
 def words(file: Path) -> str:
-    return " ".join(" ".join(Page(file.read_text(encoding="utf-8")).text).split())
+    return Page(file.read_text(encoding="utf-8")).words
 
 
 @pytest.mark.parametrize("recorded", SPACES, ids=lambda p: p.name.split(".")[0])
