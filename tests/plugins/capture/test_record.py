@@ -12,7 +12,7 @@ import pytest
 from flashcore.errors import FlashcoreError
 from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.record import record
-from flashcore.plugins.capture.survey import TIME, chosen, survey
+from flashcore.plugins.capture.survey import TIME, select, survey
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.read_report import read_report
 from flashcore.records import store
@@ -25,10 +25,10 @@ def captured(tmp_path: Path) -> Captured:
     report = tmp_path / "report.ncu-rep"
     report.write_bytes(lzma.decompress((TESTS / "data" / "reports" / "app_full.ncu-rep.xz").read_bytes()))
     rows = tuple(replace(r, metrics={TIME: r.metrics[TIME]}) for r in read_report(report).results)
-    found = survey(rows)
-    cases = chosen(found, 3)
+    surveyed = survey(rows)
+    cases = select(surveyed, 3)
     runs = (Ran("survey", 0, "", 1.0, report, rows), Ran("measure-1", 7, "", 2.0, report, rows))
-    return Captured(runs, found, (*cases, replace(cases[0], key=replace(cases[0].key, kernel="gone()"))), (), {})
+    return Captured(runs, surveyed, (*cases, replace(cases[0], key=replace(cases[0].key, kernel="gone()"))), (), {})
 
 
 def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captured: Captured, tmp_path: Path) -> None:

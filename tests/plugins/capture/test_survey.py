@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.plugins.capture import survey as surveys
-from flashcore.plugins.capture.survey import Survey, chosen, pattern, survey, windows
+from flashcore.plugins.capture.survey import Survey, pattern, select, survey, windows
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 from tests.conftest import TESTS
@@ -31,18 +31,18 @@ def names(cases: Iterable[surveys.Case]) -> list[str]:
 
 
 def test_cases_are_ranked_by_the_time_of_all_their_launches() -> None:
-    found = seen(row("slow", 50), *[row("often", 10)] * 9, row("rare", 60))
-    assert names(chosen(found, 2)) == ["often", "rare"] and found.total_us == 200
+    surveyed = seen(row("slow", 50), *[row("often", 10)] * 9, row("rare", 60))
+    assert names(select(surveyed, 2)) == ["often", "rare"] and surveyed.total_us == 200
 
 
 def test_one_kernel_at_two_configurations_is_two_cases() -> None:
-    found = seen(row("k", 5, grid=1), row("k", 7, grid=2), row("k", 5, grid=1))
-    assert [(case.key.grid[0], case.at) for case in found.cases] == [(1, (0, 2)), (2, (1,))]
+    surveyed = seen(row("k", 5, grid=1), row("k", 7, grid=2), row("k", 5, grid=1))
+    assert [(case.key.grid[0], case.at) for case in surveyed.cases] == [(1, (0, 2)), (2, (1,))]
 
 
 def test_the_first_launch_is_not_steady_and_slow_ones_after_it_are_not() -> None:
-    found = seen(*[row("k", us) for us in (90, 40, 12, 10, 10, 11, 10, 10)])
-    assert found.cases[0].warm_up == 3 and chosen(found, 1)[0].at == (3, 4, 5, 6, 7)
+    surveyed = seen(*[row("k", us) for us in (90, 40, 12, 10, 10, 11, 10, 10)])
+    assert surveyed.cases[0].warm_up == 3 and select(surveyed, 1)[0].at == (3, 4, 5, 6, 7)
 
 
 def test_times_that_never_settle_count_as_warm_up_for_half_at_most() -> None:
@@ -60,18 +60,18 @@ def tuning(*then: Result) -> list[Result]:
 
 
 def test_what_an_autotuner_tried_and_dropped_is_not_measured() -> None:
-    found = seen(*tuning(*[row("mm", 8, registers=64)] * 5))
-    by_registers = {case.key.code[0]: case.dropped for case in found.cases if case.key.kernel == "mm"}
+    surveyed = seen(*tuning(*[row("mm", 8, registers=64)] * 5))
+    by_registers = {case.key.code[0]: case.dropped for case in surveyed.cases if case.key.kernel == "mm"}
     assert by_registers == {"64": False, "96": True, "128": True}
-    assert [c.key.code[0] for c in chosen(found, 9) if c.key.kernel == "mm"] == ["64"]
-    assert len(chosen(found, 9, keep_dropped=True)) == 4
+    assert [c.key.code[0] for c in select(surveyed, 9) if c.key.kernel == "mm"] == ["64"]
+    assert len(select(surveyed, 9, keep_dropped=True)) == 4
 
 
 def test_what_an_autotuner_did_on_an_h200_is_told_apart() -> None:
     """Triton tried four configurations under ncu 2025.3 and used the second (without ncu it takes the third)."""
     text = gzip.decompress((TESTS / "data" / "ncu_survey_autotune.csv.gz").read_bytes()).decode()
-    found = survey(raw_page.parse(text, domain=None).rows)
-    scaled = {case.key.block[0]: case for case in found.cases if case.key.kernel == "scaled"}
+    surveyed = survey(raw_page.parse(text, domain=None).rows)
+    scaled = {case.key.block[0]: case for case in surveyed.cases if case.key.kernel == "scaled"}
     assert {block: case.dropped for block, case in scaled.items()} == {32: True, 64: False, 128: True, 256: True}
     assert len(scaled[64].us) == 18 and scaled[64].warm_up == 1 and scaled[64].at[-10:] == tuple(range(57, 67))
 
@@ -84,38 +84,38 @@ def test_a_loop_over_sizes_and_layers_that_take_turns_are_no_autotuning() -> Non
 
 def test_a_window_holds_a_steady_launch_of_each_case_and_is_short() -> None:
     step = [row("a", 5), row("b", 9), row("other", 1), row("c", 4)]
-    found = seen(*step * 20)
-    (window,) = windows(found, chosen(found, 3))
+    surveyed = seen(*step * 20)
+    (window,) = windows(surveyed, select(surveyed, 3))
     assert window.kernels == ("a", "b", "c") and window.count == 3 and 15 < window.skip < 45
     order = [r.kernel for r in step * 20 if r.kernel in window.kernels][window.skip :][: window.count]
     assert sorted(order) == ["a", "b", "c"]
 
 
 def test_cases_far_apart_take_runs_of_their_own() -> None:
-    found = seen(*[row("a", 5)] * 100, *[row("b", 9)] * 100, *[row("c", 1)] * 100)
-    cases = chosen(found, 3)
-    made = windows(found, cases)
+    surveyed = seen(*[row("a", 5)] * 100, *[row("b", 9)] * 100, *[row("c", 1)] * 100)
+    cases = select(surveyed, 3)
+    made = windows(surveyed, cases)
     assert [w.count for w in made] == [1, 1, 1] or max(w.count for w in made) <= surveys.MOST_IN_A_WINDOW
     assert {name for w in made for name in w.kernels} == {case.key.kernel for case in cases}
 
 
 def test_each_process_is_counted_by_itself() -> None:
     rows = [row(k, 5, process=p) for p, k in (("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"))]
-    found = survey(rows)
-    assert sorted(window.kernels for window in windows(found, chosen(found, 2))) == [("a",), ("b",)]
+    surveyed = survey(rows)
+    assert sorted(window.kernels for window in windows(surveyed, select(surveyed, 2))) == [("a",), ("b",)]
 
 
 def test_only_launches_that_the_user_asked_for_are_chosen() -> None:
-    found = seen(*[row("a", 5)] * 10, *[row("b", 9)] * 10)
-    (case,) = chosen(found, 5, first=3, last=8)
+    surveyed = seen(*[row("a", 5)] * 10, *[row("b", 9)] * 10)
+    (case,) = select(surveyed, 5, first=3, last=8)
     assert case.key.kernel == "a" and case.at == (3, 4, 5, 6, 7)
 
 
 def test_a_launch_without_a_time_is_counted_and_keeps_its_place() -> None:
     timed = row("a", 5, process="")
     bare = replace(timed, metrics={})
-    found = survey([timed, bare, timed])
-    assert found.cases[0].at == (0, 2) and len(found.cases[0].us) == 2
+    surveyed = survey([timed, bare, timed])
+    assert surveyed.cases[0].at == (0, 2) and len(surveyed.cases[0].us) == 2
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,17 @@ def test_a_pattern_matches_its_own_function_and_no_longer_name(printed: str, ins
 
 
 def test_mangled_names_tell_the_instances_of_a_template_apart() -> None:
-    found = seen(*[row("_Z1fILi1EEvi", 9), row("_Z1fILi2EEvi", 1), row("softmax_kernel", 5)] * 10)
-    (window,) = windows(found, chosen(found, 2))
+    surveyed = seen(*[row("_Z1fILi1EEvi", 9), row("_Z1fILi2EEvi", 1), row("softmax_kernel", 5)] * 10)
+    (window,) = windows(surveyed, select(surveyed, 2))
     assert window.base == "mangled" and set(window.kernels) == {"_Z1fILi1EEvi", "softmax_kernel"}
-    assert not re.search(pattern(window.kernels), "_Z1fILi2EEvi") and str(found.cases[0].key).startswith("f<1> <<<10,")
+    assert not re.search(pattern(window.kernels), "_Z1fILi2EEvi") and str(surveyed.cases[0].key).startswith(
+        "f<1> <<<10,"
+    )
     assert windows(seen(row("f(int)", 1)), seen(row("f(int)", 1)).cases)[0].base == "demangled"
 
 
 def test_instances_of_one_template_are_counted_together() -> None:
     """The pattern cannot tell them apart, so the places that are skipped must count them all."""
-    found = seen(*[row("void f<1>(int)", 9), row("void f<2>(int)", 1), row("g(int)", 1)] * 10)
-    (window,) = windows(found, chosen(found, 1))
+    surveyed = seen(*[row("void f<1>(int)", 9), row("void f<2>(int)", 1), row("g(int)", 1)] * 10)
+    (window,) = windows(surveyed, select(surveyed, 1))
     assert window.count == 1 and window.skip % 2 == 0 and window.skip // 2 in range(1, 10)

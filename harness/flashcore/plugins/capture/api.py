@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from flashcore import frames
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.model.record import Fact, StageResult
+from flashcore.model.record import Fact
 from flashcore.plugins.capture import functions
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFram
         CapabilityError: this machine has no GPU, no ncu or no permission to read counters.
         FlashcoreError: the call failed there, as it says.
     """
-    result = _profiled(function, {"call": (args, kwargs)})
+    result = functions.profiled(function, {"call": (args, kwargs)})
     if result.outcomes[0].status != "ok":
         raise FlashcoreError(f"{function.__qualname__}: expected a call that ends, found: {result.outcomes[0].reason}")
     return frames.frame(Fact, result.facts)
@@ -39,10 +37,10 @@ def captured(function: Callable[P, Any]) -> Callable[P, DataFrame]:
     """A decorator: a call of the function is captured, and gives the frame of :func:`capture` for its answer."""
 
     @functools.wraps(function)
-    def instead(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
-        return function(*args, **kwargs) if functions.is_inside() else capture(instead, *args, **kwargs)
+    def capturing(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
+        return function(*args, **kwargs) if functions.is_inside() else capture(capturing, *args, **kwargs)
 
-    return instead
+    return capturing
 
 
 def sweep(function: Callable[..., Any], configs: Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -53,21 +51,13 @@ def sweep(function: Callable[..., Any], configs: Iterable[Mapping[str, Any]]) ->
     Raises:
         UsageError, CapabilityError: see :func:`capture`; or a config's name is that of a column.
     """
-    given = list(configs)
-    names = list(dict.fromkeys(name for config in given for name in config))
-    by_call = {f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items()): config for i, config in enumerate(given)}
-    result = _profiled(function, {name: ((), config) for name, config in by_call.items()})
-    made = frames.frame(Fact, result.facts)
-    if taken := [name for name in names if name in (*made.columns, *made.index.names)]:
+    calls = {f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items()): config for i, config in enumerate(configs)}
+    names = list(dict.fromkeys(name for config in calls.values() for name in config))
+    result = functions.profiled(function, {call: ((), config) for call, config in calls.items()})
+    facts = frames.frame(Fact, result.facts)
+    if taken := [name for name in names if name in (*facts.columns, *facts.index.names)]:
         raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")
-    which = dict(zip([outcome.shape for outcome in result.outcomes], given, strict=True))
+    by_shape = dict(zip([outcome.shape for outcome in result.outcomes], calls.values(), strict=True))
     for place, name in enumerate(names):
-        made.insert(place, name, [which[shape].get(name) for shape in made.index.get_level_values("shape")])
-    return made
-
-
-def _profiled(
-    function: Callable[..., Any], calls: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]]
-) -> StageResult:
-    with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
-        return functions.profiled(function, calls, Path(folder))
+        facts.insert(place, name, [by_shape[shape].get(name) for shape in facts.index.get_level_values("shape")])
+    return facts

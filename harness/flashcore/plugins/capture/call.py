@@ -8,6 +8,7 @@ import inspect
 import os
 import pickle
 import sys
+from multiprocessing import spawn
 
 from flashcore.measure.machine import python_process
 from flashcore.measure.profile.child import DOMAIN, prepare
@@ -37,17 +38,11 @@ def perform(task: Task, journal: Journal) -> None:
         _synchronize()
 
 
-def _prepare(told: dict[str, object]) -> None:
+def _prepare(preparation: dict[str, object]) -> None:
     """Imports the caller's script as a spawned process does, once."""
-    from multiprocessing import spawn
-
-    if not _prepared:
-        _prepared.append(True)
+    if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
-        spawn.prepare(told)
-
-
-_prepared: list[bool] = []
+        spawn.prepare(preparation)
 
 
 def _synchronize() -> None:

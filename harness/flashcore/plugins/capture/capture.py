@@ -128,7 +128,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
         passes.run("plain", STARTER)
     found = surveys.survey(passes.look().rows)
     last = None if chosen.count is None else chosen.skip + chosen.count
-    cases = surveys.chosen(found, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
+    cases = surveys.select(found, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
     if not cases:
         raise FlashcoreError(
             f"expected launches to measure, found {sum(map(len, found.launches.values()))} launches of which the "
@@ -138,11 +138,11 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
     todo, measured = surveys.windows(found, cases), set[surveys.Key]()
     for attempt in range(ATTEMPTS):
         for window in todo:
-            measured |= {surveys.Key.of(row) for row in passes.measure(window).rows}
+            measured |= {surveys.Key.from_row(row) for row in passes.measure(window).rows}
         missing = {case.key for case in cases} - measured
         if not missing or attempt == ATTEMPTS - 1 or passes.runs[-1].reason.startswith(HANG):
             break
-        todo = surveys.missed(found, [case for case in cases if case.key in missing], attempt)
+        todo = surveys.wider_windows(found, [case for case in cases if case.key in missing], attempt)
     left = tuple(case for case in cases if case.key not in measured)
     return Captured(tuple(passes.runs), found, tuple(cases), left, passes.refused)
 

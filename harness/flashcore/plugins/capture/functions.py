@@ -11,8 +11,11 @@ import base64
 import importlib.util
 import os
 import pickle
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,9 @@ from flashcore.measure.settings import Profile
 from flashcore.model.record import StageResult
 from flashcore.plugins.capture.call import INSIDE, TARGET
 from flashcore.plugins.imports.names import slug
+
+WARM_UP = 3  # calls before the one that is measured
+TIME_LIMIT = 60.0  # seconds that one call may take, all of ncu's passes together
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +53,11 @@ class Call:
 def profiled(
     function: Callable[..., Any],
     calls: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]],
-    folder: Path,
-    *,
-    warm_up: int = 3,
-    time_limit: float = 60.0,
-    ncu: str | None = None,
 ) -> StageResult:
     """Calls a function with each of some arguments, the last time under ncu.
 
     Args:
         calls: arguments and keyword arguments by what names them in the facts.
-        folder: for the output of ncu and of the process.
-        warm_up: calls before the one that is measured.
-        time_limit: seconds that one call may take, all of ncu's passes together.
 
     Raises:
         UsageError: called where it would start itself again, or the function or an argument cannot be sent.
@@ -74,20 +72,17 @@ def profiled(
     if gpu is None:
         raise lacking("gpu")
     main = _main()
-    names = {name: slug(name) for name in calls}
-    taken = list(names.values())
-    cases = [
-        Call(
-            slug(function.__name__),
-            names[name] if taken.count(names[name]) == 1 else f"{names[name]}_{index}",
-            {"main": main, "warm_up": warm_up, "call": _sent((function, tuple(args), dict(more)), main)},
-        )
-        for index, (name, (args, more)) in enumerate(calls.items())
-    ]
-    settings = Profile(limits=replace(Profile().limits, time_limit=time_limit))
+    counts = Counter(map(slug, calls))
+    cases = []
+    for index, (name, (args, more)) in enumerate(calls.items()):
+        shape = slug(name) if counts[slug(name)] == 1 else f"{slug(name)}_{index}"
+        payload = {"main": main, "warm_up": WARM_UP, "call": _pickled((function, tuple(args), dict(more)), main)}
+        cases.append(Call(slug(function.__name__), shape, payload))
+    settings = Profile(limits=replace(Profile().limits, time_limit=TIME_LIMIT))
     chip = profile.chip_of(gpu.capability)
-    profiling = profile.Profiling(ncu=find_ncu(ncu), chip=chip, settings=settings, target=TARGET)
-    return profile.profiled(cases, folder, profiling)
+    profiling = profile.Profiling(ncu=find_ncu(), chip=chip, settings=settings, target=TARGET)
+    with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
+        return profile.profiled(cases, Path(folder), profiling)
 
 
 def is_inside() -> bool:
@@ -98,16 +93,14 @@ def is_inside() -> bool:
 def _main() -> dict[str, Any]:
     """What a spawned process needs to import the same modules as this one; nothing about a script if there is none (a
     notebook)."""
-    from multiprocessing import spawn
-
-    told = spawn.get_preparation_data("flashcore")
-    if not os.path.isfile(told.get("init_main_from_path", __file__)):  # <stdin>
-        del told["init_main_from_path"]
+    preparation = spawn.get_preparation_data("flashcore")
+    if not os.path.isfile(preparation.get("init_main_from_path", __file__)):  # <stdin>
+        del preparation["init_main_from_path"]
     wanted = ("sys_path", "dir", "init_main_from_name", "init_main_from_path")
-    return {name: told[name] for name in wanted if name in told}
+    return {name: preparation[name] for name in wanted if name in preparation}
 
 
-def _sent(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], main: Mapping[str, Any]) -> str:
+def _pickled(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], main: Mapping[str, Any]) -> str:
     """The call as text.
 
     Raises:

@@ -31,7 +31,7 @@ def record(run_id: str, name: str, command: str, found: Captured, ncu: str | Non
     wanted = {case.key for case in found.cases}
     reports = []
     for run in found.runs:
-        ids = {row.id for row in run.rows if Key.of(row) in wanted}
+        ids = {row.id for row in run.rows if Key.from_row(row) in wanted}
         if run.name.startswith("measure") and run.report is not None and ids:
             whole = _read(run.report)
             reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in ids)))

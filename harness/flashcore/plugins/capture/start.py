@@ -38,13 +38,13 @@ def perform(task: Task, journal: Journal) -> Mapping[str, Any]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     """Ends the command with all that it started, and then this process, without an answer."""
-    own = _descendants(os.getpid())
+    processes = _descendants(os.getpid())
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        for process in own:
+        for process in processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal_number)
         until = time.monotonic() + _GRACE
-        while signal_number == signal.SIGTERM and time.monotonic() < until and any(map(_runs, own)):
+        while signal_number == signal.SIGTERM and time.monotonic() < until and any(map(_runs, processes)):
             time.sleep(0.02)
     os._exit(128 + number)
 
@@ -54,12 +54,10 @@ def _descendants(process: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             children.setdefault(_status(entry)[1], []).append(int(entry.name))
-    found, todo = [], [process]
-    while todo:
-        own = children.get(todo.pop(), [])
-        found += own
-        todo += own
-    return found
+    descendants = [process]
+    for parent in descendants:
+        descendants += children.get(parent, [])
+    return descendants[1:]
 
 
 def _status(entry: Path) -> tuple[str, int]:

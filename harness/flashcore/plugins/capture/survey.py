@@ -41,7 +41,7 @@ class Key:
     code: tuple[str, ...]
 
     @classmethod
-    def of(cls, row: Result) -> Key:
+    def from_row(cls, row: Result) -> Key:
         return cls(row.kernel, row.grid, row.block, tuple(row.text(name) for name in _CODE))
 
     def __str__(self) -> str:
@@ -104,25 +104,25 @@ class Window:
 def survey(rows: Iterable[Result]) -> Survey:
     """Groups the launches, and finds those that are not steady."""
     launches: dict[str, list[str]] = {}
-    found: dict[tuple[Key, str], list[tuple[int, float]]] = {}
+    times: dict[tuple[Key, str], list[tuple[int, float]]] = {}
     orders: dict[tuple[str, str], list[Key]] = {}  # of a function in a process
     for row in rows:
-        own = launches.setdefault(row.process, [])
-        reading, key = row.read(TIME), Key.of(row)
+        names = launches.setdefault(row.process, [])
+        reading, key = row.read(TIME), Key.from_row(row)
         time = None if reading.value is None else convert(reading.value, reading.unit, "ns")
         if time is not None:
-            found.setdefault((key, row.process), []).append((len(own), time / 1e3))
+            times.setdefault((key, row.process), []).append((len(names), time / 1e3))
             orders.setdefault((row.process, canonical(row.kernel).partition("<")[0]), []).append(key)
-        own.append(row.kernel)
+        names.append(row.kernel)
     dropped = {(code, process) for (process, _), order in orders.items() for code in _dropped(order)}
     cases: dict[Key, Case] = {}
-    for (key, process), seen in found.items():
-        times = tuple(us for _, us in seen)
-        case = Case(key, process, tuple(at for at, _ in seen), times, _warm_up(times), (_code(key), process) in dropped)
+    for (key, process), timed in times.items():
+        at, us = zip(*timed, strict=True)
+        case = Case(key, process, at, us, _warm_up(us), (_code(key), process) in dropped)
         if key not in cases or len(cases[key].at) < len(case.at):
             cases[key] = case
     ordered = sorted(cases.values(), key=lambda case: -case.total_us)
-    return Survey(tuple(ordered), {p: tuple(own) for p, own in launches.items()})
+    return Survey(tuple(ordered), {process: tuple(names) for process, names in launches.items()})
 
 
 def _code(key: Key) -> tuple[object, ...]:
@@ -144,7 +144,7 @@ def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
     It runs each of several codes a few times in a row, and then the best again: a code that ran in one row, and never
     again once one that had been tried before came back, was dropped. A loop over sizes returns to none.
     """
-    rows = [(code, len(list(own))) for code, own in itertools.groupby(map(_code, order))]
+    rows = [(code, len(list(launches))) for code, launches in itertools.groupby(map(_code, order))]
     seen: dict[tuple[object, ...], int] = {}
     for code, length in rows:
         if code in seen:  # it came back: the trials up to now have ended
@@ -155,26 +155,26 @@ def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
     return set()
 
 
-def chosen(
-    found: Survey, top: int, first: int = 0, last: int | None = None, *, keep_dropped: bool = False
+def select(
+    surveyed: Survey, top: int, first: int = 0, last: int | None = None, *, keep_dropped: bool = False
 ) -> list[Case]:
     """The ``top`` cases by time of which a launch lies within ``first`` and ``last`` (places among all launches of
     their process), without what an autotuner dropped. ``at`` are the launches to choose from: steady ones, if any."""
-    kept = []
-    for case in found.cases:
+    selected = []
+    for case in surveyed.cases:
         within = [at for at in case.at if at >= first and (last is None or at < last)]
         if within and (keep_dropped or not case.dropped):
             steady = set(case.steady)
-            kept.append(replace(case, at=tuple([at for at in within if at in steady] or within)))
-    return kept[:top]
+            selected.append(replace(case, at=tuple([at for at in within if at in steady] or within)))
+    return selected[:top]
 
 
-def windows(found: Survey, cases: Sequence[Case]) -> list[Window]:
+def windows(surveyed: Survey, cases: Sequence[Case]) -> list[Window]:
     """What to measure in each run of the command, so that each case is measured in one of them."""
     by_process: dict[str, list[Case]] = {}
     for case in cases:
         by_process.setdefault(case.process, []).append(case)
-    return [window for process, own in by_process.items() for window in _split(found.launches[process], own)]
+    return [window for process, group in by_process.items() for window in _split(surveyed.launches[process], group)]
 
 
 def _split(launches: Sequence[str], cases: Sequence[Case]) -> list[Window]:
@@ -195,25 +195,25 @@ def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
     place = {at: i for i, at in enumerate(at for at, name in enumerate(launches) if name in passes)}
     marks = sorted((place[at], i) for i, case in enumerate(cases) for at in case.at)
     counts = [0] * len(cases)
-    least, found, left = len(place) + 1, list[int](), 0
-    for end, own in marks:
-        counts[own] += 1
+    least, begins, left = len(place) + 1, list[int](), 0
+    for end, case_place in marks:
+        counts[case_place] += 1
         while all(counts):
             begin, oldest = marks[left]
             if (length := end - begin + 1) <= least:
-                found = [*found, begin] if length == least else [begin]
+                begins = [*begins, begin] if length == least else [begin]
                 least = length
             counts[oldest] -= 1
             left += 1
-    return Window(tuple(sorted(names)), found[len(found) // 2], least)
+    return Window(tuple(sorted(names)), begins[len(begins) // 2], least)
 
 
-def missed(found: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
+def wider_windows(surveyed: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
     """A wider window for each case that was not launched where it was seen: the command may launch differently in each
     run. Only of that kernel: first around the middle of its steady launches, then from its first launch on."""
     again = []
     for case in cases:
-        window = _window(found.launches[case.process], [case])
+        window = _window(surveyed.launches[case.process], [case])
         wide = MOST_IN_A_WINDOW if attempt else MOST_IN_A_WINDOW // 4
         first = min(1, len(case.us) - 1)  # of several launches the first is not steady
         again.append(replace(window, skip=first if attempt else max(first, window.skip - wide // 2), count=wide))
