@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.measure.build import dependencies
-from flashcore.measure.build.dependencies import Inputs, parsed, plain_text, refuse_unsafe
+from flashcore.measure.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe
 from flashcore.measure.machine import toolchain
 
 # --- the text -----------------------------------------------------------------------------------
@@ -104,7 +104,8 @@ class Place:
     def inputs(self) -> Inputs:
         """As the next process would find them."""
         include = [self.root / "early", self.root / "include"]
-        return Inputs(str(self.root), self.build, [self.root / "toolkit/nvcc"], self.root / "toolkit", include, "13.0")
+        tools = Tools([self.root / "toolkit/nvcc"], self.root / "toolkit", "13.0")
+        return Inputs(str(self.root), self.build, tools, include)
 
     def built(self) -> str:
         """Compiles; gives the key."""
@@ -240,8 +241,8 @@ def test_the_closure_is_the_same_in_another_place(tmp_path: Path, place: Place) 
 def test_headers_of_toolkit_and_system_are_not_the_users(place: Place) -> None:
     inputs = place.inputs()
     system = ["/usr/include/stdio.h", "/opt/gcc/include/c++/13/vector", f"{place.root}/toolkit/include/cuda_fp16.h"]
-    assert not any(inputs._is_own(path) for path in system)
-    assert all(map(inputs._is_own, [f"{place.root}/s.cu", "/usr/local/include/x.h", "/opt/cutlass/include/cute.h"]))
+    assert not any(inputs._is_users(path) for path in system)
+    assert all(map(inputs._is_users, [f"{place.root}/s.cu", "/usr/local/include/x.h", "/opt/cutlass/include/cute.h"]))
 
 
 def test_the_programs_that_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,9 @@
 """Compiles every variant of a suite: cubins for each arch, a torch operator for the host's.
 
-One ninja graph holds all variants (:mod:`flashcore.measure.build.ninja_graph` says what is made of each); ``ninja -k
-0``
-lets one that does not compile fail alone. Compiled files lie in a folder whose name has a hash of everything that went
-in (:mod:`flashcore.measure.build.dependencies`), so a second build finds them there and starts no process at all.
-They are made
-in a folder of this build only and moved there when they are complete.
+One ninja graph holds all variants (:mod:`flashcore.measure.build.ninja_graph` lists its targets); ``ninja -k 0`` lets
+one that does not compile fail alone. Compiled files lie in a folder whose name has a hash of all inputs
+(:mod:`flashcore.measure.build.dependencies`), so a second build finds them there and starts no process at all. They
+are made in a folder of this build only, and moved when they are complete.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,16 +45,16 @@ from flashcore.readers import host_code
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
-#: What ptxas -v says of every kernel, spread over several lines; not why a compilation failed.
+#: Lines of ptxas -v about every kernel, which never say why a compilation failed.
 _CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
 _COUNT = re.compile(r"\[(\d+)/(\d+) ")
-_MADE = "unit.json"  # of a complete folder: what is in it
-_MOST = 20_000  # characters of a compiler's output that are kept
+_MANIFEST = "unit.json"  # a complete folder's contents
+_MOST_CHARACTERS = 20_000  # of a compiler's output
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may choose about a build."""
+    """The user's options of a build."""
 
     debug: bool = False  # -G: never timed, never gated
     verbose: bool = False  # show the commands and the compiler's output
@@ -84,8 +83,7 @@ class Options:
             exact = [a for a in suite.archs if a[3:] == number]
             loose = [a for a in suite.archs if a[3:].rstrip("af") == number]
             if not exact and not loose:
-                known = ", ".join(suite.archs)
-                raise UsageError(f"CUDA_ARCH={text}: expected one of the suite's archs ({known})")
+                raise UsageError(f"CUDA_ARCH={text}: expected one of the suite's archs ({', '.join(suite.archs)})")
             archs.append((exact or loose)[0])
         return Options(flag("DEBUG"), flag("VERBOSE"), tuple(dict.fromkeys(archs)))
 
@@ -115,83 +113,36 @@ def build(
     variants = [v for v in variants if isinstance(v.kind, Cuda)]
     if not variants:
         return []
-    nvcc = toolchain.find_nvcc(folder)
-    torch_root = toolchain.torch_root() if with_operator else None
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
-    root = folder / suite.name
-    inputs = _inputs(suite, root, nvcc, torch_root)
-    units, artifacts = _units(suite, root, options, variants, gpu_arch, inputs, torch_root is not None)
+    builder = _Builder.of(suite, folder, toolchain.torch_root() if with_operator else None)
+    units, artifacts = _units(builder, options, variants, gpu_arch)
     missing = []
     for unit in units:
-        found = ((name, _made(name, unit.wanted)) for name in _names(unit, root, inputs))
-        if known := next(((name, made) for name, made in found if made), None):
-            artifacts.append(_artifact(unit, *known))
+        folders = ((name, _contents(name, unit.wanted)) for name in builder.names(unit))
+        if complete := next(((name, contents) for name, contents in folders if contents), None):
+            artifacts.append(_artifact(unit, *complete))
         else:
             missing.append(unit)
     if missing:
-        artifacts += _compile(suite, root, missing, nvcc, torch_root, options, inputs, say)
+        artifacts += _compile(builder, missing, options, say)
     order = {name: i for i, name in enumerate(suite.variants)}
     return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
-    """The folders of the suite's present variants, if they are built: for every arch, with and without debug code.
+    """The folders of the suite's present CUDA variants, if they are built: for every arch, with and without debug code.
 
     Raises:
         CapabilityError: no nvcc, whose version is part of a build's name.
     """
-    root = folder / suite.name
     if not suite.uses_nvcc:
         return set()
-    inputs = _inputs(suite, root, toolchain.find_nvcc(folder), toolchain.torch_root())
-    found = {_problem_files(suite, root, p, inputs.tools)[0] for p in suite.problems.values()}
+    builder = _Builder.of(suite, folder, toolchain.torch_root())
+    folders = {builder.problem_folder(problem) for problem in suite.problems.values()}
     for options in (Options(), Options(debug=True)):
-        units, _ = _units(suite, root, options, suite.variants.values(), None, inputs, True)
-        found |= {name for unit in units for name in _names(unit, root, inputs)}
-    return found
-
-
-def _names(unit: Unit, root: Path, inputs: dependencies.Inputs) -> list[Path]:
-    """The folders that may hold what is made of a unit's present sources."""
-    return [root / f"{unit.name}-{key[:16]}" for key in inputs.keys(unit.name, unit.question)]
-
-
-def _units(
-    suite: Suite,
-    root: Path,
-    options: Options,
-    variants: Iterable[Variant],
-    gpu_arch: str | None,
-    inputs: dependencies.Inputs,
-    with_operator: bool,
-) -> tuple[list[Unit], list[Artifact]]:
-    """What there is to build, and what is not supported."""
-    artifacts: list[Artifact] = []
-    units: list[Unit] = []
-    generated = {name: _problem_files(suite, root, p, "")[1] for name, p in suite.problems.items()}
-    for variant in variants:
-        supported = [a for a in options.archs or suite.archs if a in variant.where.archs]
-        host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
-        for arch in options.archs or suite.archs:
-            if arch not in variant.where.archs:
-                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
-                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
-                continue
-            flags = compile_flags(suite, variant, arch, options.debug)
-            dependencies.refuse_unsafe((*flags, variant.kind.file))
-            wanted: tuple[str, ...] = (CUBIN,)
-            if arch == host:
-                wanted = (CUBIN, PLAN, OPERATOR) if with_operator else (CUBIN, PLAN)
-            question = inputs.question(variant.kind.file, flags, generated[variant.problem])
-            units.append(Unit(variant, arch, root, question, flags, wanted))
-    return units, artifacts
-
-
-def _inputs(suite: Suite, root: Path, nvcc: toolchain.Nvcc, torch_root: Path | None) -> dependencies.Inputs:
-    torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
-    release = f"nvcc {nvcc.version} torch {torch_root} {torch_version}"
-    include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
-    return dependencies.Inputs(suite.root, root, toolchain.compilers(nvcc), nvcc.root, include, release)
+        units, _ = _units(builder, options, suite.variants.values(), None)
+        folders.update(name for unit in units for name in builder.names(unit))
+    return folders
 
 
 def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
@@ -213,62 +164,124 @@ def _macro(value: int | float | str | bool) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _compile(
-    suite: Suite,
-    root: Path,
-    units: Sequence[Unit],
-    nvcc: toolchain.Nvcc,
-    torch_root: Path | None,
-    options: Options,
-    inputs: dependencies.Inputs,
-    say: Callable[[str], None],
-) -> list[Artifact]:
-    """Compiles the units, each in a folder of this build only, and names those that are whole."""
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """The suite, its build folder and the tools: what all units of a build share."""
+
+    suite: Suite
+    root: Path
+    nvcc: toolchain.Nvcc
+    torch_root: Path | None
+    inputs: dependencies.Inputs
+
+    @staticmethod
+    def of(suite: Suite, folder: Path, torch_root: Path | None) -> _Builder:
+        nvcc, root = toolchain.find_nvcc(folder), folder / suite.name
+        torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
+        release = f"nvcc {nvcc.version} torch {torch_root} {torch_version}"
+        include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
+        tools = dependencies.Tools(toolchain.compilers(nvcc), nvcc.root, release)
+        return _Builder(suite, root, nvcc, torch_root, dependencies.Inputs(suite.root, root, tools, include))
+
+    def names(self, unit: Unit) -> list[Path]:
+        """The folders that may hold the unit's files, compiled from its present sources."""
+        return [self.name(unit, key) for key in self.inputs.keys(unit.name, unit.question)]
+
+    def name(self, unit: Unit, key: str) -> Path:
+        return self.root / f"{unit.name}-{key[:16]}"
+
+    def problem_folder(self, problem: Problem) -> Path:
+        """The folder of a problem's generated files. It is named by their content and by the tools, so that the binding
+        is compiled again for another torch."""
+        content = json.dumps([self.problem_files(problem), self.inputs.tools])
+        return self.root / f"{problem.name}-binding-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+    def problem_files(self, problem: Problem) -> dict[str, str]:
+        """The generated headers and binding of a problem."""
+        return {
+            "flashcore/problem.h": binding.problem_header(problem),
+            "flashcore/arguments.h": binding.arguments_header(problem),
+            "binding.cpp": binding.binding_source(self.suite.name, problem),
+        }
+
+    def write_problem(self, problem: Problem) -> Path:
+        folder = self.problem_folder(problem)
+        with writing(folder):
+            (folder / "flashcore").mkdir(parents=True, exist_ok=True)
+        for name, text in self.problem_files(problem).items():
+            if not has_content(folder / name):
+                write_atomically(folder / name, text.encode())
+        return folder
+
+
+def _units(
+    builder: _Builder, options: Options, variants: Iterable[Variant], gpu_arch: str | None
+) -> tuple[list[Unit], list[Artifact]]:
+    """The units to build, and the artifacts of unsupported archs."""
+    suite = builder.suite
+    artifacts: list[Artifact] = []
+    units: list[Unit] = []
+    generated = {name: builder.problem_files(problem) for name, problem in suite.problems.items()}
+    archs = options.archs or suite.archs
+    for variant in variants:
+        supported = [a for a in archs if a in variant.where.archs]
+        host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
+        for arch in archs:
+            if arch not in supported:
+                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
+                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
+                continue
+            flags = compile_flags(suite, variant, arch, options.debug)
+            dependencies.refuse_unsafe((*flags, variant.kind.file))
+            operator = (OPERATOR,) if builder.torch_root is not None else ()
+            wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
+            question = builder.inputs.question(variant.kind.file, flags, generated[variant.problem])
+            units.append(Unit(variant, arch, builder.root, question, flags, wanted))
+    return units, artifacts
+
+
+def _compile(builder: _Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None]) -> list[Artifact]:
+    """Compiles the units, each in a folder of this build only, and names those that are complete."""
     started, since = time.monotonic(), time.time_ns()
-    with made_in(root) as workplace:
+    suite = builder.suite
+    with made_in(builder.root) as workplace:
         units = [replace(u, folder=workplace / u.name) for u in units]
-        with writing(root):
+        with writing(builder.root):
             for unit in units:
                 unit.folder.mkdir()
-        bindings = {
-            name: _write_problem(suite, root, problem, inputs.tools)
-            for name, problem in suite.problems.items()
-            if any(u.variant.problem == name for u in units)
-        }
-        cxx = toolchain.find_cxx()
-        said = _ninja(graph(suite, units, bindings, nvcc, cxx, torch_root), nvcc, options, say)
+        problems = dict.fromkeys(u.variant.problem for u in units)
+        bindings = {name: builder.write_problem(suite.problems[name]) for name in suite.problems if name in problems}
+        commands = graph(suite, units, bindings, builder.nvcc, toolchain.find_cxx(), builder.torch_root)
+        output = _ninja(commands, builder.nvcc, options, say)
         seconds = round(time.monotonic() - started, 3)
         artifacts = []
         for unit in units:
-            if lacking := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
-                artifacts.append(_failed(unit, _why(unit, lacking, said), seconds))
+            if missing := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
+                artifacts.append(_failed(unit, _why(unit, missing, output), seconds))
                 continue
             try:
-                final, made = _named(unit, root, inputs, bindings[unit.variant.problem], since)
+                final, contents = _named(builder, unit, bindings[unit.variant.problem], since)
             except FlashcoreError as error:
                 artifacts.append(_failed(unit, str(error), seconds))
             else:
-                artifacts.append(_artifact(unit, final, made, seconds))
+                artifacts.append(_artifact(unit, final, contents, seconds))
     return artifacts
 
 
 def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str], None]) -> str:
     """Runs the graph; returns the end of the output of ninja and its commands, without progress."""
-    import subprocess  # importing it takes as long as all other imports of a build with nothing to do
-
     # The graph is passed through a pipe: no file of it is left, however this process ends.
     command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
     if options.verbose:
         command.append("-v")
-    jobs = os.environ.get("MAX_JOBS")
-    if jobs:
+    if jobs := os.environ.get("MAX_JOBS"):
         command += ["-j", jobs]
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}  # as _COUNT reads it
     for name in dependencies.STRAY:
         environment.pop(name, None)
     # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
-    said: deque[str] = deque(maxlen=40)
+    output: deque[str] = deque(maxlen=40)
     with subprocess.Popen(
         command,
         env=environment,
@@ -289,106 +302,82 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str
                 elif options.verbose:
                     say(line.rstrip())
                 if not line.startswith("["):
-                    said.append(line[:_MOST])
+                    output.append(line[:_MOST_CHARACTERS])
         except BaseException:
             process.terminate()  # ninja ends its compilers
             raise
-    return "".join(said)
+    return "".join(output)
 
 
-def _problem_files(suite: Suite, root: Path, problem: Problem, tools: str) -> tuple[Path, dict[str, str]]:
-    """The generated headers and binding of a problem, and their folder. It is named by their content and by the
-    tools, so that the binding is compiled again for another torch."""
-    files = {
-        "flashcore/problem.h": binding.problem_header(problem),
-        "flashcore/arguments.h": binding.arguments_header(problem),
-        "binding.cpp": binding.binding_source(suite.name, problem),
-    }
-    key = hashlib.sha256(json.dumps([files, tools]).encode()).hexdigest()[:16]
-    return root / f"{problem.name}-binding-{key}", files
-
-
-def _write_problem(suite: Suite, root: Path, problem: Problem, tools: str) -> Path:
-    folder, files = _problem_files(suite, root, problem, tools)
-    with writing(folder):
-        (folder / "flashcore").mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        if not has_content(folder / name):
-            write_atomically(folder / name, text.encode())
-    return folder
-
-
-def _named(
-    unit: Unit, root: Path, inputs: dependencies.Inputs, problem: Path, since: int
-) -> tuple[Path, dict[str, Any]]:
+def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Path, dict[str, Any]]:
     """Renames a complete unit to the name by which the next build finds it.
 
     Raises:
         FlashcoreError: a source changed while it was compiled; the folder cannot be written.
     """
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
-    key, files = inputs.learn(unit.name, unit.question, rule, problem, since)
+    key, files = builder.inputs.learn(unit.name, unit.question, rule, problem, since)
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
-    closure = inputs.closure([unit.variant.name, unit.flags], files, headers)
+    closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
     sizes = {p.name: p.stat().st_size for p in unit.folder.iterdir() if p.is_file()}
-    made = {"closure": closure, "host": host, "cxx": cxx, "files": sizes}
-    write_atomically(unit.folder / _MADE, json.dumps(made).encode())
-    final = root / f"{unit.name}-{key[:16]}"
+    contents = {"closure": closure, "host": host, "cxx": cxx, "files": sizes}
+    write_atomically(unit.folder / _MANIFEST, json.dumps(contents).encode())
+    final = builder.name(unit, key)
     with writing(final):
-        if final.is_dir() and not _made(final, unit.wanted):  # damaged, or without what this build needs
+        if final.is_dir() and not _contents(final, unit.wanted):  # damaged, or without what this build needs
             final.rename(unit.folder.with_name(f"{final.name}.old"))
         try:
             unit.folder.rename(final)
         except OSError:
-            if not _made(final, unit.wanted):  # else another build was first
+            if not _contents(final, unit.wanted):  # else another build was first
                 raise
-    return final, made
+    return final, contents
 
 
-def _made(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """The content of a folder, if all its files are there and unchanged."""
+def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
+    """The contents of a folder, if all its files are there and unchanged."""
     try:
-        made: dict[str, Any] = json.loads(Path(folder, _MADE).read_bytes())
-        sizes = made["files"]
-        whole = all(os.stat(f"{folder}{os.sep}{name}").st_size == size for name, size in sizes.items())
-        return made if whole and all(sizes.get(name) for name in wanted) else {}
+        contents: dict[str, Any] = json.loads(Path(folder, _MANIFEST).read_bytes())
+        sizes = contents["files"]
+        complete = all(os.stat(f"{folder}{os.sep}{name}").st_size == size for name, size in sizes.items())
+        return contents if complete and all(sizes.get(name) for name in wanted) else {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
 
 
-def _why(unit: Unit, missing: str, said: str) -> str:
-    """Why a file was not made, as the tools reported it."""
+def _why(unit: Unit, missing: str, output: str) -> str:
+    """The tools' explanation of a file that was not made."""
     log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
-    words = ""
+    text = ""
     if log.is_file():
         with log.open(encoding="utf-8", errors="replace") as stream:
-            words = "".join(line for line in iter(lambda: stream.readline(_MOST), "") if not _CHATTER.match(line))
-    message = words[:_MOST].strip()
-    if missing != CUBIN or not message:
-        message = (
-            f"{missing}: not made\n{message or said.strip()[-_MOST:] or 'no reason was given (VERBOSE=1 shows more)'}"
-        )
-    return message
+            lines = iter(lambda: stream.readline(_MOST_CHARACTERS), "")
+            text = "".join(line for line in lines if not _CHATTER.match(line))
+    message = text[:_MOST_CHARACTERS].strip()
+    if message and missing == CUBIN:
+        return message
+    reason = message or output.strip()[-_MOST_CHARACTERS:] or "no reason was given (VERBOSE=1 shows more)"
+    return f"{missing}: not made\n{reason}"
 
 
 def _failed(unit: Unit, message: str, seconds: float) -> Artifact:
     return Artifact(unit.variant.name, unit.arch, "failed", message, flags=unit.flags, seconds=seconds)
 
 
-def _artifact(unit: Unit, folder: Path, made: Mapping[str, Any], seconds: float | None = None) -> Artifact:
+def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:
     def path(name: str) -> str | None:
         # Another build, for another GPU, may have wanted a plan and an operator of this arch too.
         wanted = name in unit.wanted or name not in (PLAN, OPERATOR)
-        return f"{folder}{os.sep}{name}" if wanted and name in made["files"] else None
+        return f"{folder}{os.sep}{name}" if wanted and name in contents["files"] else None
 
     return Artifact(
         variant=unit.variant.name,
         arch=unit.arch,
         status="ok",
-        closure=made["closure"],
-        host=made["host"],
-        cxx=made["cxx"],
+        closure=contents["closure"],
+        host=contents["host"],
+        cxx=contents["cxx"],
         flags=unit.flags,
         cubin=path(CUBIN),
         log=path(LOG),

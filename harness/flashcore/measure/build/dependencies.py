@@ -1,9 +1,9 @@
-"""What an object was made of, and whether making it again would use exactly the same.
+"""The inputs of an object, as the key under which it is built and the hash by which records compare it.
 
-The compiler says which files it read (``-MD``); their content decides, never their time. An object is also made again
-if a new file would be found before one of those, if the environment changes what the compiler does, or if a program
-that compiles was replaced. The text of the user's files without comments and blanks, and the flags,
-are the *closure*: it holds no path and nothing of the toolkit, so it compares between machines.
+The compiler lists the files that it read (``-MD``); their content decides, never their time. An object is also compiled
+again if a new file would be found before one of those, if the environment changes the compiler's work, or if a program
+that compiles was replaced. The *closure* hashes the text of the user's files without comments and blanks, and the
+flags: it holds no path and nothing of the toolkit, so it compares between machines.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flashcore.errors import UsageError
 from flashcore.model import cache
 
-#: What the environment adds to nvcc's flags, and what else in it changes what is compiled.
+#: Environment variables that add flags to nvcc, folders of headers, and others that change the compiled code.
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
 _FOLDERS = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
 _OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM_INCLUDES", "SOURCE_DATE_EPOCH")
-#: Make the compiler write files that were not asked for.
+#: Make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = re.compile(r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/")
 _NAMED = re.compile(rb'(["<])([^"<>\n]{1,300})[">]')
@@ -45,9 +45,9 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
     UsageError: nvcc would misread a flag or path, or run a command that it holds.
     """
     for text in texts:
-        if found := _UNSAFE.search(text):
+        if unsafe := _UNSAFE.search(text):
             raise UsageError(
-                f"{text!r}: expected a path or flag that nvcc takes unchanged, found {found[0][-1]!r} in it\n"
+                f"{text!r}: expected a path or flag that nvcc takes unchanged, found {unsafe[0][-1]!r} in it\n"
                 '  hint: leave out $, `, ", \\ and line breaks'
             )
 
@@ -68,43 +68,49 @@ def parsed(rule: str) -> list[str]:
     return [re.sub(r"\\([ #\\])|\$(\$)", r"\1\2", f) for f in re.findall(r"(?:\\.|[^\s\\])+", files)]
 
 
+class Tools(NamedTuple):
+    """The programs that compile, the root of their toolkit, whose headers are not the user's, and their releases."""
+
+    programs: Sequence[Path]
+    toolkit: Path
+    release: str
+
+
 class Inputs:
-    """What can go into the objects of a suite; each file is read once.
+    """All possible inputs of a suite's objects; each file is read once.
 
     Args:
+        root: the suite's folder.
         folder: the suite's build folder.
-        tools: the programs that compile; ``release`` is what else is said of them.
-        toolkit: the root of the toolkit, whose headers are not the user's.
-        include: the folders of the user and of the harness where headers are looked for.
+        include: the user's and the harness's folders of headers.
     """
 
-    def __init__(
-        self, root: str, folder: Path, tools: Sequence[Path], toolkit: Path, include: Iterable[Path], release: str
-    ) -> None:
-        self._folder, self._toolkit = folder, f"{os.path.realpath(toolkit)}{os.sep}"
-        given = {n: os.environ[n] for n in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(n)}
-        self._flags = [given[n] for n in _FLAGS if n in given]
-        found = [f for n in _FOLDERS if n in given for f in given[n].split(os.pathsep)]
-        found += re.findall(r"-(?:I|isystem)[ =]?(\S+)", " ".join(self._flags))
-        more = [os.path.realpath(os.path.join(root, f)) for f in found if f]
-        self._known = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
-        self._root = self._known[0]
-        self._include = [*self._known[1:], *(f for f in more if not _SYSTEM.match(f + os.sep))]
-        self._names = [self._below(f) for f in self._include]
+    def __init__(self, root: str, folder: Path, tools: Tools, include: Iterable[Path]) -> None:
+        self._folder, self._toolkit = folder, f"{os.path.realpath(tools.toolkit)}{os.sep}"
+        environment = {n: os.environ[n] for n in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(n)}
+        self._flags = [environment[n] for n in _FLAGS if n in environment]
+        folders = [f for n in _FOLDERS if n in environment for f in environment[n].split(os.pathsep)]
+        folders += re.findall(r"-(?:I|isystem)[ =]?(\S+)", " ".join(self._flags))
+        more = [os.path.realpath(os.path.join(root, f)) for f in folders if f]
+        self._declared = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
+        self._root = self._declared[0]
+        self._include = [*self._declared[1:], *(f for f in more if not _SYSTEM.match(f + os.sep))]
+        self._headers = [self._below(f) for f in self._include]
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
-        self.tools = json.dumps([self._content(tools, "tools"), release, [str(t) for t in tools], given])
+        programs = [self._content(tools.programs, "tools"), tools.release, [str(t) for t in tools.programs]]
+        self.tools = json.dumps([*programs, environment])
 
     def question(self, *parts: object) -> str:
-        """The hash of all that is known before the compiler lists the files that it reads."""
+        """The hash of the inputs that precede the compiler's list of files."""
         return hashlib.sha256(json.dumps([self.tools, parts]).encode()).hexdigest()
 
     def keys(self, name: str, question: str) -> list[str]:
-        """The keys that an object may have, for each known set of files that it is made of."""
+        """The keys that an object may have, one for each set of files that earlier builds recorded."""
         return [self._key(question, entry) for entry in self._entries(name, question)]
 
     def learn(self, name: str, question: str, rule: str, generated: Path, since: int) -> tuple[str, list[str]]:
-        """Records what the compiler read; returns the key, and the user's files.
+        """Records the files that the compiler read; returns the key, and the user's files.
 
         Args:
             generated: the folder of generated headers, whose content is part of the question.
@@ -113,67 +119,70 @@ class Inputs:
         Raises:
             UsageError: a file changed meanwhile, so it is unknown which version the compiler read.
         """
-        own: list[str] = []
+        generated_files = os.path.realpath(generated) + os.sep
+        users: list[str] = []
         system: list[str] = []
-        # A suite that lies elsewhere finds what was built of the same files.
+        # Relative paths: a copy of the suite in another folder finds the same objects.
         for file in sorted({f.removeprefix(self._root + os.sep) for f in parsed(rule)}):
             path = os.path.join(self._root, file)
             real = os.path.realpath(path)
-            if self._is_own(real):
-                own += [] if real.startswith(os.path.realpath(generated) + os.sep) else [file]
-            else:
+            if not self._is_users(real):
                 system.append(path)
-        for file in own:
+            elif not real.startswith(generated_files):
+                users.append(file)
+        for file in users:
             path = os.path.join(self._root, file)
             if not os.path.exists(path) or os.stat(path).st_ctime_ns > since:
                 raise UsageError(f"{file}: changed while it was compiled\n  hint: build again")
         listed = json.dumps(system).encode()
-        entry = {"files": own, "system": hashlib.sha256(listed).hexdigest()[:16]}
+        entry = {"files": users, "system": hashlib.sha256(listed).hexdigest()[:16]}
         cache.write(self._folder / f"system-{entry['system']}.json", listed)
-        known = [entry, *(e for e in self._entries(name, question) if e != entry)]
-        cache.write(self._folder / f"{name}-{question[:16]}.json", json.dumps(known[:4]).encode())
-        return self._key(question, entry), own
+        entries = [entry, *(e for e in self._entries(name, question) if e != entry)]
+        cache.write(self._folder / f"{name}-{question[:16]}.json", json.dumps(entries[:4]).encode())
+        return self._key(question, entry), users
 
     def closure(self, parts: object, files: Iterable[str], generated: Mapping[str, str]) -> str:
-        """Of the user's text and the flags; the same on every machine."""
+        """The hash of the user's text and the flags; the same on every machine."""
         texts = set()
         for real in (os.path.realpath(os.path.join(self._root, file)) for file in files):
-            below = next((f for f in self._known if real.startswith(f + os.sep)), os.path.dirname(real))
+            below = next((f for f in self._declared if real.startswith(f + os.sep)), os.path.dirname(real))
             texts.add((os.path.relpath(real, below), hashlib.sha256(plain_text(Path(real).read_bytes())).hexdigest()))
-        whole = [parts, self._flags, sorted(texts), sorted(generated.items())]
-        return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+        content = [parts, self._flags, sorted(texts), sorted(generated.items())]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def _entries(self, name: str, question: str) -> list[dict[str, Any]]:
         try:
-            known = json.loads((self._folder / f"{name}-{question[:16]}.json").read_bytes())
-            return [e for e in known if isinstance(e["files"], list) and isinstance(e["system"], str)]
+            entries = json.loads((self._folder / f"{name}-{question[:16]}.json").read_bytes())
+            return [e for e in entries if isinstance(e["files"], list) and isinstance(e["system"], str)]
         except (OSError, ValueError, LookupError, TypeError):
             return []
 
     def _key(self, question: str, entry: Mapping[str, Any]) -> str:
-        content, named = self._system(entry["system"])
+        content, header_names = self._system(entry["system"])
         digest = hashlib.sha256(f"{question}{content}".encode())
         for file in entry["files"]:
-            text, words = self._file(os.path.join(self._root, file))
+            text, included = self._file(os.path.join(self._root, file))
             digest.update(f"\0{file}\0{text}".encode())
-            named = named | words
-        for names in self._names:  # a header of such a name, appearing there, would be read instead of another
-            digest.update(json.dumps([names[n] for n in sorted(named & names.keys())]).encode())
+            header_names |= included
+        for paths in self._headers:  # a new header of such a name would be read instead of another
+            digest.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
         return digest.hexdigest()
 
-    def _is_own(self, real: str) -> bool:
+    def _is_users(self, real: str) -> bool:
         inside = any(real.startswith(f + os.sep) for f in self._include)
         return not real.startswith(self._toolkit) and (inside or not _SYSTEM.match(real))
 
     def _file_content(self, path: str) -> tuple[str, frozenset[str]]:
-        """The hash of a user's file, with which of the headers that it names in quotes lie beside it; and all names."""
+        """The hash of a user's file and of which headers that it includes in quotes lie in its folder; the names of all
+        headers that it includes."""
         try:
             text = Path(path).read_bytes()
         except OSError:
             return "absent", frozenset()
-        named = {(m[1], m[2].decode(errors="replace")) for m in _NAMED.finditer(text)}
-        beside = sorted(n for q, n in named if q == b'"' and os.path.isfile(os.path.join(os.path.dirname(path), n)))
-        return f"{hashlib.sha256(text).hexdigest()} {beside}", frozenset(os.path.basename(n) for _, n in named)
+        headers = {(m[1], m[2].decode(errors="replace")) for m in _NAMED.finditer(text)}
+        folder = os.path.dirname(path)
+        local = sorted(n for quote, n in headers if quote == b'"' and os.path.isfile(os.path.join(folder, n)))
+        return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(os.path.basename(n) for _, n in headers)
 
     def _system_content(self, which: str) -> tuple[str, frozenset[str]]:
         try:
@@ -185,21 +194,21 @@ class Inputs:
     def _content(self, paths: Sequence[Path], name: str) -> str:
         """The hash of files that seldom change: they are read again when their stamps change."""
         stamp = hashlib.sha256(cache.stamp(paths).encode()).hexdigest()
-        known = cache.recall(self._folder, f"content-{name}", stamp)
-        if not isinstance(known, str):
-            known = _contents(tuple(paths), stamp)
-            cache.keep(self._folder, f"content-{name}", stamp, known)
-        return known
+        content = cache.recall(self._folder, f"content-{name}", stamp)
+        if not isinstance(content, str):
+            content = _contents(tuple(paths), stamp)
+            cache.keep(self._folder, f"content-{name}", stamp, content)
+        return content
 
     def _below(self, folder: str) -> dict[str, list[str]]:
-        """File name → the paths below ``folder`` that end in it; what is built, and hidden folders, left out."""
-        found: dict[str, list[str]] = {}
+        """File name → the paths below ``folder`` that end in it, without the build folder and hidden ones."""
+        paths: dict[str, list[str]] = {}
         built = os.path.realpath(self._folder.parent)
         for place, folders, files in os.walk(folder):
             folders[:] = sorted(f for f in folders if f[0] != "." and os.path.join(place, f) != built)
             for name in files:
-                found.setdefault(name, []).append(os.path.relpath(os.path.join(place, name), folder))
-        return found
+                paths.setdefault(name, []).append(os.path.relpath(os.path.join(place, name), folder))
+        return paths
 
 
 @functools.cache
