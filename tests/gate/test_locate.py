@@ -120,8 +120,3 @@ def test_a_variant_that_is_unknown_or_has_no_file_is_found_in_no_source(tmp_path
 def test_a_kernel_in_python_is_found_by_its_def() -> None:
     assert locate._kernel_line("import triton\n\n    def other():\n  def softmax(x):\n", "softmax") == 4
     assert locate._kernel_line("softmax(1)\n", "softmax") is None
-
-
-def test_the_names_within_a_mangled_one_come_innermost_first() -> None:
-    assert locate._names("_ZN3one3two5threeIfEEvPf") == ["three", "two", "one"]
-    assert locate._names("one::two<float>") == ["two"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashcore.readers import kernel_names
-from flashcore.readers.kernel_names import canonical, without_arguments
+from flashcore.readers.kernel_names import canonical, identifier, without_arguments
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,8 @@ def test_what_is_no_name_is_left() -> None:
 )
 def test_a_name_without_template_arguments(kernel: str, short: str) -> None:
     assert without_arguments(kernel) == short
+
+
+@pytest.mark.parametrize("kernel", ["_ZN3one3two5threeIfEEvPf", "one::two::three<float>", "three"])
+def test_the_identifier_of_a_kernel_is_its_innermost_name(kernel: str) -> None:
+    assert identifier(kernel) == "three"

@@ -1,6 +1,6 @@
-"""Datasheet figures of GPUs from ``devices.toml``: dense rates, bandwidths, sizes, with their source.
+"""Reads datasheet figures of GPUs from ``devices.toml``: dense rates, bandwidths, sizes, with their source.
 
-A GPU that is not in the table is no error: its roofs are then only the measured ones.
+A GPU that is not in the table is no error: it has only measured roofs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
     mistakes: list[str] = []
-    found: dict[str, Device] = {}
+    devices: dict[str, Device] = {}
     for unknown in sorted(set(data) - {"device"}):
         mistakes.append(f"{unknown}: expected no such key, found {data[unknown]!r}")
     table = data.get("device")
@@ -73,22 +73,22 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
     for key, entry in table.items():
         device = _device(key, entry, mistakes)
         if device is not None:
-            found[key] = device
+            devices[key] = device
     owners: dict[str, str] = {}
-    for device in found.values():
+    for device in devices.values():
         for name in {_plain(n) for n in (*device.names, device.title, device.key)}:
             if owners.setdefault(name, device.key) != device.key:
                 mistakes.append(f"device.{device.key}: expected names that no other device has, found {name!r} twice")
     if mistakes:
         raise ManifestError(str(path), mistakes)
-    return found
+    return devices
 
 
 @cache
 def find(gpu: str | None) -> Device | None:
-    """The device that the driver calls ``gpu``, or that a person means by ``L4`` or ``h100_pcie``.
+    """The device that the driver calls ``gpu``, or that ``L4`` or ``h100_pcie`` names; ``None`` if the table lacks it.
 
-    Names must agree whole, but for case, spaces and the makers' prefixes: an L40 is no L4.
+    Names are compared as a whole, without case, spaces and the makers' prefixes: an L40 is no L4.
     """
     if gpu is None:
         return None
@@ -115,17 +115,16 @@ def is_called(gpu: str | None, device: str) -> bool:
     both as one."""
     if f" {device.replace('-', ' ').lower()} " in f" {(gpu or '').replace('-', ' ').lower()} ":
         return True
-    known = find(device)
-    return known is not None and known == find(gpu)
+    listed = find(device)
+    return listed is not None and listed == find(gpu)
 
 
 def _plain(name: str) -> str:
-    kept = [w for w in name.lower().replace("_", " ").split() if w not in ("nvidia", "geforce")]
-    return "".join(kept)
+    return "".join(w for w in name.lower().replace("_", " ").split() if w not in ("nvidia", "geforce"))
 
 
 _TEXT = {"title", "arch", "source"}
-_WHOLE = {"sms", "fp32_lanes", "mufu_per_clock", "smem_per_clock", "per_clock"}
+_INTEGERS = {"sms", "fp32_lanes", "mufu_per_clock", "smem_per_clock", "per_clock"}
 
 
 def _device(key: str, entry: Any, mistakes: list[str]) -> Device | None:
@@ -172,7 +171,7 @@ def _complete(where: str, entry: Any, wanted: set[str], mistakes: list[str]) -> 
 def _value(where: str, name: str, value: Any, mistakes: list[str]) -> None:
     if name in _TEXT:
         fine, expected = isinstance(value, str) and bool(value), "text"
-    elif name in _WHOLE:
+    elif name in _INTEGERS:
         fine, expected = type(value) is int and value > 0, "a whole number above 0"
     else:
         fine = type(value) in (int, float) and 0 < value < float("inf")

@@ -1,10 +1,9 @@
-"""Theoretical occupancy from registers, shared memory, block size and arch: no GPU, no driver.
+"""Computes theoretical occupancy from registers, shared memory, block size and arch: no GPU, no driver.
 
-How many blocks of a kernel fit on an SM is the smallest of four counts, one for each resource. What
-does not follow from these numbers (clusters, whose placement the driver decides) is unmeasured.
+The number of blocks that fit on an SM is the smallest of four counts, one for each resource. Occupancy with clusters,
+whose placement the driver decides, is unmeasured.
 
-:func:`what_if` answers the question that follows: what would have to shrink for one more block, and how much is free at
-present.
+:func:`what_if` says what would have to shrink for one more block, and how much of each resource is free.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ Resource = Literal["registers", "shared memory", "warps", "blocks"]
 
 KIB = 1024
 WARP = 32
-MAX_THREADS = 1024  # a block
-MAX_REGISTERS = 255  # a thread
+MAX_THREADS = 1024  # per block
+MAX_REGISTERS = 255  # per thread
 REGISTERS_PER_SM = 65536
 PARTITIONS = 4  # of an SM, each with its own registers; warps are distributed over them
 REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
 SMEM_UNIT = 128  # bytes
-SMEM_RESERVED = 1024  # bytes a block that the system keeps from sm_80 on
+SMEM_RESERVED = 1024  # bytes per block that the system keeps from sm_80 on
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an SM holds at once. ``smem`` is in KiB an SM, ``smem_block`` in KiB a block (opt-in)."""
+    """What an SM holds at once. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in)."""
 
     warps: int
     blocks: int
@@ -92,12 +91,12 @@ def occupancy(
 
     Args:
         arch: an arch, or the limits themselves (of a GPU whose driver was asked).
-        threads: threads a block.
-        registers: registers a thread.
-        static_smem: bytes a block as ptxas counts them, without the 1 KiB that the system reserves
+        threads: threads per block.
+        registers: registers per thread.
+        static_smem: bytes per block as ptxas counts them, without the 1 KiB that the system reserves
             (from sm_90 on ``cuobjdump`` and the cubin's sections include it).
-        dynamic_smem: bytes a block from the launch plan.
-        cluster: blocks a cluster.
+        dynamic_smem: bytes per block from the launch plan.
+        cluster: blocks per cluster.
     """
     limit = limits(arch) if isinstance(arch, str) else arch
     if limit is None:
@@ -125,9 +124,9 @@ def _up(value: int, unit: int) -> int:
 
 
 def blocks_by_registers(warps: int, registers: int) -> int:
-    """Blocks of so many warps that fit by their registers a thread alone: each partition holds whole warps."""
-    a_warp = _up(max(registers, 1) * WARP, REGISTER_UNIT)
-    return REGISTERS_PER_SM // PARTITIONS // a_warp * PARTITIONS // warps
+    """Blocks of so many warps that fit by their registers per thread alone: each partition holds whole warps."""
+    per_warp = _up(max(registers, 1) * WARP, REGISTER_UNIT)
+    return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
 
 
 def _by_smem(limit: Limits, smem: int) -> int:
@@ -161,10 +160,10 @@ class WhatIf:
         blocks: blocks an SM holds now.
         target: what the smallest cut gives: mostly one more. ``None`` where no cut of registers or
             shared memory gives any (``obstacle`` then says what is in the way).
-        fewer_registers: registers a thread to give up for it, together with
-        fewer_smem: bytes of shared memory a block to give up for it.
-        free_registers: registers a thread that may be added and change nothing.
-        free_smem: bytes of shared memory a block that may be added and change nothing.
+        fewer_registers: registers per thread to give up for it, together with
+        fewer_smem: bytes of shared memory per block to give up for it.
+        free_registers: registers per thread that may be added and change nothing.
+        free_smem: bytes of shared memory per block that may be added and change nothing.
     """
 
     blocks: int
@@ -177,27 +176,27 @@ class WhatIf:
 
     def lines(self) -> list[str]:
         """The same in words, one line each."""
-        found = []
+        lines = []
         if self.target is not None:
             cuts = [f"{_registers(self.fewer_registers)} fewer"] if self.fewer_registers else []
             cuts += [f"{self.fewer_smem:,} bytes of shared memory fewer"] if self.fewer_smem else []
             verb = "give" if cuts[1:] or self.fewer_registers != 1 else "gives"
             count = f"{self.target} block{'s' if self.target != 1 else ''}"
-            found.append(f"{' and '.join(cuts)} {verb} {count} instead of {self.blocks}")
+            lines.append(f"{' and '.join(cuts)} {verb} {count} instead of {self.blocks}")
         elif self.obstacle:
-            found.append(self.obstacle)
+            lines.append(self.obstacle)
         if self.free_registers:
-            found.append(f"{_registers(self.free_registers)} {'is' if self.free_registers == 1 else 'are'} free")
+            lines.append(f"{_registers(self.free_registers)} {'is' if self.free_registers == 1 else 'are'} free")
         if self.free_smem:
-            found.append(f"{self.free_smem:,} bytes of shared memory are free")
-        return found
+            lines.append(f"{self.free_smem:,} bytes of shared memory are free")
+        return lines
 
 
 def _registers(count: int) -> str:
     return f"{count} register{'' if count == 1 else 's'}"
 
 
-@functools.lru_cache(maxsize=1024)  # each kernel's verdicts ask it, one for each shape
+@functools.lru_cache(maxsize=1024)  # one call for each kernel, shape and verdict
 def what_if(
     arch: str | Limits, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> WhatIf | None:
@@ -245,16 +244,16 @@ def what_if(
 def staircase(
     arch: str | Limits, resource: Literal["registers", "shared memory"], threads: int, registers: int, smem: int
 ) -> tuple[tuple[int, int], ...]:
-    """Blocks an SM while one resource grows and the rest stays: the largest value and the blocks of each step.
+    """Blocks per SM while one resource grows and the rest stays: the largest value and the blocks of each step.
 
-    Registers go from 1 to 255 a thread, shared memory from 0 to the most bytes a block may have; a launch that
+    Registers go from 1 to 255 per thread, shared memory from 0 to the most bytes a block may have; a launch that
     fails counts as 0 blocks. Empty where the arch's limits are not known.
 
     Args:
         resource: the one that grows; its own argument is ignored.
-        threads: threads a block.
-        registers: registers a thread.
-        smem: bytes of shared memory a block, static and dynamic.
+        threads: threads per block.
+        registers: registers per thread.
+        smem: bytes of shared memory per block, static and dynamic.
     """
     limit = limits(arch) if isinstance(arch, str) else arch
     if limit is None:
@@ -271,8 +270,8 @@ def staircase(
         ends = sorted({most, *(room for room in rooms if 0 <= room < most)})
         points = [(s, occupancy(limit, threads, registers, 0, s)) for s in ends]
     steps: list[tuple[int, int]] = []
-    for value, found in points:
-        blocks = found.blocks_per_sm or 0
+    for value, fit in points:
+        blocks = fit.blocks_per_sm or 0
         if steps and steps[-1][1] == blocks:
             steps.pop()
         steps.append((value, blocks))

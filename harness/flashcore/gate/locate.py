@@ -15,13 +15,13 @@ from pathlib import Path
 from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Verdict
 from flashcore.model.record import Record, Subject
+from flashcore.readers.kernel_names import identifier
 from flashcore.suites.load import MANIFEST
 
 _ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
 _SITE = re.compile(r"^(?P<file>.+):(?P<line>\d+)\b")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 _VARIANT = re.compile(r"""^[ \t]*\[variant\.(?P<quote>["']?)(?P<name>.+?)(?P=quote)\]""", re.MULTILINE)
-_LENGTH = re.compile(r"[1-9][0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,8 @@ class Places:
     def _find(self, source: str, kernel: str | None) -> Place | None:
         files = list(self._files(source))
         for path, text in files:
-            for name in _names(kernel) if kernel else ():
-                if line := _kernel_line(text, name):
-                    return self._place(path, line)
+            if kernel and (line := _kernel_line(text, identifier(kernel))):
+                return self._place(path, line)
         for path, text in files:  # made by a macro, or not known by name: the first kernel in the file
             if "__global__" in text:
                 return self._place(path, text[: text.index("__global__")].count("\n") + 1)
@@ -153,19 +152,6 @@ def _text(path: Path) -> str | None:
         return _read(os.fspath(path), path.stat().st_mtime_ns)
     except OSError:
         return None
-
-
-def _names(kernel: str) -> list[str]:
-    """How the source may spell a kernel: its name without namespaces and template arguments, or the names within a
-    mangled one, innermost first."""
-    if not kernel.startswith("_Z"):
-        return [kernel.partition("<")[0].rpartition("::")[2]]
-    found: list[str] = []
-    at = 2
-    while length := _LENGTH.search(kernel, at):  # each name follows its length
-        at = length.end() + int(length[0])
-        found.insert(0, kernel[length.end() : at])
-    return found
 
 
 def _kernel_line(text: str, name: str) -> int | None:

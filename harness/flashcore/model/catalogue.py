@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from flashcore.model import plugin
 from flashcore.model.suite import Stage, Tier
@@ -120,50 +121,45 @@ def spec_of(name: str) -> FactSpec | None:
     return None
 
 
-def _add(
-    group: str,
-    tier: Tier | None,
-    kind: Kind,
-    name: str,
-    unit: str,
-    why: str,
-    *,
-    better: str = "",
-    ncu: str | None = None,
-    chips: Mapping[str, str | None] | None = None,
-    weight: str | None = None,
-    opcodes: tuple[str, ...] = (),
-    many_passes: bool = False,
-) -> None:
-    _CATALOGUE.written[name] = FactSpec(
-        name, unit, tier, kind, why, better, ncu, chips or {}, weight, opcodes, group, many_passes
-    )
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Adds facts of one group to the catalogue; ``kind`` and ``better`` are defaults."""
+
+    name: str
+    kind: Kind
+    better: str = ""
+    tier: Tier | None = "counters"
+
+    def add(self, name: str, unit: str, why: str, ncu: str | None = None, **options: Any) -> None:
+        options = {"kind": self.kind, "better": self.better, "group": self.name} | options
+        _CATALOGUE.written[name] = FactSpec(name, unit, self.tier, why=why, ncu=ncu, **options)
 
 
 # --- static: from the compiler, the cubin and the plan; no GPU needed ---------------------------
 
+_STATIC = _Group("static", Kind.MAXIMUM, tier="static")
 for _name, _unit, _why, _better in (
     (
         "registers",
         "1",
-        "registers a thread, as compiled; decides how many warps fit. As launched: ncu_registers",
+        "registers per thread, as compiled; decides how many warps fit. As launched: ncu_registers",
         "lower",
     ),
-    ("spill_store_bytes", "B", "bytes a thread spills to local memory, stores (ptxas)", "lower"),
-    ("spill_load_bytes", "B", "bytes a thread spills to local memory, loads (ptxas)", "lower"),
-    ("stack_bytes", "B", "stack frame a thread: spills and run-time-indexed arrays", "lower"),
-    ("static_smem", "B", "static shared memory a block, as ptxas counts it", "lower"),
-    ("dynamic_smem", "B", "dynamic shared memory a block, from the launch plan", "lower"),
-    ("smem", "B", "static and dynamic shared memory a block", "lower"),
-    ("barriers", "1", "named barriers a block uses", ""),
+    ("spill_store_bytes", "B", "bytes spilled per thread: stores to local memory (ptxas)", "lower"),
+    ("spill_load_bytes", "B", "bytes spilled per thread: loads from local memory (ptxas)", "lower"),
+    ("stack_bytes", "B", "stack frame per thread: spills and run-time-indexed arrays", "lower"),
+    ("static_smem", "B", "static shared memory per block, as ptxas counts it", "lower"),
+    ("dynamic_smem", "B", "dynamic shared memory per block, from the launch plan", "lower"),
+    ("smem", "B", "static and dynamic shared memory per block", "lower"),
+    ("barriers", "1", "named barriers per block", ""),
     ("parameter_bytes", "B", "kernel parameters", ""),
-    ("threads", "1", "threads a block", ""),
+    ("threads", "1", "threads per block", ""),
     ("blocks", "1", "blocks in the grid", ""),
     ("workspace_bytes", "B", "global scratch memory the variant needs", "lower"),
     ("theoretical_occupancy", "pct", "warps that fit on an SM over the most it holds", "higher"),
     ("blocks_per_sm", "1", "blocks that fit on an SM at once", "higher"),
     ("waves", "1", "grid over the blocks that the whole chip holds at once", ""),
-    ("compiler_warnings", "1", "C75xx warnings: wgmma serialised, setmaxnreg ignored", "lower"),
+    ("compiler_warnings", "1", "C75xx warnings: wgmma serialized, setmaxnreg ignored", "lower"),
     ("sass_instructions", "1", "instructions in the kernel's code", "lower"),
     ("sass_hmma", "1", "warp-wide tensor-core instructions in the code", ""),
     ("sass_hgmma", "1", "warpgroup tensor-core instructions in the code", ""),
@@ -186,66 +182,50 @@ for _name, _unit, _why, _better in (
     ("sass_utmaldg", "1", "bulk tensor loads (TMA) in the code", ""),
     ("sass_atom", "1", "atomics and reductions in the code", ""),
 ):
-    _add("static", "static", Kind.MAXIMUM, _name, _unit, _why, better=_better)
-_add("static", None, Kind.NONE, "occupancy_limiter", "text", "what keeps more blocks off an SM")
-_add("static", None, Kind.NONE, "local_memory", "text", "what local memory is used for: spills, arrays or both")
-_add("static", None, Kind.NONE, "local_memory_site", "text", "the source line that uses local memory the most")
+    _STATIC.add(_name, _unit, _why, better=_better)
+_STATIC_TEXT = _Group("static", Kind.NONE, tier=None)
+_STATIC_TEXT.add("occupancy_limiter", "text", "what keeps more blocks off an SM")
+_STATIC_TEXT.add("local_memory", "text", "what local memory is used for: spills, arrays or both")
+_STATIC_TEXT.add("local_memory_site", "text", "the source line that uses local memory the most")
 
 # --- counters: Nsight Compute -------------------------------------------------------------------
 
-C = Kind.COUNTER
-P = Kind.PERCENTAGE
-R = Kind.RATIO
+_TIME = _Group("time", Kind.COUNTER)
+_TIME.add("ncu_duration", "ns", "time under ncu, caches as ncu leaves them", "gpu__time_duration.sum")
+_TIME.add("elapsed_cycles", "1", "SM clocks from start to end", "sm__cycles_elapsed.max")
+_TIME.add("sm_clock", "Hz", "SM clock while profiled", "smsp__cycles_elapsed.avg.per_second", kind=Kind.PERCENTAGE)
 
-
-def _ncu(
-    group: str,
-    kind: Kind,
-    name: str,
-    unit: str,
-    ncu: str | None,
-    why: str,
-    *,
-    better: str = "",
-    chips: Mapping[str, str | None] | None = None,
-    weight: str | None = None,
-    opcodes: tuple[str, ...] = (),
-    many_passes: bool = False,
-) -> None:
-    _add(
-        group,
-        "counters",
-        kind,
-        name,
-        unit,
-        why,
-        better=better,
-        ncu=ncu,
-        chips=chips,
-        weight=weight,
-        opcodes=opcodes,
-        many_passes=many_passes,
-    )
-
-
-_ncu("time", C, "ncu_duration", "ns", "gpu__time_duration.sum", "time under ncu, caches as ncu leaves them")
-_ncu("time", C, "elapsed_cycles", "1", "sm__cycles_elapsed.max", "SM clocks from start to end")
-_ncu("time", P, "sm_clock", "Hz", "smsp__cycles_elapsed.avg.per_second", "SM clock while profiled")
-
-_ncu("tensor", P, "tensor_active", "pct",
-     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-     "share of active cycles in which the tensor pipe works", better="higher",
-     chips={"ad": "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"})  # fmt: skip
-_ncu("tensor", C, "tensor_instructions", "1", "sm__inst_executed_pipe_tensor.sum",
-     "tensor-core instructions executed",
-     chips={"ad": "sm__inst_executed_pipe_tensor_v2.sum"})  # fmt: skip
-_ncu("tensor", C, "tensor_gmma_instructions", "1", "sm__inst_executed_pipe_tensor_op_gmma.sum",
-     "wgmma instructions executed",
-     chips={"ga": None, "ad": None, "gb": None})  # fmt: skip
-_ncu("tensor", C, "tensor_hfma2_instructions", "1", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum",
-     "of the tensor pipe's instructions, those that multiply no matrices: HFMA2.MMA, which also moves constants",
-     chips={"ga100": "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum", "ga": None, "ad": None, "gb": None}
-     )  # fmt: skip
+_TENSOR = _Group("tensor", Kind.COUNTER)
+_TENSOR.add(
+    "tensor_active",
+    "pct",
+    "share of active cycles in which the tensor pipe works",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    kind=Kind.PERCENTAGE,
+    better="higher",
+    chips={"ad": "sm__pipe_tensor_cycles_active_v2.avg.pct_of_peak_sustained_active"},
+)
+_TENSOR.add(
+    "tensor_instructions",
+    "1",
+    "tensor-core instructions executed",
+    "sm__inst_executed_pipe_tensor.sum",
+    chips={"ad": "sm__inst_executed_pipe_tensor_v2.sum"},
+)
+_TENSOR.add(
+    "tensor_gmma_instructions",
+    "1",
+    "wgmma instructions executed",
+    "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    chips={"ga": None, "ad": None, "gb": None},
+)
+_TENSOR.add(
+    "tensor_hfma2_instructions",
+    "1",
+    "of the tensor pipe's instructions, those that multiply no matrices: HFMA2.MMA, which also moves constants",
+    "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum",
+    chips={"ga100": "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum", "ga": None, "ad": None, "gb": None},
+)
 _NOT_BEFORE_BLACKWELL: dict[str, str | None] = {"ga": None, "ad": None, "gh": None}
 #: What the tensor cores multiply → ncu's name of it, and where that is another (``None``: the chip cannot).
 TENSOR_TYPES: dict[str, tuple[str, dict[str, str | None]]] = {
@@ -264,31 +244,68 @@ TENSOR_TYPES: dict[str, tuple[str, dict[str, str | None]]] = {
     "int1": ("int1", {"gb": None}),
 }
 for _name, (_source, _elsewhere) in TENSOR_TYPES.items():
-    _ncu("tensor", C, f"tensor_flop_{_name}", "1", f"sm__ops_path_tensor_src_{_source}.sum",
-         f"{_name.replace('_sum16', ' (summed up in fp16)')} operations of the tensor cores; sparse ones as if dense",
-         chips={k: s and f"sm__ops_path_tensor_src_{s}.sum" for k, s in _elsewhere.items()})  # fmt: skip
+    _TENSOR.add(
+        f"tensor_flop_{_name}",
+        "1",
+        f"{_name.replace('_sum16', ' (summed up in fp16)')} operations of the tensor cores; sparse ones as if dense",
+        f"sm__ops_path_tensor_src_{_source}.sum",
+        chips={k: s and f"sm__ops_path_tensor_src_{s}.sum" for k, s in _elsewhere.items()},
+    )
 #: FLOPs of an executed thread-level instruction. HADD2, HMUL2 and HFMA2 work on two halves.
-CUDA_CORE_FLOP = {f"op_{p}{op}": n * m for p, n in (("f", 1), ("h", 2), ("d", 1))
-                  for op, m in (("add", 1), ("mul", 1), ("fma", 2))}  # fmt: skip
+CUDA_CORE_FLOP = {
+    f"op_{p}{op}": n * m for p, n in (("f", 1), ("h", 2), ("d", 1)) for op, m in (("add", 1), ("mul", 1), ("fma", 2))
+}
+_CUDA_CORES = _Group("cuda cores", Kind.COUNTER)
 for _name, _flop in CUDA_CORE_FLOP.items():
-    _ncu("cuda cores", C, _name, "1", f"smsp__sass_thread_inst_executed_{_name}_pred_on.sum",
-         f"{_name[3:]} instructions of all threads; each counts {_flop} FLOP")  # fmt: skip
+    _CUDA_CORES.add(
+        _name,
+        "1",
+        f"{_name[3:]} instructions of all threads; each counts {_flop} FLOP",
+        f"smsp__sass_thread_inst_executed_{_name}_pred_on.sum",
+    )
 
-_ncu("occupancy", P, "achieved_occupancy", "pct",
-     "sm__warps_active.avg.pct_of_peak_sustained_active",
-     "warps that were there over the most an SM holds", better="higher")  # fmt: skip
-_ncu("occupancy", Kind.MAXIMUM, "ncu_theoretical_occupancy", "pct",
-     "sm__maximum_warps_per_active_cycle_pct", "the ceiling that the launch allows")  # fmt: skip
+_OCCUPANCY = _Group("occupancy", Kind.MAXIMUM)
+_OCCUPANCY.add(
+    "achieved_occupancy",
+    "pct",
+    "warps that were there over the most an SM holds",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    kind=Kind.PERCENTAGE,
+    better="higher",
+)
+_OCCUPANCY.add(
+    "ncu_theoretical_occupancy", "pct", "the ceiling that the launch allows", "sm__maximum_warps_per_active_cycle_pct"
+)
 for _limit in ("registers", "shared_mem", "warps", "blocks", "barriers"):
-    _ncu("occupancy", Kind.MAXIMUM, f"occupancy_limit_{_limit}", "1",
-         f"launch__occupancy_limit_{_limit}", f"blocks an SM could hold by {_limit} alone")  # fmt: skip
+    _OCCUPANCY.add(
+        f"occupancy_limit_{_limit}",
+        "1",
+        f"blocks an SM could hold by {_limit} alone",
+        f"launch__occupancy_limit_{_limit}",
+    )
 
 #: ncu's stall reasons.
 STALL_REASONS = (
-    "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle",
-    "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction",
-    "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
-)  # fmt: skip
+    "barrier",
+    "branch_resolving",
+    "dispatch_stall",
+    "drain",
+    "gmma",
+    "imc_miss",
+    "lg_throttle",
+    "long_scoreboard",
+    "math_pipe_throttle",
+    "membar",
+    "mio_throttle",
+    "misc",
+    "no_instruction",
+    "not_selected",
+    "selected",
+    "short_scoreboard",
+    "sleeping",
+    "tex_throttle",
+    "wait",
+)
 #: The reasons that only some chips know: `gmma` only GH100, `imc_miss` all before Blackwell.
 _NOT_THERE: dict[str, dict[str, str | None]] = {
     "gmma": {"ga": None, "ad": None, "gb": None},
@@ -296,94 +313,150 @@ _NOT_THERE: dict[str, dict[str, str | None]] = {
 }
 #: What "memory stalls" means: waits on global or local data, and queues to the memory pipes.
 MEMORY_STALLS = ("long_scoreboard", "lg_throttle", "mio_throttle")
+_STALLS = _Group("stalls", Kind.RATIO, better="lower")
+_STALL_SHARES = _Group("stall shares", Kind.PERCENTAGE, better="lower")
 for _reason in STALL_REASONS:
-    _ncu("stalls", R, f"stall_{_reason}", "1",
-         f"smsp__average_warps_issue_stalled_{_reason}_per_issue_active.ratio",
-         "warps stalled for this reason, per issued instruction", better="lower",
-         weight="smsp__inst_issued.sum",
-         chips=_NOT_THERE.get(_reason))  # fmt: skip
+    _STALLS.add(
+        f"stall_{_reason}",
+        "1",
+        "warps stalled for this reason, per issued instruction",
+        f"smsp__average_warps_issue_stalled_{_reason}_per_issue_active.ratio",
+        weight="smsp__inst_issued.sum",
+        chips=_NOT_THERE.get(_reason, {}),
+    )
     if _reason != "selected":  # a warp that issues is not held
-        _add("stall shares", "counters", P, f"stall_share_{_reason}", "pct",
-         "this reason's share of all stall reasons (selected left out)", better="lower")  # fmt: skip
-_add("stall shares", "counters", P, "memory_stalls", "pct",
-     "share of long scoreboard, LG throttle and MIO throttle among the stalls", better="lower")  # fmt: skip
+        _STALL_SHARES.add(
+            f"stall_share_{_reason}", "pct", "this reason's share of all stall reasons (selected left out)"
+        )
+_STALL_SHARES.add("memory_stalls", "pct", "share of long scoreboard, LG throttle and MIO throttle among the stalls")
 
-_ncu("local memory", C, "local_load_instructions", "1", "smsp__inst_executed_op_local_ld.sum",
-     "loads from local memory executed", better="lower")  # fmt: skip
-_ncu("local memory", C, "local_store_instructions", "1", "smsp__inst_executed_op_local_st.sum",
-     "stores to local memory executed", better="lower")  # fmt: skip
-_ncu("local memory", C, "spill_instructions", "1", "sass__inst_executed_register_spilling",
-     "instructions executed that spill or refill registers", better="lower")  # fmt: skip
+_LOCAL_MEMORY = _Group("local memory", Kind.COUNTER, better="lower")
+_LOCAL_MEMORY.add(
+    "local_load_instructions", "1", "loads from local memory executed", "smsp__inst_executed_op_local_ld.sum"
+)
+_LOCAL_MEMORY.add(
+    "local_store_instructions", "1", "stores to local memory executed", "smsp__inst_executed_op_local_st.sum"
+)
+_LOCAL_MEMORY.add(
+    "spill_instructions",
+    "1",
+    "instructions executed that spill or refill registers",
+    "sass__inst_executed_register_spilling",
+)
 
-_ncu("barriers", C, "barrier_instructions", "1", "sass__inst_executed_per_opcode",
-     "barrier instructions executed by all warps", better="lower", opcodes=("BAR",))  # fmt: skip
-_add("barriers", "counters", Kind.MAXIMUM, "barriers_per_block", "1",
-     "barrier instructions that each warp of a block executes", better="lower")  # fmt: skip
-_ncu("instructions", C, "instructions", "1", "smsp__inst_executed.sum", "instructions executed",
-     better="lower")  # fmt: skip
-_ncu("instructions", C, "instructions_issued", "1", "smsp__inst_issued.sum", "instructions issued",
-     better="lower")  # fmt: skip
-_ncu("instructions", P, "issue_active", "pct", "smsp__issue_active.avg.pct_of_peak_sustained_active",
-     "share of active cycles in which a scheduler issues", better="higher")  # fmt: skip
+_BARRIERS = _Group("barriers", Kind.COUNTER, better="lower")
+_BARRIERS.add(
+    "barrier_instructions",
+    "1",
+    "barrier instructions executed by all warps",
+    "sass__inst_executed_per_opcode",
+    opcodes=("BAR",),
+)
+_BARRIERS.add("barriers_per_block", "1", "barrier instructions that each warp of a block executes", kind=Kind.MAXIMUM)
 
-_ncu("shared memory", C, "bank_conflicts", "1", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
-     "shared-memory bank conflicts", better="lower")  # fmt: skip
-_ncu("shared memory", C, "bank_conflicts_load", "1",
-     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", "… of loads", better="lower")  # fmt: skip
-_ncu("shared memory", C, "bank_conflicts_store", "1",
-     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", "… of stores", better="lower")  # fmt: skip
-_ncu("shared memory", C, "shared_wavefronts", "1",
-     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-     "passes through the shared-memory data path", better="lower")  # fmt: skip
-_ncu("shared memory", R, "shared_efficiency", "pct",
-     "smsp__sass_average_data_bytes_per_wavefront_mem_shared.pct",
-     "useful bytes over the most a wavefront can carry", better="higher",
-     weight="l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")  # fmt: skip
+_INSTRUCTIONS = _Group("instructions", Kind.COUNTER, better="lower")
+_INSTRUCTIONS.add("instructions", "1", "instructions executed", "smsp__inst_executed.sum")
+_INSTRUCTIONS.add("instructions_issued", "1", "instructions issued", "smsp__inst_issued.sum")
+_INSTRUCTIONS.add(
+    "issue_active",
+    "pct",
+    "share of active cycles in which a scheduler issues",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    kind=Kind.PERCENTAGE,
+    better="higher",
+)
 
-_ncu("caches", R, "l1_hit", "pct", "l1tex__t_sector_hit_rate.pct", "L1 hits over sectors asked",
-     better="higher", weight="l1tex__t_sectors.sum")  # fmt: skip
-_ncu("caches", R, "l2_hit", "pct", "lts__t_sector_hit_rate.pct", "L2 hits over sectors asked",
-     better="higher", weight="lts__t_sectors.sum")  # fmt: skip
-_ncu("bytes", C, "l1_bytes", "B", "l1tex__t_bytes.sum", "bytes through L1 (without TMA fills)",
-     better="lower")  # fmt: skip
-_ncu("bytes", C, "l2_bytes", "B", "lts__t_bytes.sum", "bytes through L2", better="lower")
-_ncu("bytes", C, "dram_read_bytes", "B", "dram__bytes_read.sum", "bytes read from DRAM",
-     better="lower", chips={"gb20": "dram__bytes_op_read.sum"})  # fmt: skip
-_ncu("bytes", C, "dram_write_bytes", "B", "dram__bytes_write.sum", "bytes written to DRAM",
-     better="lower", chips={"gb20": "dram__bytes_op_write.sum"})  # fmt: skip
-_add("bytes", "counters", C, "dram_bytes", "B", "bytes read from and written to DRAM", better="lower")
+_SHARED_MEMORY = _Group("shared memory", Kind.COUNTER, better="lower")
+_SHARED_MEMORY.add(
+    "bank_conflicts", "1", "shared-memory bank conflicts", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+)
+_SHARED_MEMORY.add("bank_conflicts_load", "1", "… of loads", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum")
+_SHARED_MEMORY.add(
+    "bank_conflicts_store", "1", "… of stores", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
+)
+_SHARED_MEMORY.add(
+    "shared_wavefronts",
+    "1",
+    "passes through the shared-memory data path",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+)
+_SHARED_MEMORY.add(
+    "shared_efficiency",
+    "pct",
+    "useful bytes over the most a wavefront can carry",
+    "smsp__sass_average_data_bytes_per_wavefront_mem_shared.pct",
+    kind=Kind.RATIO,
+    better="higher",
+    weight="l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+)
+
+_CACHES = _Group("caches", Kind.RATIO, better="higher")
+_CACHES.add(
+    "l1_hit", "pct", "L1 hits over sectors asked", "l1tex__t_sector_hit_rate.pct", weight="l1tex__t_sectors.sum"
+)
+_CACHES.add("l2_hit", "pct", "L2 hits over sectors asked", "lts__t_sector_hit_rate.pct", weight="lts__t_sectors.sum")
+
+_BYTES = _Group("bytes", Kind.COUNTER, better="lower")
+_BYTES.add("l1_bytes", "B", "bytes through L1 (without TMA fills)", "l1tex__t_bytes.sum")
+_BYTES.add("l2_bytes", "B", "bytes through L2", "lts__t_bytes.sum")
+_BYTES.add(
+    "dram_read_bytes", "B", "bytes read from DRAM", "dram__bytes_read.sum", chips={"gb20": "dram__bytes_op_read.sum"}
+)
+_BYTES.add(
+    "dram_write_bytes",
+    "B",
+    "bytes written to DRAM",
+    "dram__bytes_write.sum",
+    chips={"gb20": "dram__bytes_op_write.sum"},
+)
+_BYTES.add("dram_bytes", "B", "bytes read from and written to DRAM")
+
+_THROUGHPUT = _Group("throughput", Kind.PERCENTAGE)
 # On GH100 it alone takes 7 of 25 passes: it is the largest of many metrics, most of which nothing else needs.
-_ncu("throughput", P, "sm_throughput", "pct", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-     "utilisation of the busiest part of the SM over the kernel's time", many_passes=True)  # fmt: skip
-_ncu("throughput", P, "dram_throughput", "pct", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-     "DRAM's busy share")  # fmt: skip
-_ncu("throughput", P, "l2_throughput", "pct", "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-     "L2's busy share")  # fmt: skip
-_ncu("launch", Kind.MAXIMUM, "ncu_registers", "1", "launch__registers_per_thread",
-     "registers a thread, as launched: those of the code (registers), but 16 at least, and with some drivers rounded "
-     "up to eights")  # fmt: skip
-_ncu("launch", Kind.MAXIMUM, "ncu_static_smem", "B", "launch__shared_mem_per_block_static",
-     "static shared memory a block, as launched")  # fmt: skip
-_ncu("launch", Kind.MAXIMUM, "ncu_dynamic_smem", "B", "launch__shared_mem_per_block_dynamic",
-     "dynamic shared memory a block, as launched")  # fmt: skip
-_ncu("launch", Kind.MAXIMUM, "ncu_grid_size", "1", "launch__grid_size", "blocks launched")
-_ncu("launch", Kind.MAXIMUM, "ncu_block_size", "1", "launch__block_size", "threads a block, as launched")
-_ncu("launch", Kind.MAXIMUM, "waves_per_sm", "1", "launch__waves_per_multiprocessor",
-     "how many times the grid fills the chip")  # fmt: skip
+_THROUGHPUT.add(
+    "sm_throughput",
+    "pct",
+    "utilization of the busiest part of the SM over the kernel's time",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    many_passes=True,
+)
+_THROUGHPUT.add("dram_throughput", "pct", "DRAM's busy share", "dram__throughput.avg.pct_of_peak_sustained_elapsed")
+_THROUGHPUT.add("l2_throughput", "pct", "L2's busy share", "lts__throughput.avg.pct_of_peak_sustained_elapsed")
+
+_LAUNCH = _Group("launch", Kind.MAXIMUM)
+_LAUNCH.add(
+    "ncu_registers",
+    "1",
+    "registers per thread, as launched: those of the code (registers), but 16 at least, and with some drivers rounded "
+    "up to eights",
+    "launch__registers_per_thread",
+)
+_LAUNCH.add(
+    "ncu_static_smem", "B", "static shared memory per block, as launched", "launch__shared_mem_per_block_static"
+)
+_LAUNCH.add(
+    "ncu_dynamic_smem", "B", "dynamic shared memory per block, as launched", "launch__shared_mem_per_block_dynamic"
+)
+_LAUNCH.add("ncu_grid_size", "1", "blocks launched", "launch__grid_size")
+_LAUNCH.add("ncu_block_size", "1", "threads per block, as launched", "launch__block_size")
+_LAUNCH.add("waves_per_sm", "1", "how many times the grid fills the chip", "launch__waves_per_multiprocessor")
+
+_DERIVED = _Group("derived", Kind.COUNTER)
 for _name, _unit, _why in (
     ("tensor_flop", "1", "FLOPs of the tensor cores, all dtypes"),
     ("cuda_core_flop", "1", "FLOPs of the CUDA cores (an FMA counts 2)"),
     ("kernel_launches", "1", "kernels that one call launches"),
     ("plan_matches", "1", "1 if ncu saw the launches of the plan, else 0"),
 ):
-    _add("derived", "counters", Kind.COUNTER, _name, _unit, _why)
+    _DERIVED.add(_name, _unit, _why)
 
-_add("imported", None, Kind.NONE, "profiled_launches", "1",
-     "launches of this kernel and configuration in an imported report")  # fmt: skip
+_IMPORTED = _Group("imported", Kind.NONE, tier=None)
+_IMPORTED.add("profiled_launches", "1", "launches of this kernel and configuration in an imported report")
 
 # --- timing: CUDA events and graph replay -------------------------------------------------------
 
 _OF_MEANS = ("p50", "mean", "std")
+_TIMING = _Group("timing", Kind.NONE, better="lower", tier="timing")
 for _mode, _text, _stats in (
     ("isolated", "a call by itself, its data in L2: a latency", (*_OF_MEANS, "p90", "p99", "launch_floor")),
     (
@@ -395,9 +468,8 @@ for _mode, _text, _stats in (
     ("eager", "call time from Python, launches back to back", _OF_MEANS),
 ):
     for _stat in _stats:
-        _add("timing", "timing", Kind.NONE, f"{_mode}_{_stat}", "us", f"{_text}: {_stat}",
-             better="lower")  # fmt: skip
-    _add("timing", "timing", Kind.NONE, f"{_mode}_samples", "1", f"{_text}: number of samples")
+        _TIMING.add(f"{_mode}_{_stat}", "us", f"{_text}: {_stat}")
+    _TIMING.add(f"{_mode}_samples", "1", f"{_text}: number of samples", better="")
 for _name, _unit, _why, _better in (
     ("launches_per_sample", "1", "calls in one graph replay; a back-to-back sample is a replay over these", ""),
     ("speedup_vs_baseline", "1", "the baseline's median time over this one's, in the regime that ranks", "higher"),
@@ -414,13 +486,15 @@ for _name, _unit, _why, _better in (
     ("kernel_block_span", "us", "a block's own time, mean over blocks", "lower"),
     ("kernel_block_cycles", "1", "a block's own cycles, mean over blocks", "lower"),
 ):
-    _add("timing", "timing", Kind.NONE, _name, _unit, _why, better=_better)
-_add("timing", None, Kind.NONE, "throttle", "text", "reasons NVML gave for a lowered clock, or none")
+    _TIMING.add(_name, _unit, _why, better=_better)
+_TIMING_TEXT = _Group("timing", Kind.NONE, tier=None)
+_TIMING_TEXT.add("throttle", "text", "reasons NVML gave for a lowered clock, or none")
 _why = "other processes on the GPU while timed, as NVML lists them: they spoil a timing"
-_add("timing", None, Kind.NONE, "bench_other_processes", "1", _why, better="lower")
+_TIMING_TEXT.add("bench_other_processes", "1", _why, better="lower")
 
 # --- check --------------------------------------------------------------------------------------
 
+_CHECK = _Group("check", Kind.NONE, better="lower")
 for _name, _why in (
     ("max_error", "largest absolute error against fp64"),
     ("mean_error", "mean absolute error against fp64"),
@@ -429,26 +503,28 @@ for _name, _why in (
     ("frobenius_error", "relative Frobenius error against fp64"),
     ("max_error_over_class", "largest error over that of the tolerance class's emulation"),
     ("frobenius_over_class", "Frobenius error over that of the tolerance class's emulation"),
-    ("quantization_max_error", "largest absolute error that quantised inputs alone cause, in fp64"),
-    ("quantization_frobenius_error", "relative Frobenius error that quantised inputs alone cause, in fp64"),
+    ("quantization_max_error", "largest absolute error that quantized inputs alone cause, in fp64"),
+    ("quantization_frobenius_error", "relative Frobenius error that quantized inputs alone cause, in fp64"),
 ):
-    _add("check", "counters", Kind.NONE, _name, "1", _why, better="lower")
+    _CHECK.add(_name, "1", _why)
 
 #: Groups of the tier counters that other stages than profile measure.
 OWN_STAGE: Mapping[str, Stage] = {"check": "check", "sanitizer": "sanitize"}
 
 # --- compute-sanitizer --------------------------------------------------------------------------
 
+_SANITIZER = _Group("sanitizer", Kind.NONE, better="lower")
 for _name, _why in (
     ("sanitizer_memcheck_errors", "accesses outside of what is allocated, misaligned ones and the like"),
     ("sanitizer_racecheck_errors", "unordered accesses to shared memory of which one writes"),
     ("sanitizer_racecheck_warnings", "… that the tool considers harmless on present hardware"),
     ("sanitizer_synccheck_errors", "barriers that not all threads reach, or that are used in another wrong way"),
 ):
-    _add("sanitizer", "counters", Kind.NONE, _name, "1", _why, better="lower")
+    _SANITIZER.add(_name, "1", _why)
 
 # --- formulas of the problem --------------------------------------------------------------------
 
+_FORMULA = _Group("formula", Kind.NONE, tier="static")
 for _name, _unit, _why in (
     ("formula_flop", "1", "FLOPs the problem needs"),
     ("formula_bytes", "B", "fewest bytes to and from DRAM: inputs once, outputs once"),
@@ -463,7 +539,7 @@ for _name, _unit, _why in (
     ("formula_barriers", "1", "barriers each block passes"),
     ("formula_launches", "1", "launches, one after the other"),
 ):
-    _add("formula", "static", Kind.NONE, _name, _unit, _why)
+    _FORMULA.add(_name, _unit, _why)
 
 
 #: GPU chip by compute capability, as ncu names them (``ncu --list-chips``).
@@ -482,5 +558,5 @@ CHIPS = {
 def chip_of(capability: tuple[int, int]) -> str | None:
     """The chip of a compute capability; of an unknown minor its family's nearest older one, ``None`` of an unknown
     family."""
-    family = [known for known in CHIPS if known[0] == capability[0] and known <= capability]
+    family = [cc for cc in CHIPS if cc[0] == capability[0] and cc <= capability]
     return CHIPS[max(family)] if family else None

@@ -1,4 +1,4 @@
-"""The ratio of two median times, with its bootstrap interval: the one that runs record and that pages show.
+"""Computes the ratio of two median times and its bootstrap interval, for records and pages alike.
 
 Pure functions of their arguments; numpy is imported where it is used.
 """
@@ -31,37 +31,37 @@ class Ratio:
     high: float
 
 
-def ratio(other: Sequence[float], own: Sequence[float], *, paired: bool = True) -> Ratio:
-    """How many times faster ``own`` is than ``other``: median over median, over the rounds that both saw.
+def ratio(before: Sequence[float], after: Sequence[float], *, paired: bool = True) -> Ratio:
+    """How many times faster ``after`` is than ``before``: median over median, over the rounds that both have.
 
     Sample i of both is from the same round, so rounds are drawn, not samples: what disturbed a whole round
     disturbs both sides of its ratio.
 
     Args:
-        paired: whether they were timed in the same rounds; those of different runs were not, and are drawn apart.
+        paired: whether they were timed in the same rounds. Samples of different runs were not, so their rounds are
+            drawn independently.
 
     Raises:
         ValueError: no samples, or times that are not positive.
     """
-    (found,) = ratios(other, [own], paired=paired)
-    return found
+    return ratios(before, [after], paired=paired)[0]
 
 
-def ratios(other: Sequence[float], owns: Sequence[Sequence[float]], *, paired: bool = True) -> list[Ratio]:
-    """:func:`ratio` of each of ``owns`` against the same ``other``, faster than one by one."""
+def ratios(before: Sequence[float], series: Sequence[Sequence[float]], *, paired: bool = True) -> list[Ratio]:
+    """:func:`ratio` of each of the ``series`` against the same ``before``, faster than one by one."""
     import numpy as np
 
     values, drawn = [], []
-    for own in owns:
-        rounds = min(len(other), len(own))
+    for after in series:
+        rounds = min(len(before), len(after))
         if rounds == 0:
             raise ValueError("expected samples on both sides, found none")
-        a, b = (tuple(other[:rounds]), tuple(own[:rounds])) if paired else (tuple(other), tuple(own))
+        a, b = (tuple(before[:rounds]), tuple(after[:rounds])) if paired else (tuple(before), tuple(after))
         if min(a) <= 0 or min(b) <= 0:
             raise ValueError("expected positive times")
         drawn.append(_resampled_medians(a, _SEED) / _resampled_medians(b, _SEED if paired else _SEED + 1))
         values.append(statistics.median(a) / statistics.median(b))
-    if not owns:
+    if not series:
         return []
     tail = 50 * (1 - CONFIDENCE)
     lows, highs = np.percentile(np.stack(drawn), (tail, 100 - tail), axis=1)

@@ -24,8 +24,8 @@ RESERVED_SMEM = 1024
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What the cubin says of one kernel: registers a thread, stack and parameters in bytes, static
-    shared memory in bytes a block (without what the system reserves), named barriers."""
+    """A kernel's resources: registers per thread, stack and parameters in bytes, static shared memory in bytes per
+    block (without what the system reserves), named barriers, and the cluster that its source fixes, if any."""
 
     name: str
     registers: int
@@ -34,12 +34,12 @@ class Kernel:
     barriers: int
     parameter_bytes: int
     max_threads: int | None
-    cluster: tuple[int, int, int] | None = None  # where its source fixes it (__cluster_dims__)
+    cluster: tuple[int, int, int] | None = None  # __cluster_dims__
 
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """A cubin's kernels, and the hash of everything that runs: no debug data, no paths, no names.
+    """A cubin's kernels, and the hash of its code: everything that runs, no debug data, no paths, no names.
 
     ``separate`` names functions that are in no kernel's code (separate compilation)."""
 
@@ -97,21 +97,21 @@ def _read(data: bytes, arch: str) -> Cubin:
     reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
     kernels = []
     for name in names:
-        own = dict(_attributes(data, by_name.get(f".nv.info.{name}")))
+        info = dict(_attributes(data, by_name.get(f".nv.info.{name}")))
         shared = by_name.get(f".nv.shared.{name}")
         text = by_name.get(f".text.{name}")
-        threads = own.get(_MAX_THREADS)
+        threads = info.get(_MAX_THREADS)
         kernels.append(
             Kernel(
                 name=name,
-                registers=registers[name] if name in registers else _u8(own.get(_REGISTERS)),
+                registers=registers[name] if name in registers else _u8(info.get(_REGISTERS)),
                 stack_bytes=frames.get(name, 0),
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
                 # ptxas 13 writes it into an attribute, ptxas 12 into the flags of the code.
-                barriers=max(_u8(own.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
-                parameter_bytes=struct.unpack("<H", own[_PARAMETERS][:2])[0] if _PARAMETERS in own else 0,
+                barriers=max(_u8(info.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
+                parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
                 max_threads=struct.unpack_from("<I", threads)[0] if threads else None,
-                cluster=struct.unpack("<III", own[_CLUSTER][:12]) if _CLUSTER in own else None,
+                cluster=struct.unpack("<III", info[_CLUSTER][:12]) if _CLUSTER in info else None,
             )
         )
     separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}

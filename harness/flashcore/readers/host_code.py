@@ -1,7 +1,7 @@
-"""The identity of an object's host code: what its launcher does, independent of its text and of its kernels.
+"""Hashes an object's host code, independent of its source text and of its kernels.
 
 Left out are the embedded device code, the random ids that nvcc makes for each compilation, unwinding tables and notes;
-what the code refers to counts by name.
+symbols that the code refers to count by name.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from flashcore.errors import FlashcoreError
 from flashcore.readers.cubin import sections_of, text_at
 
 _ALLOCATED, _NO_DATA, _RELOCATIONS, _SYMBOLS = 2, 8, 4, 2
-_LEFT_OUT = re.compile(r"\.(nv|eh_frame|note|gcc_except_table)|__nv_module_id")
+_IGNORED = re.compile(r"\.(nv|eh_frame|note|gcc_except_table)|__nv_module_id")
 #: Names that nvcc makes of a random number, or of the file's name and a hash of its text.
-_DRAWN = re.compile(
+_RANDOM = re.compile(
     r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+|_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}(_\d+)?"
     r"|[0-9a-f]{8}_\d+_\w+_cu_[0-9a-f]{8}(_\d+)?"
 )
 
 
 def read(path: Path, without: str = "") -> tuple[str, str]:
-    """The hash of an object's host code, and the compiler that signed it; hashes compare within one compiler.
+    """The hash of an object's host code, and the compiler that the object names; hashes compare within one compiler.
 
     Args:
         without: a name in the code that is not to count; hashes with names of the same length can be compared.
@@ -47,18 +47,18 @@ def _read(data: bytes) -> tuple[str, str]:
     symbols = []
     for at in range(table.offset, table.offset + table.size, 24):
         name, _, _, section = struct.unpack_from("<IBBH", data, at)
-        own = sections[section].name if section < len(sections) else ""
-        symbols.append(_DRAWN.sub("", text_at(data, sections[table.link].offset + name) or own))
-    refers: dict[int, list[tuple[int, int, str, int]]] = {}
+        fallback = sections[section].name if section < len(sections) else ""
+        symbols.append(_RANDOM.sub("", text_at(data, sections[table.link].offset + name) or fallback))
+    references: dict[int, list[tuple[int, int, str, int]]] = {}
     for s in sections:
         for at in range(s.offset, s.offset + s.size, 24) if s.kind == _RELOCATIONS else ():
-            place, what, addend = struct.unpack_from("<QQq", data, at)
-            refers.setdefault(s.info, []).append((place, what & 0xFFFFFFFF, symbols[what >> 32], addend))
-    parts, signed = [], set()
+            place, info, addend = struct.unpack_from("<QQq", data, at)
+            references.setdefault(s.info, []).append((place, info & 0xFFFFFFFF, symbols[info >> 32], addend))
+    parts, compilers = [], set()
     for i, s in enumerate(sections):
         content = b"" if s.kind == _NO_DATA else data[s.offset : s.offset + s.size]
-        if s.flags & _ALLOCATED and not _LEFT_OUT.match(s.name):
-            parts.append(repr((_DRAWN.sub("", s.name), s.size, content, sorted(refers.get(i, [])))))
+        if s.flags & _ALLOCATED and not _IGNORED.match(s.name):
+            parts.append(repr((_RANDOM.sub("", s.name), s.size, content, sorted(references.get(i, [])))))
         elif s.name == ".comment":
-            signed |= {word for word in content.decode(errors="replace").split("\0") if word}
-    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest(), " ".join(sorted(signed))
+            compilers |= {word for word in content.decode(errors="replace").split("\0") if word}
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest(), " ".join(sorted(compilers))

@@ -1,7 +1,7 @@
-"""One name for a kernel, however a tool spells it: cubins mangle names, ncu and the compiler's library demangle them
-in ways of their own.
+"""Gives a kernel one name, however a tool spells it: cubins mangle names, ncu and the C++ library demangle them
+differently.
 
-The name has namespaces and template arguments, and no return type, no parameters and no blanks:
+The canonical name has namespaces and template arguments, and no return type, no parameters and no blanks:
 ``ns::gemm<128,float>``. A kernel that is declared ``extern "C"`` keeps its name.
 """
 
@@ -15,6 +15,7 @@ _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::"
 #: What demanglers write around a template argument's value, and the value does not need: ``(int)96``, ``96u``.
 _CAST = re.compile(r"\((?:[A-Za-z_][\w:]*|unsigned|signed| )+\)(?=-?\d)")
 _SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
+_ARGUMENTS = re.compile(r"<[^<>]*>")
 _CONST = re.compile(r"((?:unsigned |signed )?[A-Za-z_][\w:]*(?:<[^<>]*>)?) const\b")
 
 
@@ -33,12 +34,15 @@ def canonical(name: str) -> str:
 
 def without_arguments(name: str) -> str:
     """The :func:`canonical` name without template arguments: ``ns::gemm``."""
-    depth, kept = 0, ""
-    for char in (text := canonical(name)):
-        depth += (char == "<") - (char == ">" and depth > 0)
-        if depth == 0 and char != ">":
-            kept += char
-    return kept or text
+    text = name = canonical(name)
+    while (shorter := _ARGUMENTS.sub("", text)) != text:
+        text = shorter
+    return text or name
+
+
+def identifier(name: str) -> str:
+    """The function's name alone: ``gemm``."""
+    return without_arguments(name).rpartition("::")[2]
 
 
 def _without_parameters(name: str) -> str:

@@ -1,9 +1,8 @@
-"""Which logical metrics a chip has, and under what name, without that chip or any GPU.
+"""Looks up which logical metrics a chip has, and under what name, without that chip or any GPU.
 
-The tables beside this module are what ``ncu --query-metrics --chips CHIP`` says, or the library that ncu
-asks, one metric a line. Each names its source (:mod:`flashcore.measure.machine.metric_lists` makes them). ncu itself
-leaves
-out a name that a chip lacks and says nothing; here it is said before anything runs.
+The tables in this folder are the output of ``ncu --query-metrics --chips CHIP``, or of the library that ncu queries,
+one metric per line. Each names its source (:mod:`flashcore.measure.machine.metric_lists` makes them). ncu silently
+leaves out a metric that the chip lacks; this module reports it before anything runs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from flashcore.model.suite import Suite
 TABLES = Path(__file__).parent
 SUFFIX = ".txt.gz"
 State = Literal["exists", "software", "derived", "lost"]
-#: Chips that have exactly the metrics of another chip; a table of their own, once learnt, takes precedence.
+#: Chips that have exactly the metrics of another chip; their own table, once learned, takes precedence.
 SAME_LIST = {
     "ad102": "ad104",
     "ad103": "ad104",
@@ -91,8 +90,8 @@ class Row:
 
 def chips() -> list[str]:
     """The chips that have a table here."""
-    own = {p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}")}
-    return sorted(own | {chip for chip, other in SAME_LIST.items() if other in own})
+    files = {p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}")}
+    return sorted(files | {chip for chip, other in SAME_LIST.items() if other in files})
 
 
 def table(chip: str, file: Path | None = None) -> Table:
@@ -106,9 +105,8 @@ def table(chip: str, file: Path | None = None) -> Table:
         other = table(SAME_LIST[chip])
         return Table(chip, other.metrics, f"{other.source} for {other.chip}, whose list {chip} shares")
     if file is None and not path.is_file():
-        known = ", ".join(chips())
         raise UsageError(
-            f"chip {chip}: expected one of {known}, found no table of it{did_you_mean(chip, chips())}\n"
+            f"chip {chip}: expected one of {', '.join(chips())}, found no table of it{did_you_mean(chip, chips())}\n"
             f"  hint: flashcore metrics --learn --chip {chip} --table FILE, with ncu or nvidia-cuda-cupti installed"
         )
     try:
@@ -127,30 +125,32 @@ def table(chip: str, file: Path | None = None) -> Table:
     return Table(chip, {row[0]: row[1] for row in rows}, header["source"])
 
 
-def plan(found: Table) -> list[Row]:
+def plan(chip_table: Table) -> list[Row]:
     """Every logical metric that a GPU has to measure, on this chip."""
-    return [_row(found, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group not in OWN_STAGE]
+    return [
+        _row(chip_table, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group not in OWN_STAGE
+    ]
 
 
-def _row(found: Table, spec: FactSpec) -> Row:
-    name = spec.ncu_name(found.chip)
+def _row(chip_table: Table, spec: FactSpec) -> Row:
+    name = spec.ncu_name(chip_table.chip)
     if spec.ncu is None:
         return Row(spec, "derived", None)
     if name is None:
-        return Row(spec, "lost", None, f"{found.chip} has no such counter")
+        return Row(spec, "lost", None, f"{chip_table.chip} has no such counter")
     for metric in (name, *((spec.weight,) if spec.weight else ())):
-        if not found.has(metric):
-            return Row(spec, "lost", name, f"{found.chip} has no {metric}")
+        if not chip_table.has(metric):
+            return Row(spec, "lost", name, f"{chip_table.chip} has no {metric}")
     return Row(spec, "software" if name.startswith(_SOFTWARE) else "exists", name)
 
 
-def lost(found: Table, names: Iterable[str]) -> dict[str, str]:
+def lost(chip_table: Table, names: Iterable[str]) -> dict[str, str]:
     """Those of the facts that the chip cannot give, each with the reason.
 
     Raises:
         UsageError: a name is no fact that a GPU measures.
     """
-    rows = {row.spec.name: row for row in plan(found)}
+    rows = {row.spec.name: row for row in plan(chip_table)}
     missing: dict[str, str] = {}
     for name in names:
         if name not in rows:
@@ -162,17 +162,17 @@ def lost(found: Table, names: Iterable[str]) -> dict[str, str]:
     return missing
 
 
-def require(found: Table, names: Iterable[str]) -> None:
+def require(chip_table: Table, names: Iterable[str]) -> None:
     """Raises:
     UsageError: the chip lacks one of the facts; names all of them.
     """
-    missing = lost(found, names)
+    missing = lost(chip_table, names)
     if missing:
-        said = [f"  {name}: {reason}" for name, reason in missing.items()]
-        raise UsageError("\n".join([f"chip {found.chip}: expected metrics that it has, found", *said]))
+        reasons = [f"  {name}: {reason}" for name, reason in missing.items()]
+        raise UsageError("\n".join([f"chip {chip_table.chip}: expected metrics that it has, found", *reasons]))
 
 
-def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
+def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> None:
     """Refuses a suite that limits, on this GPU, what its chip cannot count: such a gate could only exit 3.
 
     Raises:
@@ -187,26 +187,26 @@ def require_budgets(suite: Suite, found: Table, arch: str, gpu: str) -> None:
         and (b.device is None or b.device.lower() in gpu.lower())
         and any(fnmatchcase(arch, glob) for glob in b.archs)
     ]
-    require(found, dict.fromkeys(names))
+    require(chip_table, dict.fromkeys(names))
 
 
 # --- for the terminal -----------------------------------------------------------------------------
 
 
-def report(found: Table, names: Collection[str] = ()) -> str:
+def report(chip_table: Table, names: Collection[str] = ()) -> str:
     """The plan as plain text: first what the chip lacks, then every name."""
-    rows = [row for row in plan(found) if not names or row.spec.name in names]
-    gone = [row for row in rows if row.state == "lost"]
+    rows = [row for row in plan(chip_table) if not names or row.spec.name in names]
+    lacking = [row for row in rows if row.state == "lost"]
     width = max((len(row.spec.name) for row in rows), default=0)
     counted = {s: sum(r.state == s for r in rows) for s in ("exists", "software", "derived", "lost")}
-    lines = [f"missing on {found.chip} ({len(gone)})"] if gone else []
-    lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in gone]
-    lines += ["", f"{found.chip} ({len(rows) - len(gone)})"]
-    own = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
+    lines = [f"missing on {chip_table.chip} ({len(lacking)})"] if lacking else []
+    lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in lacking]
+    lines += ["", f"{chip_table.chip} ({len(rows) - len(lacking)})"]
+    remark = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
     lines += [
-        f"  {row.spec.name:{width}}  {row.ncu or 'made of others'}{own[row.state]}"
+        f"  {row.spec.name:{width}}  {row.ncu or 'made of others'}{remark[row.state]}"
         for row in rows
         if row.state != "lost"
     ]
     total = ", ".join(f"{n} {s}" for s, n in counted.items() if n)
-    return "\n".join([*lines, "", f"{found.chip}: {total}", f"by {found.source}"]).lstrip("\n")
+    return "\n".join([*lines, "", f"{chip_table.chip}: {total}", f"by {chip_table.source}"]).lstrip("\n")
