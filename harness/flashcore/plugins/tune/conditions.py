@@ -69,8 +69,8 @@ def holds(condition: CodeType, values: Mapping[str, object]) -> bool:
     Raises:
         ValueError: it does arithmetic with a word, or divides by zero.
     """
-    known = {name: Word(value) if isinstance(value, str) else value for name, value in values.items()}
+    wrapped = {name: Word(value) if isinstance(value, str) else value for name, value in values.items()}
     try:
-        return bool(eval(condition, {"__builtins__": {}}, known))
+        return bool(eval(condition, {"__builtins__": {}}, wrapped))
     except (TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{condition.co_filename}: {error}") from error

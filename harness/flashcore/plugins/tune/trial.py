@@ -57,14 +57,14 @@ class Settings:
 def run(
     candidates: Sequence[tuple[Result, Sequence[Case]]],
     folder: Path,
-    chosen: Settings,
-    told: Callable[[Result], None],
+    settings: Settings,
+    report: Callable[[Result], None],
     workers: Pool,
 ) -> None:
     """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
 
     Args:
-        told: called with each result as soon as it is known.
+        report: called with each result as soon as there is one.
         workers: the processes that share the candidates, also those that :func:`prepare` started.
 
     Raises:
@@ -72,35 +72,35 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
-    tasks = [journal.Task(name, _payload(cases, chosen)) for name, (_, cases) in waiting.items()]
+    tasks = [journal.Task(name, _payload(cases, settings)) for name, (_, cases) in waiting.items()]
 
-    def tell(found: journal.Result) -> None:
-        told(_measured(*waiting.pop(found.name), found))
+    def settle(answer: journal.Result) -> None:
+        report(_measured(*waiting.pop(answer.name), answer))
 
-    results = workers.run(tasks, _program(chosen, len(tasks)), folder, tell)
-    for found in (r for r in results if r.name in waiting):  # answered before this process began
-        tell(found)
+    results = workers.run(tasks, _program(settings, len(tasks)), folder, settle)
+    for answer in (r for r in results if r.name in waiting):  # answered before this process began
+        settle(answer)
 
 
-def prepare(folder: Path, chosen: Settings, workers: Pool) -> None:
+def prepare(folder: Path, settings: Settings, workers: Pool) -> None:
     """Starts the processes of a batch that is still being built."""
-    workers.prepare(_program(chosen, 1), folder)
+    workers.prepare(_program(settings, 1), folder)
 
 
-def _program(chosen: Settings, batch: int) -> Program:
+def _program(settings: Settings, batch: int) -> Program:
     # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
-    limits = Limits(time_limit=chosen.time_limit, batch=batch)
+    limits = Limits(time_limit=settings.time_limit, batch=batch)
     return Program(command=_COMMAND, limits=limits, chunk=1, refill=True)
 
 
-def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
-    rule = StopRule(least=chosen.samples, most=chosen.samples, slow_seconds=0.5, fewest=5)
-    more = {"device": chosen.device}
+def _payload(cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
+    rule = StopRule(least=settings.samples, most=settings.samples, slow_seconds=0.5, fewest=5)
+    more = {"device": settings.device}
     modes = {c.shape: list(dict.fromkeys((c.rank_by, "cold"))) for c in cases}
     return {
         **more,
         "check": [
-            {"case": c.to_json(), "kinds": None, "repeats": chosen.repeats, "opcheck": False, **more} for c in cases
+            {"case": c.to_json(), "kinds": None, "repeats": settings.repeats, "opcheck": False, **more} for c in cases
         ],
         "bench": [
             {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], **more} for c in cases
@@ -108,17 +108,17 @@ def _payload(cases: Sequence[Case], chosen: Settings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _measured(result: Result, cases: Sequence[Case], found: journal.Result) -> Result:
+def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> Result:
     """A child's answer as the result of a candidate."""
-    data = found.data or {"complaints": [], "bench": []}
-    if found.status != "ok":
-        timing = found.step.startswith(f"{cases[0].variant} ")  # as bench names its steps
-        return dataclasses.replace(result, fell="bench" if timing else "check", reason=found.reason)
+    data = answer.data or {"complaints": [], "bench": []}
+    if answer.status != "ok":
+        timing = answer.step.startswith(f"{cases[0].variant} ")  # as bench names its steps
+        return dataclasses.replace(result, fell="bench" if timing else "check", reason=answer.reason)
     if data["complaints"]:
         return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
     times: dict[str, float] = {}
-    for case, own in zip(cases, data["bench"], strict=True):
-        (timed,) = bench.settle(journal.Result(case.shape, "ok", data=own), [case])
+    for case, timing_data in zip(cases, data["bench"], strict=True):
+        (timed,) = bench.settle(journal.Result(case.shape, "ok", data=timing_data), [case])
         if isinstance(timed, bench.Failed):
             return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
         times[case.shape] = round(statistics.median(timed.samples[case.rank_by]), 4)
@@ -136,7 +136,7 @@ def share() -> None:
 
 
 def _inputs_once(problem: ModuleType) -> None:
-    """Makes the inputs of a seed once; each caller gets tensors of its own."""
+    """Makes the inputs of a seed once; each caller gets separate tensors."""
     import torch
 
     if hasattr(problem, "_make_inputs"):
@@ -162,9 +162,11 @@ def perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
         problem = load_problem(case.root, case.problem_file)
         _inputs_once(problem)
         kinds = problem.KINDS[:1]
-        own = check_child.perform(journal.Task(task.name, {**payload, "kinds": kinds}), log)
-        complaints += [f"{case.shape}: {text}" for text in own["complaints"]]
-        errors += [value for value, _ in [own["worst"].get("frobenius_error", (None, ""))] if value is not None]
+        checked = check_child.perform(journal.Task(task.name, {**payload, "kinds": kinds}), log)
+        complaints += [f"{case.shape}: {text}" for text in checked["complaints"]]
+        error, _ = checked["worst"].get("frobenius_error", (None, ""))
+        if error is not None:
+            errors.append(error)
     right = not complaints
     timed = [bench_child.perform(journal.Task(task.name, p), log) for p in task.payload["bench"] if right]
     return {"complaints": complaints, "error": max(errors, default=None), "bench": timed}
