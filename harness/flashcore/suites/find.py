@@ -26,9 +26,8 @@ def near(folder: Path) -> Path:
         UsageError: there is none, or several.
     """
     roofs = (roofs_suite() / MANIFEST).read_bytes()
-    manifests = [
-        p for place in NEAR for p in sorted(folder.glob(place)) if p.parent == folder or p.read_bytes() != roofs
-    ]
+    files = (path for place in NEAR for path in sorted(folder.glob(place)))
+    manifests = [path for path in files if path.parent == folder or path.read_bytes() != roofs]
     if len(manifests) == 1:
         return manifests[0].parent
     names = ", ".join(str(p.parent) for p in manifests) or "none"

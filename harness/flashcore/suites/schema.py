@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model
 
 from flashcore.model import plugin
+from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Regime, Stage, Suite
 from flashcore.suites.parts import LISTS, tables
@@ -209,10 +211,6 @@ def _extended(tables: tuple[tuple[str, str], ...], languages: tuple[str, ...]) -
 
 def schema_text() -> str:
     """The JSON Schema of a manifest and of what it includes, for editors: committed as ``suite.schema.json``."""
-    import json
-
-    from flashcore.model.catalogue import FACTS, PHASE_SHARE
-
     schema = manifest_form().model_json_schema()
     required = [key for key in schema.pop("required") if key not in tables()]  # an included file may hold the tables
     included = sorted({*tables(), *(key.split(".")[0] for key in LISTS)})
@@ -264,14 +262,11 @@ def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -
     The members of a union each complain about the same value; they become one line.
     """
     form = form or manifest_form()
-    expected: dict[tuple[str, str], list[str]] = {}
+    expected: dict[tuple[str, str], dict[str, None]] = {}
     for error in errors:
         actual = "nothing" if error["type"] == "missing" else _short(error["input"])
-        expectations = expected.setdefault((_key(error, data), actual), [])
-        expectations += [text for text in [_expectation(error, form)] if text not in expectations]
-    return [
-        f"{key}: expected {_either(expectations)}, found {actual}" for (key, actual), expectations in expected.items()
-    ]
+        expected.setdefault((_key(error, data), actual), {})[_expectation(error, form)] = None
+    return [f"{key}: expected {_either([*texts])}, found {actual}" for (key, actual), texts in expected.items()]
 
 
 def _key(error: Any, data: Any) -> str:
