@@ -75,7 +75,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     cases = sorted(child_cases(job, pairs[: options.limit]), key=lambda case: case.is_reference)  # the stage's order
     chip = profile.chip_of(gpu.capability)
     codes = code.codes(job)
-    version = toolchain.version_said(program)
+    version = toolchain.tool_version(program)
     stage: list[float] = []
     bare: list[float] = []
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as scratch:

@@ -199,7 +199,7 @@ def test_ncus_registers_are_held_against_those_of_the_whole_build(
     fact = Fact(Subject("two_steps", arch="sm_90a", kernel="k"), "registers", 40, "", Source.CUBIN)
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr("flashcore.measure.machine.ncu.find_ncu", lambda: Path("ncu"))
-    monkeypatch.setattr(toolchain, "version_said", lambda _: "2025.3")
+    monkeypatch.setattr(toolchain, "tool_version", lambda _: "2025.3")
 
     def profiled(_: object, __: object, profiling: profile.Profiling) -> StageResult:
         given.append(profiling.registers)

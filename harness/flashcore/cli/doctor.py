@@ -62,11 +62,11 @@ def examine() -> list[Part]:
 
     def counters() -> str:
         program = ncu.find_ncu()
-        return f"{toolchain.version_said(program)} at {program}"
+        return f"{toolchain.tool_version(program)} at {program}"
 
     def sanitizer() -> str:
         program = compute_sanitizer.find_sanitizer()
-        return f"{toolchain.version_said(program) or 'of an unknown version'} at {program}"
+        return f"{toolchain.tool_version(program) or 'of an unknown version'} at {program}"
 
     def package(name: str) -> str:
         version = toolchain.version_of(name)

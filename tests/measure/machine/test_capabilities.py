@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashcore.errors import Exit
-from flashcore.measure.machine.capabilities import lacking, said_in
+from flashcore.measure.machine.capabilities import lacking, reported_in
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from flashcore.measure.machine.capabilities import lacking, said_in
     ],
 )
 def test_what_a_log_complains_of(log: str, what: str, mend: str) -> None:
-    found = said_in(f"==PROF== Connected\n  {log}\n==PROF== Disconnected")
+    found = reported_in(f"==PROF== Connected\n  {log}\n==PROF== Disconnected")
     assert found is not None and found.exit_code == Exit.INCAPABLE
     assert what in found.what and found.what.endswith(log) and mend in found.mend
 
 
 def test_a_log_that_complains_of_nothing() -> None:
-    assert said_in("==PROF== Connected\n==ERROR== The application returned an error code (11).") is None
-    assert said_in("concurrently collecting profiling data") is None, "a case's words are not ncu's"
+    assert reported_in("==PROF== Connected\n==ERROR== The application returned an error code (11).") is None
+    assert reported_in("concurrently collecting profiling data") is None, "a case's words are not ncu's"
 
 
 def test_what_was_looked_for() -> None:

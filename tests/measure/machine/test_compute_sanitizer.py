@@ -27,8 +27,8 @@ def test_without_the_tool_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_its_version(tmp_path: Path) -> None:
-    assert toolchain.version_said(STANDIN) == "2025.3.1.0"
-    assert toolchain.version_said(tmp_path / "absent") is None
+    assert toolchain.tool_version(STANDIN) == "2025.3.1.0"
+    assert toolchain.tool_version(tmp_path / "absent") is None
 
 
 def test_counts_are_read_as_the_tool_writes_them() -> None:

@@ -18,7 +18,7 @@ STANDIN = TESTS / "standins" / "ncu"
 def test_find_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{STANDIN.parent}{os.pathsep}{os.environ['PATH']}")
     assert ncu.find_ncu() == STANDIN
-    assert toolchain.version_said(STANDIN) == "2025.3.1.0"
+    assert toolchain.tool_version(STANDIN) == "2025.3.1.0"
     with pytest.raises(CapabilityError, match="no Nsight Compute at /no/such/ncu"):
         ncu.find_ncu("/no/such/ncu")
     for release in ("2024.3.2", "2025.10.0", "2025.9.1"):

@@ -1,7 +1,6 @@
-"""What a machine may lack: the one place that says it, with the way to fix it.
+"""Errors for what a machine lacks, each with the way to fix it.
 
-:func:`lacking` makes the error for something that was looked for and not found; :func:`said_in` finds in the output of
-a child or a profiler what the machine lacks.
+:func:`lacking` makes the error for a missing part; :func:`reported_in` finds one in the output of a child process.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 
 from flashcore.errors import CapabilityError
 
-#: What is looked for → the message where it is missing, and how to fix it.
+#: A part → the message where it is missing, and how to fix it.
 _LACKS = {
     "nvcc": (
         "no nvcc found",
@@ -61,8 +60,8 @@ _LACKS = {
     ),
 }
 
-#: What a log may hold → what the machine lacks. Messages that only ncu prints begin with its mark.
-_SAID = (
+#: A pattern of logs → the missing part. Messages that only ncu prints begin with its mark.
+_REPORTED = (
     (r"ERR_NVGPUCTRPERM", "counters"),
     (
         r"==ERROR==.*(?:LibraryNotLoaded|not compatible with Nsight Compute|driver version is insufficient"
@@ -79,20 +78,20 @@ _SAID = (
 )
 
 
-def lacking(name: str, found: str = "", *, what: str = "") -> CapabilityError:
-    """The error that says that something is missing: of the list above, or a Python package.
+def lacking(name: str, detail: str = "", *, what: str = "") -> CapabilityError:
+    """The error that reports a missing part: of the list above, or a Python package.
 
     Args:
-        found: what was found instead, or how the lack was noticed.
-        what: the message in place of the usual one, where the thing is there but cannot be used.
+        detail: how the lack was noticed.
+        what: the message in place of the usual one, where the part is there but cannot be used.
     """
-    said, mend = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {name}"))
-    return CapabilityError((what or said) + (f": {found}" if found else ""), mend)
+    message, hint = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {name}"))
+    return CapabilityError((what or message) + (f": {detail}" if detail else ""), hint)
 
 
-def said_in(log: str) -> CapabilityError | None:
-    """What the machine lacks, if a log says so."""
-    for pattern, name in _SAID:
+def reported_in(log: str) -> CapabilityError | None:
+    """The error for a part whose lack a log reports."""
+    for pattern, name in _REPORTED:
         if match := re.search(pattern, log):
             line = next((x.strip() for x in log.splitlines() if match[0] in x), match[0])
             return lacking(name, line[:300])

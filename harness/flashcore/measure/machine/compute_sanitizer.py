@@ -25,22 +25,28 @@ def find_sanitizer() -> Path:
     """
     homes = (Path(os.environ["CUDA_HOME"]) / "bin",) if os.environ.get("CUDA_HOME") else ()
     for place in (*homes, None, *_PLACES):
-        found = shutil.which("compute-sanitizer", path=None if place is None else str(place))
-        if found is not None:
-            return Path(found)
+        if program := shutil.which("compute-sanitizer", path=None if place is None else str(place)):
+            return Path(program)
     raise lacking("compute-sanitizer")
 
 
 def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[str]) -> list[str]:
     """The command line that runs a target under the tool. Failed API calls are left to check: libraries make them to
     probe."""
-    own = ["--report-api-errors", "no"] if tool == "memcheck" else []
+    options = ["--report-api-errors", "no"] if tool == "memcheck" else []
     return [
-        str(sanitizer), "--tool", tool, "--log-file", str(log).replace("%", "%%"),
-        "--launch-timeout", "0",  # torch takes long to reach its first CUDA call
-        "--check-exit-code", "no",  # the outcome of the target is in its journal
-        *own, *target,
-    ]  # fmt: skip
+        str(sanitizer),
+        "--tool",
+        tool,
+        "--log-file",
+        str(log).replace("%", "%%"),
+        "--launch-timeout",
+        "0",  # torch takes long to reach its first CUDA call
+        "--check-exit-code",
+        "no",  # the outcome of the target is in its journal
+        *options,
+        *target,
+    ]
 
 
 # --- what the tool says ---------------------------------------------------------------------------
@@ -74,11 +80,11 @@ def parse(text: str, tool: Tool) -> Report | str:
     """The count in a log of the tool, or why there is none."""
     if blind := _BLIND.search(text):
         return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
-    found = (_RACECHECK if tool == "racecheck" else _ERRORS).search(text)
-    if found is None:
+    summary = (_RACECHECK if tool == "racecheck" else _ERRORS).search(text)
+    if summary is None:
         lines = [line.strip() for line in _LINE.findall(text) if line.strip()]
         return "compute-sanitizer gave no count" + (f": {' | '.join(lines[-2:])}" if lines else "")
-    errors, *warnings = (int(n.replace(",", "")) for n in found.groups())
+    errors, *warnings = (int(n.replace(",", "")) for n in summary.groups())
     return Report(errors, sum(warnings), _first(text))
 
 

@@ -1,8 +1,9 @@
-"""What a run records of the machine and the tools that it ran on."""
+"""The machine and the tools that a run records."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -15,15 +16,13 @@ from flashcore.model.record import Environment
 def of_this_machine(
     root: Path, nvcc: toolchain.Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None
 ) -> Environment:
-    """What a run records of its machine and tools."""
-    import platform
-
+    """The machine and tools of a run."""
     commit, dirty = _git(root)
     cuda = toolchain.version_of("nvidia-cuda-runtime")
     libraries = {
-        name: found
+        name: version
         for name in ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")
-        if (found := toolchain.version_of(name))
+        if (version := toolchain.version_of(name))
     }
     return Environment(
         host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # under another name; empty: not recorded

@@ -1,5 +1,5 @@
-"""Which metrics a chip has, as ncu or the library that ncu asks lists them: makes the tables that
-:mod:`flashcore.chips.metric_tables.lookup` reads."""
+"""Writes a chip's table of metrics, which :mod:`flashcore.chips.metric_tables.lookup` reads, from ncu or NVIDIA's
+library of metrics."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Through
 
 
 def parse_query(text: str, chip: str) -> Table:
-    """What ``ncu --query-metrics`` printed, as a table. Wrapped descriptions are skipped.
+    """The table of metrics in the output of ``ncu --query-metrics``. Wrapped descriptions are skipped.
 
     Raises:
         CapabilityError: the text has no metric.
     """
-    found = {m["name"]: m["kind"] for line in text.splitlines() if (m := _ROW.match(line))}
-    if not found:
+    kinds = {m["name"]: m["kind"] for line in text.splitlines() if (m := _ROW.match(line))}
+    if not kinds:
         raise CapabilityError(
             f"ncu --query-metrics --chips {chip}: expected a list of metrics, found: {last_words(text)}",
             "name a chip of `ncu --list-chips`, or use another ncu",
         )
-    return Table(chip, found)
+    return Table(chip, kinds)
 
 
 def learn(chip: str, file: Path, ncu: Path | None = None) -> Path:
@@ -68,6 +68,6 @@ def _listed(chip: str, ncu: Path | None) -> Table:
     return parse_query(done.stdout if done.returncode == 0 else done.stdout + done.stderr, chip)
 
 
-def packed(found: Table) -> bytes:
+def packed(table: Table) -> bytes:
     """A table's file; the same metrics give the same bytes."""
-    return gzip.compress(found.text().encode(), compresslevel=9, mtime=0)
+    return gzip.compress(table.text().encode(), compresslevel=9, mtime=0)

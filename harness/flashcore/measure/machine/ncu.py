@@ -27,12 +27,12 @@ def find_ncu(explicit: str | None = None) -> Path:
         CapabilityError: there is none.
     """
     if explicit is not None:
-        found = shutil.which(explicit)
-        if found is None:
+        program = shutil.which(explicit)
+        if program is None:
             raise CapabilityError(f"no Nsight Compute at {explicit}", "name the ncu executable itself")
-        return Path(found)
-    if found := shutil.which("ncu"):
-        return Path(found)
+        return Path(program)
+    if program := shutil.which("ncu"):
+        return Path(program)
     for candidate in (*_PLACES, *_installed(_INSTALLED)):
         if os.access(candidate, os.X_OK):
             return candidate
@@ -115,7 +115,7 @@ def last_words(text: str) -> str:
 _REFUSED = re.compile(r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)")
 
 
-def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:
+def refused_metrics(log: str, requested: Sequence[str]) -> dict[str, str]:
     """The requested metrics that ncu says it cannot find, with its message.
 
     One such name makes ncu fail for the whole target. ncu prints it as it was given, or as a pattern.
@@ -123,7 +123,7 @@ def refused_metrics(log: str, asked: Sequence[str]) -> dict[str, str]:
     refused: dict[str, str] = {}
     for words, name in _REFUSED.findall(log):
         base = name.replace("\\", "").rstrip(".")
-        for metric in asked:
+        for metric in requested:
             if metric == base or metric.startswith(base + "."):
                 refused[metric] = words.strip()[:200]
     return refused

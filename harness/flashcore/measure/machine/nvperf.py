@@ -1,4 +1,4 @@
-"""NVIDIA's own lists of a chip's metrics, from ``libnvperf_host``: what ncu asks, without ncu and without a GPU.
+"""NVIDIA's lists of a chip's metrics, from ``libnvperf_host``, which ncu uses too: without ncu and without a GPU.
 
 The library comes with the pip package ``nvidia-cuda-cupti`` and with CUDA's ``extras/CUPTI``. Its lists of
 AD104 and GA100 are those of ``ncu --query-metrics``, name for name (a test holds that).
@@ -106,13 +106,13 @@ def metrics(library: Path, chip: str) -> dict[str, str]:
     scratch = ctypes.create_string_buffer(size.scratch_size)  # the names lie in it: it must outlive them
     made = _Evaluator(scratch=ctypes.addressof(scratch), scratch_size=size.scratch_size, chip=name)
     _call(nvperf, "NVPW_CUDA_MetricsEvaluator_Initialize", made, chip)
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for index, kind in enumerate(_KINDS):
         listed = _Names(evaluator=made.evaluator, kind=index)
         _call(nvperf, "NVPW_MetricsEvaluator_GetMetricNames", listed, chip)
         for place in range(listed.count):
-            found[ctypes.string_at(listed.names + listed.begins[place]).decode()] = kind
-    return found
+            kinds[ctypes.string_at(listed.names + listed.begins[place]).decode()] = kind
+    return kinds
 
 
 def _call(nvperf: ctypes.CDLL, function: str, arguments: _Head, chip: str) -> None:

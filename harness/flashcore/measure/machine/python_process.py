@@ -34,11 +34,9 @@ def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
     Args:
         given: the environment to start from (default: this process's).
     """
-    made = dict(os.environ if given is None else given)
+    variables = dict(os.environ if given is None else given)
+    folders = [p for p in variables.pop("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(p) and p != _ROOT]
     # PYTHONPATH comes before the standard library, so site-packages, which is searched anyway, must not be in it.
-    own = [] if _ROOT in (*site.getsitepackages(), site.getusersitepackages()) else [_ROOT]
-    kept = [p for p in made.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(p) and p != _ROOT]
-    made["PYTHONPATH"] = os.pathsep.join([*own, *kept])
-    if not made["PYTHONPATH"]:
-        del made["PYTHONPATH"]
-    return made
+    if _ROOT not in (*site.getsitepackages(), site.getusersitepackages()):
+        folders.insert(0, _ROOT)
+    return {**variables, "PYTHONPATH": os.pathsep.join(folders)} if folders else variables

@@ -10,18 +10,15 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flashcore.errors import UsageError
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.model import cache
-
-if TYPE_CHECKING:
-    import subprocess
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +55,16 @@ def _nvcc_candidates() -> Iterable[Path]:
         yield from sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
     if home := os.environ.get("CUDA_HOME"):
         yield Path(home) / "bin" / "nvcc"
-    if found := shutil.which("nvcc"):
-        yield Path(found)
+    if program := shutil.which("nvcc"):
+        yield Path(program)
     yield Path("/usr/local/cuda/bin/nvcc")
 
 
-def find_nvcc(known: Path | None = None) -> Nvcc:
+def find_nvcc(cached: Path | None = None) -> Nvcc:
     """The CUDA compiler.
 
     Args:
-        known: a folder to cache its version in: running nvcc for it takes as long as a build with nothing to do.
+        cached: a folder to cache its version in: running nvcc for it takes as long as a build with nothing to do.
 
     Raises:
         UsageError: ``NVCC`` names something that is not one.
@@ -77,25 +74,23 @@ def find_nvcc(known: Path | None = None) -> Nvcc:
         path = Path(shutil.which(named) or named)
         if not path.is_file():
             raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
-        return _remembered(path.resolve(), known)
+        return _from_cache(path.resolve(), cached)
     for path in _nvcc_candidates():
         if path.is_file():
-            return _remembered(path.resolve(), known)
+            return _from_cache(path.resolve(), cached)
     raise lacking("nvcc")
 
 
-def _remembered(path: Path, known: Path | None) -> Nvcc:
-    program = _program(path) if known is not None else None
-    if known is None or program is None or not _has_headers(program.parent.parent):
+def _from_cache(path: Path, folder: Path | None) -> Nvcc:
+    program = _program(path) if folder is not None else None
+    if folder is None or program is None or not _has_headers(program.parent.parent):
         return _nvcc(path)
     key = cache.stamp([path, program])
-    found = cache.recall(known, "nvcc", key)
-    if found is None:
-        nvcc = _nvcc(path)
-        cache.keep(known, "nvcc", key, (nvcc.release, nvcc.version))
-        return nvcc
-    release, version = found
-    return Nvcc(path, program.parent.parent, release, version)
+    if version := cache.recall(folder, "nvcc", key):
+        return Nvcc(path, program.parent.parent, *version)
+    nvcc = _nvcc(path)
+    cache.keep(folder, "nvcc", key, (nvcc.release, nvcc.version))
+    return nvcc
 
 
 def _program(path: Path) -> Path | None:
@@ -122,8 +117,8 @@ def _nvcc(path: Path) -> Nvcc:
     result = ask([path, "--version"])
     match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
     if match is None:
-        said = (result.stdout + result.stderr).strip()[-300:]
-        raise lacking("nvcc", what=f"{path} --version: expected a CUDA release, found {said!r}")
+        output = (result.stdout + result.stderr).strip()[-300:]
+        raise lacking("nvcc", what=f"{path} --version: expected a CUDA release, found {output!r}")
     root = path.parent.parent
     if not _has_headers(root):
         # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
@@ -135,8 +130,6 @@ def _nvcc(path: Path) -> Nvcc:
 
 def ask(command: Sequence[str | Path], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a program and returns its output."""
-    import subprocess
-
     return subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False, timeout=timeout
     )
@@ -149,22 +142,22 @@ def find_tool(name: str, usual: str = "") -> Path:
     Raises:
         CapabilityError: it is not there.
     """
-    found = optional_tool(name)
-    if found is None:
+    tool = optional_tool(name)
+    if tool is None:
         raise lacking(usual or name, what=f"no {name} found")
-    return found
+    return tool
 
 
 def optional_tool(name: str) -> Path | None:
     """Like :func:`find_tool`, ``None`` if it is not there."""
-    beside = Path(sys.executable).parent / name
-    if beside.is_file():
-        return beside
+    of_environment = Path(sys.executable).parent / name
+    if of_environment.is_file():
+        return of_environment
     for site in site_packages():
-        for found in sorted(site.glob(f"nvidia/cu*/bin/{name}"), reverse=True):
-            return found
-        if (carried := site / "triton/backends/nvidia/bin" / name).is_file() and name == "nvdisasm":
-            return carried
+        for tool in sorted(site.glob(f"nvidia/cu*/bin/{name}"), reverse=True):
+            return tool
+        if (of_triton := site / "triton/backends/nvidia/bin" / name).is_file() and name == "nvdisasm":
+            return of_triton
     if on_path := shutil.which(name):
         return Path(on_path)
     default = Path("/usr/local/cuda/bin") / name
@@ -182,24 +175,24 @@ def find_cxx() -> Path:
 
 
 def compilers(nvcc: Nvcc) -> list[Path]:
-    """All that a compilation runs: wrappers, nvcc's own programs and their settings, the host compilers."""
+    """All programs that a compilation runs: wrappers, nvcc's own programs and their settings, the host compilers."""
     named = os.environ.get("NVCC_CCBIN") or "g++"
     hosts = (f"{named}/g++" if os.path.isdir(named) else named, os.environ.get("CXX", "g++"))
     nvvm = ("../nvvm/bin/cicc", "../nvvm/libdevice/libdevice.10.bc")
     more = ("nvcc", "nvcc.profile", "cudafe++", "ptxas", "fatbinary", *nvvm)
-    found = [nvcc.path, _program(nvcc.path), *(nvcc.root / "bin" / name for name in more), *map(optional_tool, hosts)]
-    return [path for path in dict.fromkeys(found) if path is not None and path.is_file()]
+    programs = [nvcc.path, _program(nvcc.path), *(nvcc.root / "bin" / name for name in more)]
+    return [
+        path for path in dict.fromkeys([*programs, *map(optional_tool, hosts)]) if path is not None and path.is_file()
+    ]
 
 
-def version_said(program: Path | str) -> str | None:
+def tool_version(program: Path | str) -> str | None:
     """The version of one of NVIDIA's tools as ``2025.3.1.0``, ``None`` if it does not say."""
-    import subprocess
-
     try:
-        said = ask([program, "--version"], timeout=30).stdout
+        output = ask([program, "--version"], timeout=30).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r"Version (\d+(?:\.\d+)+)", said)
+    match = re.search(r"Version (\d+(?:\.\d+)+)", output)
     return match[1] if match else None
 
 

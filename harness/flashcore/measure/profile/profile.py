@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import ncu, python_process, toolchain
-from flashcore.measure.machine.capabilities import lacking, said_in
+from flashcore.measure.machine.capabilities import lacking, reported_in
 from flashcore.measure.profile import code, ncu_facts
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
@@ -136,7 +136,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         registers=code.registers(context),
         progress=context.progress("profile", len(cases)),
     )
-    version = toolchain.version_said(profiling.ncu)
+    version = toolchain.tool_version(profiling.ncu)
     return replace(profiled(cases, context.folder / "profile", profiling), ncu=version)
 
 
@@ -271,7 +271,7 @@ class _UnderNcu:
             self._batches(path, rest, metrics)
         except _Refused:
             return
-        if missing := said_in(_logs(path)):
+        if missing := reported_in(_logs(path)):
             raise missing
 
     def metrics(self) -> tuple[list[str], list[str]]:
@@ -297,7 +297,7 @@ class _UnderNcu:
         def tell(result: Result) -> None:
             if result.status == "failed":
                 log = _logs(path)
-                if missing := said_in(log):
+                if missing := reported_in(log):
                     raise missing
                 if ncu.refused_metrics(log, metrics):
                     raise _Refused
@@ -312,7 +312,7 @@ class _UnderNcu:
         self.refused.update(refused)
         settled.more_rounds = len(self.refused)  # each refusal costs a round, and a metric
         # Where ncu itself could not work, a case that failed did not fail by its own fault.
-        excused = bool(refused) or said_in(log) is not None
+        excused = bool(refused) or reported_in(log) is not None
         rows, unreadable, incomplete = self._tables(path)
         for name, result in answers.items():
             if result.status != "ok":

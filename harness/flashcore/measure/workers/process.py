@@ -183,7 +183,7 @@ class Process:
         if self.code == Exit.INCAPABLE and said:
             what, _, mend = said.partition("\n  hint: ")
             raise CapabilityError(what, mend or "see: flashcore doctor")
-        if missing := capabilities.said_in(self._text()):
+        if missing := capabilities.reported_in(self._text()):
             raise missing
 
     def kill(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import python_process
-from flashcore.measure.machine.capabilities import said_in
+from flashcore.measure.machine.capabilities import reported_in
 from flashcore.measure.machine.ncu import (
     CacheControl,
     ClockControl,
@@ -200,7 +200,7 @@ class _Passes:
 
         ran = self.run(name, command)
         said = self._said(name)
-        if missing := said_in(said):
+        if missing := reported_in(said):
             raise missing
         if not report.exists():
             if name == "survey" and not refused_metrics(said, metrics):

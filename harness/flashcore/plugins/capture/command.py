@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = store.begin(Path(arguments.profiles), run_id)
         with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
             found = capture(command, folder, chosen)
-    version = toolchain.version_said(Path(chosen.ncu))
+    version = toolchain.tool_version(Path(chosen.ncu))
     made, reports = record.record(run_id, named, shlex.join(command), found, version)
     store.write(made, folder)
     keep.keep_sources(reports, folder / keep.SOURCES)
