@@ -17,7 +17,7 @@ class Exit(IntEnum):
     FAILED = 1  # a guardrail or a check failed
     USAGE = 2  # wrong usage, manifest or input
     UNMEASURED = 3  # a required fact is unmeasured or stale
-    INCAPABLE = 4  # the machine cannot do it, or flashcore itself is broken: nothing is said about the kernels
+    INCAPABLE = 4  # the machine cannot do it, or flashcore itself is broken: no result about the kernels
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

@@ -29,11 +29,25 @@ SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
 EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
 #: What :func:`table` shows of each variant: speed, utilisation, and the resources of the code.
 LADDER = (
-    "isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50",
-    "speedup_vs_baseline", "speedup_vs_baseline_low", "speedup_vs_baseline_high",
-    "speedup_vs_peer", "speedup_vs_peer_low", "speedup_vs_peer_high", "tflops", "tensor_active",
-    "theoretical_occupancy", "achieved_occupancy", "registers", "spill_store_bytes", "spill_load_bytes", "smem",
-)  # fmt: skip
+    "isolated_p50",
+    "isolated_p90",
+    "back_to_back_p50",
+    "cold_p50",
+    "speedup_vs_baseline",
+    "speedup_vs_baseline_low",
+    "speedup_vs_baseline_high",
+    "speedup_vs_peer",
+    "speedup_vs_peer_low",
+    "speedup_vs_peer_high",
+    "tflops",
+    "tensor_active",
+    "theoretical_occupancy",
+    "achieved_occupancy",
+    "registers",
+    "spill_store_bytes",
+    "spill_load_bytes",
+    "smem",
+)
 
 
 def export_rows(record: Record) -> Iterator[tuple[Value | None, ...]]:
@@ -50,15 +64,21 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
     Fact: (SUBJECT, "fact=name:c value:n text=value:t unit:c source:c note:s"),
     Change: (_CODE, "fact:c unit:c before:n after:n before_text=before:t after_text=after:t direction:c"),
     TimeChange: (_CASE, "mode:c before_us:n after_us:n ratio:n low:n high:n judged:b same_code:b"),
-    Verdict: (_CODE, "budget:c fact:c tier:c severity:c status:c value:n unit:c limit:c source:c fact_source:c"
-                     " required:b progress:n reason:s"),
-    Point: ((*_CASE, "kernel"), "level:c counted:c regime:c roof:c flop:n bytes:n time_us:n intensity:n tflops:n gbps:n"
-            " ceiling_tflops=ceiling.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
-            " faults:j"),
-}  # fmt: skip
+    Verdict: (
+        _CODE,
+        "budget:c fact:c tier:c severity:c status:c value:n unit:c limit:c source:c fact_source:c"
+        " required:b progress:n reason:s",
+    ),
+    Point: (
+        (*_CASE, "kernel"),
+        "level:c counted:c regime:c roof:c flop:n bytes:n time_us:n intensity:n tflops:n gbps:n"
+        " ceiling_tflops=ceiling.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
+        " faults:j",
+    ),
+}
 
 
-def frame(kind: type, found: Iterable[Any]) -> DataFrame:
+def frame(kind: type, rows: Iterable[Any]) -> DataFrame:
     """A row per fact, change, change of a time, verdict or point of a roofline, in the order given.
 
     Columns have the names and units of the attributes of ``kind``. A value that is not a number stands beside it in
@@ -67,7 +87,7 @@ def frame(kind: type, found: Iterable[Any]) -> DataFrame:
     measured roofs.
     """
     levels, layout = _LAYOUTS[kind]
-    rows, columns = list(found), {}
+    rows, columns = list(rows), {}
     for word in layout.split():
         path, _, sort = word.partition(":")
         name, _, attribute = path.partition("=")

@@ -1,8 +1,7 @@
-"""Answers that take long to find and seldom change, cached beside the built objects: a compiler's version, a valid
-manifest.
+"""A cache of slow answers that seldom change, in the build folder: a compiler's version, a valid manifest.
 
-Each has a JSON file of its own, with the key that it was found under; under another key nothing is found. A file that
-cannot be read counts as missing, and an answer that cannot be written is found again next time.
+Each answer has a JSON file with its key; under another key there is none. A file that cannot be read counts as missing,
+and an answer that cannot be written is computed again next time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def keep(folder: Path, name: str, key: str, value: Any) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Writes a file whose content can be found again, so that a failed write is ignored."""
+    """Writes a file whose content can be computed again, so that a failed write is ignored."""
     with contextlib.suppress(OSError, WriteError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
@@ -48,8 +47,8 @@ def stamp(paths: Sequence[Path]) -> str:
     Raises:
         OSError: one is not there.
     """
-    found = [(str(p), p.stat()) for p in paths]
-    return " ".join(f"{name}:{s.st_size}:{s.st_ino}:{s.st_mtime_ns}:{s.st_ctime_ns}" for name, s in found)
+    stats = [(path, path.stat()) for path in paths]
+    return " ".join(f"{path}:{s.st_size}:{s.st_ino}:{s.st_mtime_ns}:{s.st_ctime_ns}" for path, s in stats)
 
 
 def _packed(value: Any) -> Any:

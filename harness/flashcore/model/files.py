@@ -32,7 +32,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file so that it is there whole or not at all, also after a power cut.
+    """Writes a file completely or not at all, even if the power fails.
 
     Raises:
         WriteError: it cannot be written.
@@ -51,7 +51,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def replace_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes a folder of texts so that a reader meets the old one or the new one whole: beside it, then swapped in.
+    """Replaces a folder of texts at once: a reader meets the old folder or the new one, never a part of either.
 
     Args:
         files: text by path within the folder; nothing else is kept.

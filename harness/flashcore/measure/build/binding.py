@@ -70,11 +70,11 @@ def binding_source(suite: str, problem: Problem) -> str:
         )
     always = {d for a in tensors if not a.optional for d in a.dims}
     for dim in derived:
-        wanted = re.sub(r"[A-Za-z]\w*", lambda m: f"dims[{problem.dims.index(m[0])}]", dim)
-        found = f"dims[{slots.index(dim)}]"
-        said = f'": a dimension {dim} must be ", {wanted}, ", found ", {found}'
-        holds = f"{found} == {wanted}" if dim in always else f"({found} < 0 || {found} == {wanted})"
-        checks.append(f"  STD_TORCH_CHECK({holds}, flashcore_variant_name(), {said});")
+        expected = re.sub(r"[A-Za-z]\w*", lambda m: f"dims[{problem.dims.index(m[0])}]", dim)
+        actual = f"dims[{slots.index(dim)}]"
+        message = f'": a dimension {dim} must be ", {expected}, ", found ", {actual}'
+        holds = f"{actual} == {expected}" if dim in always else f"({actual} < 0 || {actual} == {expected})"
+        checks.append(f"  STD_TORCH_CHECK({holds}, flashcore_variant_name(), {message});")
     values = ", ".join(value for a in problem.arguments for value in _values(a))
     strided = any(a.strides for a in tensors)
     return _BINDING.format(

@@ -1,4 +1,4 @@
-"""``compute-sanitizer``: where it is, its arguments, and what its counts mean."""
+"""``compute-sanitizer``: its place, its arguments, and the meaning of its counts."""
 
 from __future__ import annotations
 

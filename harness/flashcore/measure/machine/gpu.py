@@ -186,7 +186,7 @@ def _nvml() -> Any:
     try:
         import pynvml
     except ImportError as error:
-        raise OSError("no pynvml\n  hint: pip install nvidia-ml-py") from error
+        raise OSError("no pynvml (pip install nvidia-ml-py)") from error
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -1,4 +1,4 @@
-"""Nsight Compute's command line: where it is, its arguments, and what its errors mean."""
+"""Nsight Compute's command line: its place, its arguments, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -71,13 +71,11 @@ def command_line(
     return [
         str(ncu),
         *launches,
-        "--clock-control", clock_control,
-        "--cache-control", cache_control,
-        "--metrics", ",".join(metrics),
-        "--force-overwrite",
-        "--export", str(report.with_suffix("")).replace("%", "%%"),  # ncu expands %h, %p, %q{…}
+        *("--clock-control", clock_control, "--cache-control", cache_control),
+        *("--metrics", ",".join(metrics)),
+        *("--force-overwrite", "--export", str(report.with_suffix("")).replace("%", "%%")),  # ncu expands %h, %p, %q{…}
         *target,
-    ]  # fmt: skip
+    ]
 
 
 def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
@@ -89,8 +87,8 @@ def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, n
     Raises:
         FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
     """
-    argv = [str(ncu), "--import", str(report), "--csv", "--page", "raw", "--print-units", "base",
-            "--print-metric-instances", "details", "--print-kernel-base", names]  # fmt: skip
+    raw_page = ("--csv", "--page", "raw", "--print-units", "base", "--print-metric-instances", "details")
+    argv = [str(ncu), "--import", str(report), *raw_page, "--print-kernel-base", names]
     env = os.environ | {"LC_ALL": "C"}  # a decimal point, whatever the user's language
     try:
         done = subprocess.run(
