@@ -17,7 +17,7 @@ from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.intervals import Ratio, ratio
 from flashcore.model.record import Fact, Facts, Record, Subject, Value
 from flashcore.model.suite import REGIMES, Tier
-from flashcore.model.text import number
+from flashcore.model.text import faster, number
 
 Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
 MODES = (*REGIMES, "eager")
@@ -118,13 +118,11 @@ class TimeChange:
 
     @property
     def text(self) -> str:
-        """``1.95× faster [1.93, 1.98]``, or that there is no telling."""
+        """``1.953 × faster [1.930, 1.980]``, or that no difference can be seen."""
         interval = f"[{self.low:.3f}, {self.high:.3f}]"
         if self.low <= 1 <= self.high:
             return f"no difference to be seen, ratio {self.ratio:.3f} {interval}"
-        if self.ratio >= 1:
-            return f"{self.ratio:.3f}× faster {interval}"
-        return f"{1 / self.ratio:.3f}× slower [{1 / self.high:.3f}, {1 / self.low:.3f}]"
+        return f"{faster(self.ratio, shown=f'{self.ratio:.3f}')} {interval}"
 
 
 def contradiction(found: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
-from flashcore.model.text import said
+from flashcore.model.text import faster, said
 
 #: Counters that a technique may change: shown for every step, in this order, with the words for a sentence.
 COUNTERS: Mapping[str, str] = {
@@ -249,7 +249,7 @@ def _finding(step: Step, parent_limiter: str) -> tuple[Outcome, str]:
 
 def _faster(ratio: float) -> str:
     """A ratio of times as the speed-up that it is: below 1 is slower."""
-    return f"{1 / ratio:.2f} × faster" if ratio <= 1 else f"{1 / ratio:.2f} × the speed"
+    return faster(1 / ratio, shown=f"{1 / ratio:.2f}")
 
 
 def _others(step: Step) -> str:

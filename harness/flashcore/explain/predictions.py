@@ -14,6 +14,7 @@ from typing import Literal
 
 from flashcore.chips import devices
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
+from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Prediction, Variant
 from flashcore.model.text import said, same_hardware
@@ -21,6 +22,7 @@ from flashcore.model.text import said, same_hardware
 #: ``elsewhere``: predicted for another device in a way that says nothing about this one; ``open``: nothing was
 #: predicted.
 Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
+Conclusion = Literal["faster", "slower", "no difference"]
 Scale = Literal["ratio", "difference", "level"]
 
 HELD = 0.8  # of the predicted change: enough to say that it came
@@ -38,6 +40,13 @@ RANDOM = "normal"
 def still(ratio: float, low: float | None, high: float | None) -> bool:
     """Whether two times cannot be told apart, by their ratio, and its interval where there is one."""
     return abs(ratio - 1) < NOISE or (low is not None and high is not None and low <= 1 <= high)
+
+
+def conclusion(ratio: Ratio) -> Conclusion:
+    """Whether a time is faster than another, by their ratio."""
+    if still(ratio.value, ratio.low, ratio.high):
+        return "no difference"
+    return "faster" if ratio.value > 1 else "slower"
 
 
 @dataclass(frozen=True, slots=True)

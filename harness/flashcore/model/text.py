@@ -80,6 +80,21 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:,.{max(0, digits - 1 - size)}f}"
 
 
+def faster(ratio: float, than: str = "", shown: str = "") -> str:
+    """A speed-up in words, whichever way it goes: ``2.00 × faster than THAN``, ``0.950 × the speed of THAN``.
+
+    Ratios of times are never shown inverted.
+
+    Args:
+        ratio: the other's time over this one's.
+        shown: the ratio as text, where it is not written to three significant digits.
+    """
+    shown = shown or significant(ratio, 3)
+    if ratio >= 1:
+        return f"{shown} × faster" + (f" than {than}" if than else "")
+    return f"{shown} × the speed" + (f" of {than}" if than else "")
+
+
 def quantity(value: Value, unit: str) -> tuple[str, str]:
     """A value and its unit as a page shows them: ``("8.81", "µs")``, ``("1,970", "MHz")``."""
     if isinstance(value, bool):

@@ -13,9 +13,9 @@ from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Fact, Listing, Subject
 from flashcore.model.suite import Shape, Variant
-from flashcore.model.text import quantity, significant
+from flashcore.model.text import faster, quantity, significant
 from flashcore.report import drawings
-from flashcore.report.cells import Bar, Cell, fact_cell, faster, missing, not_applicable
+from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, unbroken
 from flashcore.report.view import Book, variant_page
 
 MOST_LINES = 20
@@ -117,10 +117,10 @@ def _answer(book: Book, subject: Subject, shape: Shape, step: Step | None) -> li
     words = [f"{significant(time)} µs {shape.rank_by.replace('_', ' ')}"]
     if step is not None and step.ratio:
         ends = f" [{1 / step.high:.3f}, {1 / step.low:.3f}]" if step.low and step.high else ""
-        words.append(faster(1 / step.ratio, "its parent") + ends)
+        words.append(unbroken(faster(1 / step.ratio, "its parent")) + ends)
     peer = facts.number("speedup_vs_peer", subject)
     if peer:
-        words.append(faster(peer, "the fastest peer"))
+        words.append(unbroken(faster(peer, "the fastest peer")))
     if gap := book.gap(subject, shape.time):
         floor = f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource})"
         words.append(f"{significant(gap.ratio, 3)} × above its floor of {floor}")

@@ -90,10 +90,9 @@ def fact_cell(fact: Fact, *, with_unit: bool = True, brief: bool = False) -> Cel
     return Cell(text, kept, title, value if value is not None else text, "text" if value is None else "number")
 
 
-def faster(ratio: float, than: str) -> str:
-    """A speed-up in words, whichever way it goes: ratios of times are never shown inverted."""
-    shown = significant(ratio, 3)
-    return f"{shown}\u00a0×\u00a0faster than {than}" if ratio >= 1 else f"{shown}\u00a0× the speed of {than}"
+def unbroken(text: str) -> str:
+    """The text with no line break between a number and its ``×``."""
+    return text.replace(" ×", "\u00a0×")
 
 
 def six_digits(value: float) -> float | int:

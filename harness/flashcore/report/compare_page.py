@@ -1,8 +1,8 @@
 """Two variants side by side, of this run or another: times in all regimes, counters, stalls, phases, source.
 
 The page holds the figures of every case and the interval of every pair's ratio; a script draws the chosen pair. The
-verdict on the first pair is in the page itself. Changed, same and contradicting are defined in
-:mod:`flashcore.explain`; the script gets the same limits.
+verdict on the first pair is in the page itself. The conclusions about times come from :mod:`flashcore.explain`, those
+about every pair as codes that the script looks up.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashcore.explain import diff, limiter
-from flashcore.explain.predictions import NOISE, Readings, still
+from flashcore.explain.predictions import Readings, conclusion
 from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
-from flashcore.model.text import significant
-from flashcore.report.cells import Cell, missing, six_digits
+from flashcore.model.text import faster, significant
+from flashcore.report.cells import Cell, missing, six_digits, unbroken
 from flashcore.report.view import COMPARE, Book, Page, variant_page
 
 #: One launch under ncu: it has no samples, and so no interval.
@@ -30,6 +30,16 @@ TIMES = (*REGIMES, NCU)
 MOST_PAIRS = 50_000
 #: The unit of the ends of intervals, as a share of the ratio.
 STEP = 1e-4
+#: The code of a conclusion about a pair → its word, the words between the names in a sentence, those about a regime.
+PHRASES = {
+    "+": ("faster", unbroken(f"is {faster(1, shown='{}')} than"), unbroken(faster(1, shown="{}"))),
+    "-": ("slower", unbroken(f"has {faster(0, shown='{}')} of"), unbroken(faster(0, shown="{}"))),
+    "=": ("no difference", "is, as far as can be seen, as fast as", ""),
+    "?": ("not judged", unbroken(f"has {faster(0, shown='{}')} of"), ""),
+}
+UNJUDGED = "?"
+OPPOSITE = {"+": "-", "-": "+"}
+CODES = {word: code for code, (word, *_) in PHRASES.items()}
 #: Lines of a variant's source that are compared.
 MOST_LINES = 1_500
 #: What is compared: what ncu counted, without the stalls per instruction, since their shares say the same.
@@ -129,12 +139,23 @@ class _Figures:
         for shape in self.book.shown_shapes:
             cases = {str(i): self._case(side, shape) for i, side in enumerate(self.sides) if self._has(side, shape)}
             pairs = {}
+            ratios: dict[tuple[int, int], dict[str, Ratio]] = {}  # of a pair of this run, by regime
             for mode in REGIMES:
-                pairs[mode] = self._pairs(cases, shape, mode, MOST_PAIRS - intervals_made)
+                pairs[mode] = self._pairs(cases, shape, mode, MOST_PAIRS - intervals_made, ratios)
             intervals_made += sum(len(ids) for rows in pairs.values() for _, ids, *_ in rows)
             rival = self._rival(shape, cases)
-            first = self._first(shape, cases, rival)
-            shapes[shape.name] = {"rank": shape.rank_by, "first": first, "rival": rival, "cases": cases, "pairs": pairs}
+            shapes[shape.name] = {
+                "rank": shape.rank_by,
+                "first": self._first(shape, cases, rival),
+                "rival": rival,
+                "cases": cases,
+                "pairs": pairs,
+                "contradictions": {
+                    f"{focus} {against}": regimes
+                    for (focus, against), by_regime in ratios.items()
+                    if (regimes := diff.contradiction(by_regime.items()))
+                },
+            }
         lines: dict[tuple[str, int, str], int] = {}
         sources = {str(i): places for i, side in enumerate(self.sides) if (places := _source(side, lines))}
         return {
@@ -145,7 +166,7 @@ class _Figures:
             "sources": sources,
             "lines": list(lines),
             "moved": diff.MOVED,
-            "noise": NOISE,
+            "phrases": PHRASES,
             "step": STEP,
             "apart": incomparable,
             "alike": not any(s.fixed for s in self.sides),
@@ -208,16 +229,17 @@ class _Figures:
         }
 
     def _pairs(
-        self, cases: Cases, shape: Shape, mode: str, left: int
-    ) -> list[tuple[int, list[int], list[int], dict[str, float]]]:
+        self, cases: Cases, shape: Shape, mode: str, left: int, collected: dict[tuple[int, int], dict[str, Ratio]]
+    ) -> list[tuple[int, list[int], list[int], dict[str, float], str]]:
         """Rows of a side, the sides that are faster or slower than it, and for each the distance of both ends of the
-        interval from the ratio, in steps of ``STEP``.
+        interval from the ratio, in steps of ``STEP``, and the code of the conclusion.
 
         The ratio is that of the times. It is named where it is another one, from the rounds that both have: variants of
         one run were timed in the same rounds.
 
         Args:
             left: with more pairs than this, only related variants have intervals.
+            collected: where the ratios of pairs of this run are added.
         """
         keys = {i: f"{self.sides[i].at(shape).case}/{mode}" for i in map(int, cases)}
         series = {i: s for i, key in keys.items() if (s := self.sides[i].record.samples.get(key))}
@@ -235,8 +257,11 @@ class _Figures:
                 for k, (i, r) in enumerate(zip(ids, ratios, strict=True))
                 if not times[i] or not times[j] or abs(times[j] / times[i] / r.value - 1) > STEP
             }
+            if self.sides[j].own:
+                for i, r in zip(ids, ratios, strict=True):
+                    collected.setdefault((i, j), {})[mode] = r
             if ids:
-                rows.append((j, ids, ends, named))
+                rows.append((j, ids, ends, named, "".join(CODES[conclusion(r)] for r in ratios)))
         return rows
 
     def _related(self, i: int, j: int, shape: Shape) -> bool:
@@ -256,29 +281,34 @@ def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
     return [places.setdefault((f.rpartition("/")[2], n, lines[f, n]), len(places)) for f, n in ordered]
 
 
-# --- the verdict: of the first pair here, of any other in the script, in the same words -------------------
+# --- the verdict: of the first pair here, of any other by the script, with the same conclusions and phrases --
 
 
-def _ratio(data: Mapping[str, Any], shape: str, mode: str, focus: int, against: int) -> Ratio | None:
-    """How many times faster the focus is, with its interval."""
-    own = data["shapes"][shape]
-    for j, ids, ends, named in own["pairs"].get(mode, ()):
+@dataclass(frozen=True, slots=True)
+class Pair(Ratio):
+    """How many times faster the focus is, with its interval and the code of the conclusion from it."""
+
+    code: str
+
+    @property
+    def interval(self) -> str:
+        return f"[{significant(self.low, 3)}, {significant(self.high, 3)}]"
+
+
+def _pair(data: Mapping[str, Any], shape: str, mode: str, focus: int, against: int) -> Pair | None:
+    cases = data["shapes"][shape]["cases"]
+    across = data["sides"][focus][2] != data["sides"][against][2]
+    for j, ids, ends, named, codes in data["shapes"][shape]["pairs"].get(mode, ()):
         for one, other in ((focus, against), (against, focus)):
             if j == other and one in ids:
                 k = ids.index(one)
-                times = [own["cases"][str(i)]["t"].get(mode) for i in (j, one)]
-                value = named.get(str(k)) or times[0] / times[1]
+                value = named.get(str(k)) or cases[str(j)]["t"][mode] / cases[str(one)]["t"][mode]
                 low, high = value * (1 - STEP * ends[2 * k]), value * (1 + STEP * ends[2 * k + 1])
-                return Ratio(value, low, high) if one == focus else Ratio(1 / value, 1 / high, 1 / low)
+                code = UNJUDGED if across else codes[k]
+                if one == focus:
+                    return Pair(value, low, high, code)
+                return Pair(1 / value, 1 / high, 1 / low, OPPOSITE.get(code, code))
     return None
-
-
-def faster(ratio: float) -> str:
-    return f"{significant(ratio, 3)}\u00a0× faster" if ratio >= 1 else f"{significant(ratio, 3)}\u00a0× the speed"
-
-
-def interval(ratio: Ratio) -> str:
-    return f"[{significant(ratio.low, 3)}, {significant(ratio.high, 3)}]"
 
 
 def words(mode: str) -> str:
@@ -287,62 +317,60 @@ def words(mode: str) -> str:
 
 def _verdict(data: Mapping[str, Any], shape: str, focus: int, against: int) -> dict[str, Any]:
     """The sentence, the contradiction if there is one, and the times."""
-    own = data["shapes"][shape]
+    figures = data["shapes"][shape]
     sides = [data["sides"][i] for i in (focus, against)]
-    cases = [own["cases"].get(str(i)) for i in (focus, against)]
+    cases = [figures["cases"].get(str(i)) for i in (focus, against)]
     across = sides[0][2] != sides[1][2]
     apart = data["apart"] if across else ""
-    known: dict[str, Ratio] = {}
-    plain: dict[str, float] = {}
+    pairs: dict[str, Pair] = {}
+    ratios: dict[str, float] = {}
     rows = []
     for mode in TIMES:
-        now, was = (c["t"].get(mode) if c else None for c in cases)
+        now, was = (case["t"].get(mode) if case else None for case in cases)
         if now and was and not apart:
-            if found := _ratio(data, shape, mode, focus, against):
-                known[mode] = found
-            plain[mode] = found.value if found else was / now
-        judged = not across and mode in known
-        rows.append(_row(mode, cases, plain.get(mode), known.get(mode), judged, apart))
-    mode = own["rank"] if own["rank"] in plain else next(iter(plain), "")
+            if pair := _pair(data, shape, mode, focus, against):
+                pairs[mode] = pair
+            ratios[mode] = pair.value if pair else was / now
+        rows.append(_row(mode, cases, ratios.get(mode), pairs.get(mode), apart))
+    mode = figures["rank"] if figures["rank"] in ratios else next(iter(ratios), "")
+    contradicting = figures["contradictions"].get(f"{focus} {against}") or list(
+        reversed(figures["contradictions"].get(f"{against} {focus}", ()))
+    )
     return {
-        "sides": [{"label": label, "href": variant_page(name) if own else "", "held": (case or {}).get("held", "")}
-                  for (label, name, own, _), case in zip(sides, cases, strict=True)],
+        "sides": [
+            {"label": label, "href": variant_page(name) if own else "", "held": (case or {}).get("held", "")}
+            for (label, name, own, _), case in zip(sides, cases, strict=True)
+        ],
         "shape": shape,
         "across": across,
-        "answer": _answer(mode, plain.get(mode), known.get(mode), across, apart),
+        "answer": _answer(mode, ratios.get(mode), pairs.get(mode), across, apart),
         "same": bool(cases[0] and cases[1] and cases[0]["code"] and cases[0]["code"] == cases[1]["code"]),
-        "contradiction": "" if across else _contradiction(known),
+        "contradiction": _contradiction([(m, pairs[m]) for m in contradicting]),
         "rows": rows,
-    }  # fmt: skip
+    }
 
 
-def _answer(mode: str, ratio: float | None, known: Ratio | None, across: bool, apart: str) -> tuple[str, str]:
+def _answer(mode: str, ratio: float | None, pair: Pair | None, across: bool, apart: str) -> tuple[str, str]:
     """The words between the two names, and after them."""
     if apart:
         return "and", ": their times are not compared"
     if ratio is None:
         return "and", ": no regime has a time of both that can be compared"
-    tail = f", {words(mode)}, 95\u00a0% {interval(known)}" if known else f", {words(mode)}, no interval"
-    if across:
-        return f"has {significant(ratio, 3)}\u00a0× the speed of", f"{tail}; times of two runs are not judged"
-    if still(ratio, known.low if known else None, known.high if known else None):
-        return "is, as far as can be seen, as fast as", tail
-    return (f"is {faster(ratio)} than", tail) if ratio >= 1 else (f"has {faster(ratio)} of", tail)
+    tail = f", {words(mode)}, 95\u00a0% {pair.interval}" if pair else f", {words(mode)}, no interval"
+    phrase = PHRASES[pair.code if pair else UNJUDGED][1].replace("{}", significant(ratio, 3))
+    return phrase, f"{tail}; times of two runs are not judged" if across else tail
 
 
-def _contradiction(known: Mapping[str, Ratio]) -> str:
-    found = diff.contradiction(known.items())
-    if found is None:
+def _contradiction(regimes: Sequence[tuple[str, Pair]]) -> str:
+    if not regimes:
         return ""
-    best, worst = ((m, known[m]) for m in found)
-    return (f"The regimes contradict each other: {faster(best[1].value)} {words(best[0])} {interval(best[1])}, but "
-            f"{faster(worst[1].value)} {words(worst[0])} {interval(worst[1])}.")  # fmt: skip
+    told = [f"{unbroken(faster(pair.value))} {words(mode)} {pair.interval}" for mode, pair in regimes]
+    return f"The regimes contradict each other: {told[0]}, but {told[1]}."
 
 
 def _row(
-    mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, known: Ratio | None, judged: bool,
-    apart: str,
-) -> list[Cell]:  # fmt: skip
+    mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, pair: Pair | None, apart: str
+) -> list[Cell]:
     """A regime: the other's time, the focus's, how many times faster that is, the interval, the conclusion."""
     cells = [Cell(words(mode))]
     for case in reversed(cases):
@@ -351,8 +379,10 @@ def _row(
         cells.append(missing(why) if time is None else Cell(significant(time), sort=time, kind="number"))
     if ratio is None:
         return [*cells, missing(apart or "one of the times is missing"), missing(apart or "no ratio"), Cell("–")]
-    same = known is not None and still(ratio, known.low, known.high)
-    says = "not judged" if not judged else "no difference" if same else "faster" if ratio > 1 else "slower"
     why = "one launch each" if mode == NCU else "not made of this pair: too many pairs, or no samples of one"
-    return [*cells, Cell(f"{significant(ratio, 3)} ×", sort=ratio, kind="number"),
-            Cell(interval(known), sort=known.low) if known else missing(why), Cell(says)]  # fmt: skip
+    return [
+        *cells,
+        Cell(f"{significant(ratio, 3)} ×", sort=ratio, kind="number"),
+        Cell(pair.interval, sort=pair.low) if pair else missing(why),
+        Cell(PHRASES[pair.code if pair else UNJUDGED][0]),
+    ]

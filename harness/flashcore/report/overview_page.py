@@ -14,9 +14,9 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
-from flashcore.model.text import UNMEASURED, significant
+from flashcore.model.text import UNMEASURED, faster, significant
 from flashcore.report import frame
-from flashcore.report.cells import Cell, faster, missing, not_applicable, number_cell
+from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken
 from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import (
     GUARDRAILS,
@@ -134,13 +134,13 @@ def _answer(book: Book, ladder: Ladder) -> Answer | None:
         name=name,
         time=significant(time, 3),
         regime=_words(shape.rank_by),
-        peer=faster(peer[1] / time, peer[0]) if peer else "no peer was timed",
+        peer=unbroken(faster(peer[1] / time, peer[0])) if peer else "no peer was timed",
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
         floor_title=_floor_text(gap) if gap else "",
         limiters=book.limiters(name, shape.name),
         parent=parent,
         parent_limiters=book.limiters(parent, shape.name).text or UNMEASURED if parent else "",
-        gain=faster(1 / best.ratio, "").rsplit(maxsplit=1)[0] if best.ratio else "",
+        gain=unbroken(faster(1 / best.ratio)) if best.ratio else "",
         others=[f"{_words(r)} {significant(t, 3)} µs" for r, t in others if t],
         summary=[
             Cell(name, href=variant_page(name)),

@@ -1,4 +1,4 @@
-// Draws the pair that is chosen: its verdict in the words of compare_page.py, its counters, stalls, phases and source.
+// Draws the pair that is chosen: the conclusions and phrases of compare_page.py, its counters, stalls, phases and source.
 // The choice is kept in the address.
 "use strict";
 (() => {
@@ -30,8 +30,7 @@
       if (Math.abs(v) >= step) return [significant(v / step), prefix + shown];
     return [Number.isInteger(v) ? fixed(v, 0) : significant(v), shown];
   }
-  const faster = (ratio) => `${significant(ratio, 3)}\u00a0× ${ratio >= 1 ? "faster" : "the speed"}`;
-  const interval = ([, low, high]) => `[${significant(low, 3)}, ${significant(high, 3)}]`;
+  const interval = ({ low, high }) => `[${significant(low, 3)}, ${significant(high, 3)}]`;
 
   // --- cells ---
   const missing = (why) => `<td class="missing" title="${esc(why || "no reason was recorded")}">unmeasured</td>`;
@@ -89,22 +88,25 @@
       this.across = sides[focus][2] !== sides[against][2];
       this.apart = this.across ? this.given.apart : "";
     }
-    // How many times faster the focus is, and the interval.
+    // How many times faster the focus is, the interval, and the code of what compare_page.py concluded.
     ratio(mode) {
       const { step } = this.given;
-      for (const [j, ids, ends, named] of this.shape.pairs[mode] ?? [])
+      for (const [j, ids, ends, named, codes] of this.shape.pairs[mode] ?? [])
         for (const [one, other] of [[this.focus, this.against], [this.against, this.focus]]) {
           const at = j === other ? ids.indexOf(one) : -1;
           if (at < 0) continue;
           const [was, now] = [j, one].map((i) => this.shape.cases[i].t[mode]);
           const value = named[at] ?? was / now;
           const [low, high] = [value * (1 - step * ends[2 * at]), value * (1 + step * ends[2 * at + 1])];
-          return one === this.focus ? [value, low, high] : [1 / value, 1 / high, 1 / low];
+          const code = this.across ? "?" : codes[at];
+          if (one === this.focus) return { value, low, high, code };
+          return { value: 1 / value, low: 1 / high, high: 1 / low, code: { "+": "-", "-": "+" }[code] ?? code };
         }
       return null;
     }
-    still([value, low, high]) {
-      return Math.abs(value - 1) < this.given.noise || (low <= 1 && 1 <= high);
+    // The words of a conclusion: alone, between the names, of a regime.
+    phrase(known, use, ratio = known.value) {
+      return this.given.phrases[known?.code ?? "?"][use].replace("{}", significant(ratio, 3));
     }
 
     draw() {
@@ -119,7 +121,7 @@
         const [now, was] = cases.map((c) => c?.t[mode]);
         if (!now || !was || this.apart) continue;
         known[mode] = this.ratio(mode);
-        plain[mode] = known[mode]?.[0] ?? was / now;
+        plain[mode] = known[mode]?.value ?? was / now;
       }
       const title = (i) => {
         const [label, variant, own] = this.given.sides[i];
@@ -130,7 +132,7 @@
       const mode = this.shape.rank in plain ? this.shape.rank : Object.keys(plain)[0];
       const [between, behind] = this.answer(mode, plain[mode], known[mode]);
       this.part("answer").innerHTML = `${title(focus)} ${between} ${title(against)}${behind}.`;
-      const odd = this.across ? "" : this.contradiction(known);
+      const odd = this.contradiction(known);
       this.part("contradiction").hidden = !odd;
       this.part("contradiction").lastElementChild.textContent = odd;
       const notes = this.part("across");
@@ -149,19 +151,16 @@
       if (this.apart) return ["and", ": their times are not compared"];
       if (!ratio) return ["and", ": no regime has a time of both that can be compared"];
       const tail = `, ${words(mode)}, ${known ? `95\u00a0% ${interval(known)}` : "no interval"}`;
-      if (this.across) return [`has ${significant(ratio, 3)}\u00a0× the speed of`, `${tail}; times of two runs are not judged`];
-      if (this.still(known ?? [ratio])) return ["is, as far as can be seen, as fast as", tail];
-      return ratio >= 1 ? [`is ${faster(ratio)} than`, tail] : [`has ${faster(ratio)} of`, tail];
+      return [this.phrase(known, 1, ratio), this.across ? `${tail}; times of two runs are not judged` : tail];
     }
     contradiction(known) {
-      const told = REGIMES.filter((m) => known[m] && !this.still(known[m])).sort((a, b) => known[b][0] - known[a][0]);
-      const [best, worst] = [told[0], told.at(-1)];
-      if (!best || !(known[best][0] > 1 && known[worst][0] < 1)) return "";
-      const said = (m) => `${faster(known[m][0])} ${words(m)} ${interval(known[m])}`;
-      return `The regimes contradict each other: ${said(best)}, but ${said(worst)}.`;
+      const { focus, against } = this;
+      const { [`${focus} ${against}`]: modes, [`${against} ${focus}`]: turned } = this.shape.contradictions;
+      const told = (modes ?? turned?.toReversed())?.map((m) => `${this.phrase(known[m], 2)} ${words(m)} ${interval(known[m])}`);
+      return told ? `The regimes contradict each other: ${told.join(", but ")}.` : "";
     }
     time(mode, ratio, known) {
-      const { apart, across } = this;
+      const { apart } = this;
       const row = [name(words(mode))];
       for (const own of this.cases.toReversed()) {
         const time = own?.t[mode];
@@ -169,10 +168,9 @@
       }
       if (!ratio) row.push(missing(apart || "one of the times is missing"), missing(apart || "no ratio"), "<td>–</td>");
       else {
-        const judged = known && !across;
         const why = mode === "under_ncu" ? "one launch each" : "not made of this pair: too many pairs, or no samples of one";
         row.push(number(`${significant(ratio, 3)} ×`), known ? `<td>${interval(known)}</td>` : missing(why));
-        row.push(`<td>${!judged ? "not judged" : this.still(known) ? "no difference" : ratio > 1 ? "faster" : "slower"}</td>`);
+        row.push(`<td>${this.phrase(known, 0, ratio)}</td>`);
       }
       return `<tr>${row.join("")}</tr>`;
     }
