@@ -23,6 +23,8 @@ NEEDS = {
     "tune": "tune space",
     "capture": "capture -- true",
     "history": "publish",
+    "metrics": "metrics --chip gh100",
+    "prune": "prune --runs",
     "against": "bench --suite suite --against HEAD",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",

@@ -36,13 +36,11 @@ COMMANDS = {
     "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
     "gate": "judge the present sources, or each RUN alone, by the suite's budgets",
     "baseline": "write the present static facts as the committed baseline of the gate",
-    "metrics": "which metrics a chip has and under what name; needs no GPU",
     "diff": "what changed between two runs or git revisions (built here, without a GPU)",
     "bounds": "the least time each resource allows, for any known device",
     "roofs": "measure the roofs of this machine",
     "init": "write a new suite to fill in",
     "pack": "write a recorded run (default: the newest) as one file, for `--records` elsewhere",
-    "prune": "remove old runs and builds; without --yes only say which",
 }
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")

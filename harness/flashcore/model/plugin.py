@@ -78,7 +78,14 @@ class Plugin:
 #: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Options are as
 #: typed or, where they have no word of their own, as a message calls them.
 SHIPPED: Mapping[str, Entries] = {
-    "commands": {"tune": "tune", "import": "imports", "capture": "capture", "publish": "history"},
+    "commands": {
+        "tune": "tune",
+        "import": "imports",
+        "capture": "capture",
+        "publish": "history",
+        "metrics": "metrics",
+        "prune": "prune",
+    },
     "options": dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
     "tables": {"space": "tune"},
     "languages": {"triton": "triton"},

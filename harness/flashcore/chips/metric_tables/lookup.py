@@ -1,7 +1,7 @@
 """Looks up which logical metrics a chip has, and under what name, without that chip or any GPU.
 
 The tables in this folder are the output of ``ncu --query-metrics --chips CHIP``, or of the library that ncu queries,
-one metric per line. Each names its source (:mod:`flashcore.measure.machine.metric_lists` makes them). ncu silently
+one metric per line. Each names its source (:mod:`flashcore.plugins.metrics.metric_lists` makes them). ncu silently
 leaves out a metric that the chip lacks; this module reports it before anything runs.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -188,25 +188,3 @@ def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> Non
         and any(fnmatchcase(arch, glob) for glob in b.archs)
     ]
     require(chip_table, dict.fromkeys(names))
-
-
-# --- for the terminal -----------------------------------------------------------------------------
-
-
-def report(chip_table: Table, names: Collection[str] = ()) -> str:
-    """The plan as plain text: first what the chip lacks, then every name."""
-    rows = [row for row in plan(chip_table) if not names or row.spec.name in names]
-    lacking = [row for row in rows if row.state == "lost"]
-    width = max((len(row.spec.name) for row in rows), default=0)
-    counted = {s: sum(r.state == s for r in rows) for s in ("exists", "software", "derived", "lost")}
-    lines = [f"missing on {chip_table.chip} ({len(lacking)})"] if lacking else []
-    lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in lacking]
-    lines += ["", f"{chip_table.chip} ({len(rows) - len(lacking)})"]
-    remark = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
-    lines += [
-        f"  {row.spec.name:{width}}  {row.ncu or 'made of others'}{remark[row.state]}"
-        for row in rows
-        if row.state != "lost"
-    ]
-    total = ", ".join(f"{n} {s}" for s, n in counted.items() if n)
-    return "\n".join([*lines, "", f"{chip_table.chip}: {total}", f"by {chip_table.source}"]).lstrip("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashcore.cli import prune
+from flashcore.plugins.prune import command as prune
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.cli import prune
 from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit
 from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.model.record import Record
+from flashcore.plugins.prune import command as prune
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import TOY, Built

@@ -10,8 +10,8 @@ import pytest
 from flashcore.chips.metric_tables import lookup
 from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit, UsageError
-from flashcore.measure.machine import metric_lists, nvperf
 from flashcore.measure.machine.capabilities import lacking
+from flashcore.plugins.metrics import command, metric_lists, nvperf
 
 #: As ncu prints it, wrapped descriptions and all.
 QUERY = """Chip gx100
@@ -56,7 +56,7 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
     path = metric_lists.learn("gx100", tmp_path / "new" / "gx100.txt.gz", ncu(tmp_path, body))
     table = lookup.table("gx100", path)
     assert len(table.metrics) == 5
-    said = lookup.report(table)
+    said = command.as_text(table)
     assert "missing on gx100" in said and said.endswith("by ncu --query-metrics")
     with pytest.raises(UsageError, match="expected the table of gx200, found that of gx100"):
         lookup.table("gx200", path)

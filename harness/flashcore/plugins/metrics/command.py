@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 
 from flashcore.chips.metric_tables import lookup
+from flashcore.chips.metric_tables.lookup import Table
 from flashcore.errors import Exit, UsageError
-from flashcore.measure.machine import metric_lists
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.catalogue import CHIPS
+from flashcore.plugins.metrics import metric_lists
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,5 +38,24 @@ def run(arguments: argparse.Namespace) -> int:
         return Exit.OK
     table = lookup.table(chip, file)
     lookup.require(table, arguments.names)
-    print(lookup.report(table, arguments.names))
+    print(as_text(table, arguments.names))
     return Exit.OK
+
+
+def as_text(table: Table, names: Collection[str] = ()) -> str:
+    """The plan as plain text: first what the chip lacks, then every name."""
+    rows = [row for row in lookup.plan(table) if not names or row.spec.name in names]
+    lost = [row for row in rows if row.state == "lost"]
+    width = max((len(row.spec.name) for row in rows), default=0)
+    counted = {s: sum(r.state == s for r in rows) for s in ("exists", "software", "derived", "lost")}
+    lines = [f"missing on {table.chip} ({len(lost)})"] if lost else []
+    lines += [f"  {row.spec.name:{width}}  {row.reason}: {row.spec.why}" for row in lost]
+    lines += ["", f"{table.chip} ({len(rows) - len(lost)})"]
+    remarks = {"exists": "", "software": "  (by ncu itself)", "derived": ""}
+    lines += [
+        f"  {row.spec.name:{width}}  {row.ncu or 'made of others'}{remarks[row.state]}"
+        for row in rows
+        if row.state != "lost"
+    ]
+    total = ", ".join(f"{n} {s}" for s, n in counted.items() if n)
+    return "\n".join([*lines, "", f"{table.chip}: {total}", f"by {table.source}"]).lstrip("\n")

@@ -9,7 +9,8 @@ import pytest
 
 from flashcore.chips.metric_tables import lookup
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import nvperf, toolchain
+from flashcore.measure.machine import toolchain
+from flashcore.plugins.metrics import nvperf
 
 #: As libnvperf_host answers, for a chip GX100 that it knows and any other that it does not.
 STAND_IN = r"""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from flashcore.chips.metric_tables.lookup import Table
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import nvperf
 from flashcore.measure.machine.ncu import find_ncu, last_words
 from flashcore.model.files import write_atomically, writing
+from flashcore.plugins.metrics import nvperf
 
 _ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Throughput)\s+(?P<unit>\S+)\s")
 
