@@ -24,7 +24,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.build import build
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model.record import Artifact
+from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
 from flashcore.readers.ncu.results import Report
@@ -71,6 +71,14 @@ def sample_report(sample_reports: Path) -> Callable[[str], Report]:
     pytest.importorskip("ncu_report")
     reader = pytest.importorskip("flashcore.plugins.imports.read_report")
     return functools.cache(lambda name: reader.read_report(sample_reports / f"{name}.ncu-rep"))
+
+
+@pytest.fixture(scope="session")
+def sample_record(sample_report: Callable[[str], Report]) -> Callable[[str], Record]:
+    """One of them as a record."""
+    assemble = pytest.importorskip("flashcore.plugins.imports.assemble")
+    created = {"created": "2026-01-01T00:00:00Z"}
+    return lambda name: assemble.record_of("20260101T000000Z-0000", [sample_report(name)], **created)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

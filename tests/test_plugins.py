@@ -23,6 +23,7 @@ NEEDS = {
     "tune": "tune space",
     "capture": "capture -- true",
     "history": "publish",
+    "imports": "import report.ncu-rep",
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
     "against": "bench --suite suite --against HEAD",

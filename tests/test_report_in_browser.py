@@ -21,7 +21,6 @@ from flashcore.explain import diff
 from flashcore.gate.judge import judge
 from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
-from flashcore.plugins.imports import assemble
 from flashcore.report import compare_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
@@ -179,9 +178,9 @@ def test_names_on_the_roofline_are_there_and_cover_no_other(chromium: Browser, f
 
 
 def test_without_a_winner_the_roofline_tells_of_the_first_point(
-    chromium: Browser, tmp_path: Path, sample_report: Any
+    chromium: Browser, tmp_path: Path, sample_record: Any
 ) -> None:
-    record = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
+    record = sample_record("app_full")
     report.render(record, tmp_path / "r", today=TODAY)
     told = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
     with chromium.page(tmp_path / "r" / "roofline.html") as shown:
@@ -503,9 +502,9 @@ CHANGES = """[...new Set(Array.from(document.querySelectorAll("[data-part=counte
 
 
 def test_beside_an_imported_record_the_script_says_what_the_page_would(
-    chromium: Browser, tmp_path: Path, sample_report: Any
+    chromium: Browser, tmp_path: Path, sample_record: Any
 ) -> None:
-    imported = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
+    imported = sample_record("app_full")
     record = contradicting()
     moved = [factory.fact("bank_conflicts", v, n, shape="mission") for n, v in (("split", 485.0), ("fast", 1.0))]
     record = dataclasses.replace(record, facts=Facts([*record.facts, *moved]))

@@ -16,7 +16,6 @@ from flashcore.explain import diff
 from flashcore.model import intervals
 from flashcore.model.record import CaseKey, Instruction, Listing, Record, Subject
 from flashcore.model.suite import REGIMES
-from flashcore.plugins.imports import assemble
 from flashcore.report import compare_page
 from tests import factory
 from tests.report.test_report import TODAY, Page, full
@@ -198,8 +197,8 @@ def test_beyond_the_most_pairs_kin_keep_their_intervals(tmp_path: Path, monkeypa
     assert verdict("fast", "wide")["contradiction"] == ""
 
 
-def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sample_report: Any) -> None:
-    record = assemble.record_of(OLD, [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sample_record: Any) -> None:
+    record = sample_record("app_full")
     page, data = read(tmp_path / "r", record)
     assert data["shapes"]["g16384_b256"]["first"] is not None
     assert re.search(r"× (faster than|the speed of) \w+ , under ncu, no interval", said(page))
@@ -224,8 +223,8 @@ def test_equal_times_of_two_runs_are_not_called_equal(tmp_path: Path) -> None:
     assert within["contradiction"] != ""
 
 
-def test_a_pair_of_this_run_reads_as_without_the_other(tmp_path: Path, sample_report: Any) -> None:
-    imported = assemble.record_of(OLD, [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+def test_a_pair_of_this_run_reads_as_without_the_other(tmp_path: Path, sample_record: Any) -> None:
+    imported = sample_record("app_full")
     _, alone = read(tmp_path / "r", full())
     _, beside = read(tmp_path / "s", full(), against=imported)
     assert beside["apart"] == "of suite imported, not attention"
@@ -233,8 +232,8 @@ def test_a_pair_of_this_run_reads_as_without_the_other(tmp_path: Path, sample_re
     assert one == other and not one["across"] and "faster" in one["answer"][0]
 
 
-def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path: Path, sample_report: Any) -> None:
-    imported = assemble.record_of(OLD, [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path: Path, sample_record: Any) -> None:
+    imported = sample_record("app_full")
     page, data = read(tmp_path / "r", full(), against=imported)
     first, against = data["shapes"]["mission"]["first"]
     assert first == place(data, "split") and not data["sides"][against][2]

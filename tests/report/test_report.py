@@ -36,7 +36,6 @@ from flashcore.model.record import (
     Subject,
 )
 from flashcore.model.suite import CudaSource, Prediction
-from flashcore.plugins.imports import assemble
 from flashcore.report import guardrail_page
 from flashcore.report.overview_page import COLUMNS
 from tests import factory
@@ -672,10 +671,10 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
     assert row["time"][2] == "unmeasured" and row["registers"][2] == "96"
 
 
-def test_links_in_the_texts_of_nvidias_rules_are_their_words(tmp_path: Path, sample_report: Any) -> None:
+def test_links_in_the_texts_of_nvidias_rules_are_their_words(tmp_path: Path, sample_record: Any) -> None:
     marked = re.compile(r"@(section|url|source):")
     for name in ("app_full", "triton_full"):
-        record = assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
+        record = sample_record(name)
         kinds = {k for f in record.facts if f.name.startswith(RULE) for k in marked.findall(str(f.value))}
         assert kinds >= {"section", "url"}  # the record keeps them
         pages = {k: v for k, v in render(record, tmp_path / name).items() if k.startswith("variant/")}

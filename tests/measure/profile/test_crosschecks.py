@@ -56,11 +56,12 @@ def test_no_recorded_launch_is_called_impossible() -> None:
 
 
 @pytest.mark.parametrize("name", ["app_full", "app_basic", "app_graph", "triton_full"])
-def test_no_result_of_the_sample_reports_is_called_impossible(name: str, sample_report: Any) -> None:
+def test_no_result_of_the_sample_reports_is_called_impossible(
+    name: str, sample_report: Any, sample_record: Any
+) -> None:
     """With the registers of the cubins in them too."""
-    assemble = pytest.importorskip("flashcore.plugins.imports.assemble")
     assert [(r.kernel, found) for r in sample_report(name).results if (found := impossible(r))] == []
-    record = assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
+    record = sample_record(name)
     assert not [f for f in record.facts if f.note.startswith("cannot be")]
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,8 +18,6 @@ import torch
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.kernel_call import Caller, Case
-from flashcore.plugins.languages.triton import calls as triton_calls
-from flashcore.plugins.languages.triton import traced as traced_module
 from tests import update_cases
 from tests.softmax_cases import case
 
@@ -42,31 +40,31 @@ def traced(calls: Any, root: Path) -> Case:
         library=None,
         config=config,
         calls=calls,
-        language=traced_module.__name__,
+        language=__name__,
     )
     return dataclasses.replace(made, root=str(root))
 
 
-@pytest.mark.parametrize(
-    ("loaded", "words"),
-    [
-        ([LAUNCH], ""),
-        ([{**LAUNCH, "code": "0ther"}], "code was c0de when it was compiled, 0ther when it ran"),
-        ([LAUNCH, LAUNCH], "1 launches were compiled, 2 ran"),
-    ],
-)
+#: What a call of the language :func:`run` finds: names of tensors, and how its launches differ.
+CALLS: list[list[str]] = []
+DIFFERENCE = ""
+
+
+def run(call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """As of a language's module."""
+    assert expected == ([LAUNCH],)
+    CALLS.append(sorted(names.values()))
+    call()
+    return DIFFERENCE
+
+
+@pytest.mark.parametrize("words", ["", "code was c0de when it was compiled, 0ther when it ran"])
 def test_the_first_call_is_held_to_what_was_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]], words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    looked = []
-
-    @contextlib.contextmanager
-    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[triton_calls.Call]]:
-        looked.append((sorted(names.values()), launch))
-        yield [triton_calls.Call("k", (), b"", "", call) for call in loaded]
-
-    monkeypatch.setattr(triton_calls, "recorded", recorded)
+    monkeypatch.setattr(sys.modules[__name__], "DIFFERENCE", words)
     monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    CALLS.clear()
     one = traced(([LAUNCH],), tmp_path)
     assert not one.is_reference and Case.from_json(one.to_json()) == one
     caller = Caller(one, ModuleType("problem"), "cpu")
@@ -74,7 +72,7 @@ def test_the_first_call_is_held_to_what_was_compiled(
     for _ in range(2):
         with pytest.raises(FlashcoreError, match=words) if words else contextlib.nullcontext():
             caller.call({"x": x, "scale": 1.0}, outputs)
-    assert looked == [(["out", "x"], True)] * (2 if words else 1)  # nothing wrong is taken for right later
+    assert [["out", "x"]] * (2 if words else 1) == CALLS  # nothing wrong is taken for right later
     assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 3))
 
 

@@ -3,10 +3,11 @@ and what changes nothing of the machine code passes it."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 
@@ -250,6 +251,22 @@ def test_launches_are_held_to_code_grid_and_arguments(compiled: Compiled) -> Non
     for key in call:
         assert key in triton_calls.difference([[call]], [{**call, key: "other"}])
     assert "1 launches were compiled, 2 ran" in triton_calls.difference([[call]], [call, call])
+
+
+def test_a_call_is_compared_by_what_it_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
+
+    @contextlib.contextmanager
+    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[triton_calls.Call]]:
+        assert names == {1: "x"} and launch
+        yield launches
+
+    launches: list[triton_calls.Call] = []
+    monkeypatch.setattr(triton_calls, "recorded", recorded)
+    assert traced.run(lambda: launches.append(triton_calls.Call("k", (), b"", "", launch)), {1: "x"}, [[launch]]) == ""
+    assert traced.run(lambda: None, {1: "x"}, [[{**launch, "code": "0ther"}]]) == (
+        "launch 0: code was 0ther when it was compiled, c0de when it ran"
+    )
 
 
 def test_a_second_build_starts_nothing(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
