@@ -24,6 +24,7 @@ NEEDS = {
     "capture": "capture -- true",
     "history": "publish",
     "imports": "import report.ncu-rep",
+    "cluster": "bench --suite suite --cluster auto",
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
     "against": "bench --suite suite --against HEAD",
@@ -96,6 +97,25 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
     assert [code for code, _, _ in results] == [0] * len(core), results
     code, _, message = needed
     assert code == 2 and f"the plugin {removed.name}, which is not installed" in message
+
+
+def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
+    package = copy_without(Path(), tmp_path)
+    folders = ("tests/model", "tests/explain/test_roofline.py", "tests/cli/test_text_tables.py")
+    done = subprocess.run(
+        [
+            sys.executable,
+            *["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o"],
+            f"pythonpath={package} .",
+            *folders,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 # --- docs/developing/extend.md ------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli.main import main
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import Exit
 from flashcore.gate import judge
 from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice
@@ -19,7 +19,6 @@ from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.kinds import each_kind
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.cluster import cluster
 from flashcore.records import store
 from tests import factory
 from tests.conftest import TOY
@@ -48,27 +47,6 @@ def test_what_was_not_asked_is_not_missed_and_what_was_is() -> None:
     assert not [v for v in judged if v.required and v.status == "unmeasured"]
     lost = replace(one, artifacts=())
     assert [v.status for v in judge.judge(lost, today=day).verdicts if v.budget == "builds"] == ["unmeasured"] * 3
-
-
-def test_the_gpus_of_a_cluster_take_the_place_of_this_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    h200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
-    described = [cluster.Description(f"GPU-{i}", "node2", h200 if i else None, "1", 1) for i in range(3)]
-    places = [cluster.RayGpu(None, one) for one in described]
-    released: list[str] = []
-    monkeypatch.setattr(cluster.RayGpu, "release", lambda place: released.append(place.gpu))
-    monkeypatch.setattr(cluster, "connect", lambda address: {"head:6379": places}[address])
-    chosen = Settings(suite=str(TOY), build=str(tmp_path), upto=None, cluster="head:6379")
-    context = open_context(chosen)
-    assert (context.gpu, context.gpu_arch, context.workers.uuids) == (h200, "sm_90a", ())
-    assert [p.gpu for p in context.workers.places] == ["GPU-1", "GPU-2"] and released == ["GPU-0"], (
-        "no driver there tells its kind"
-    )
-    assert [p.gpu for p in open_context(replace(chosen, gpus="1")).workers.places] == ["GPU-1"] and released == [
-        "GPU-0",
-        "GPU-2",
-    ]
-    with pytest.raises(UsageError, match="expected the UUID of one GPU"):
-        open_context(replace(chosen, gpus="GPU-0"))
 
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")

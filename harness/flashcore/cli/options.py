@@ -7,6 +7,7 @@ Where an option is a setting of a run, it is stored by that setting's name and h
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ from flashcore.explain import chips
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
+from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
 from flashcore.suites.find import suite_folder
 
@@ -102,8 +104,12 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
     """Which GPUs."""
     text = "GPUs that share the cases, a run for each kind (default: %(default)s)"
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
-    text = "the GPUs of a Ray cluster: auto, or host:port (default: this host's)"
-    parser.add_argument("--cluster", metavar="ADDRESS", help=text)
+    texts = dict(plugins.entries("help"))
+    for name, _ in plugins.entries("executors"):
+        named, option = functools.partial("{}={}".format, name), f"--{name}"
+        parser.add_argument(
+            option, dest="executor", default=argparse.SUPPRESS, type=named, metavar="ADDRESS", help=texts.get(option)
+        )
 
 
 def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False) -> None:

@@ -107,7 +107,7 @@ class Settings:
         upto: the last GPU stage; ``None``: static facts only.
         sanitize: besides, under compute-sanitizer.
         gpus: ``all``, a number, or UUIDs with commas between.
-        cluster: the address of a Ray cluster: its GPUs, not this host's.
+        executor: a plugin's executor with its address, ``cluster=auto``; empty: this host's GPUs.
         recording: of one run of several that one command records; see ``Record.recording``.
         kinds: the ``gpus`` of each of these runs, in their order.
         roofs: the suite that measures roofs, "": flashcore's own; ``None``: draw without measured ones.
@@ -126,7 +126,7 @@ class Settings:
     profile: Profile = field(default_factory=Profile)
     sanitize: Sanitize | None = None
     gpus: str = ALL
-    cluster: str | None = None
+    executor: str = ""
     recording: str = ""
     kinds: tuple[str, ...] = ()
     roofs: str | None = ""
@@ -140,7 +140,7 @@ class Settings:
     @property
     def chooses_gpus(self) -> bool:
         """Whether the user names the GPUs."""
-        return self.cluster is not None or self.gpus != ALL
+        return bool(self.executor) or self.gpus != ALL
 
     def with_time_limit(self, seconds: float) -> Settings:
         """With so many seconds for a case; under compute-sanitizer five times as many."""

@@ -41,7 +41,7 @@ class Plugin:
     Args:
         name: the plugin's folder below ``plugins/``, or its entry point's name.
         commands: ``flashcore NAME`` → a module with ``add_arguments(parser)`` and ``run(arguments) -> int``.
-        help: a command → its line in ``flashcore --help``, which imports no command.
+        help: a command, or the option ``--NAME`` of an executor → its line in the help, which imports neither.
         options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
         pages: a page of the report → ``page(book) -> Page | None``.
@@ -86,7 +86,10 @@ SHIPPED: Mapping[str, Entries] = {
         "metrics": "metrics",
         "prune": "prune",
     },
-    "options": dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
+    "options": {
+        **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
+        "--cluster": "cluster",
+    },
     "tables": {"space": "tune"},
     "languages": {"triton": "triton"},
     "plans": {"recorded": "recorded"},

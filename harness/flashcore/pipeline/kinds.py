@@ -15,7 +15,7 @@ from flashcore.suites.load import load
 
 def each_kind(settings: Settings, say: Say) -> list[Settings]:
     """The settings for each kind of GPU: a run is of one. A kind that runs none of the suite's archs is named and left
-    out, unless there is no other. Of a cluster's GPUs those of the first kind share one run.
+    out, unless there is no other. Of an executor's GPUs those of the first kind share one run.
     """
     kinds = _kinds(settings)
     if len(kinds) < 2:
@@ -30,10 +30,10 @@ def each_kind(settings: Settings, say: Say) -> list[Settings]:
 
 
 def each_gpu(settings: Settings) -> list[Settings]:
-    """The settings for each GPU that the user asks for, whatever its kind. Of a cluster's GPUs the first one."""
+    """The settings for each GPU that the user asks for, whatever its kind. Of an executor's GPUs the first one."""
     uuids = [uuid for kind in _kinds(settings) for uuid in kind]
     return [replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
 
 
 def _kinds(settings: Settings) -> list[dict[str, Gpu]]:
-    return [] if settings.cluster else gpu_choice.by_kind(settings.gpus, gpu_choice.visible())
+    return [] if settings.executor else gpu_choice.by_kind(settings.gpus, gpu_choice.visible())

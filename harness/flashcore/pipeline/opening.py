@@ -16,10 +16,11 @@ def open_context(settings: Settings, say: Say = silent) -> Context:
 
 
 def executor_of(settings: Settings) -> Executor:
-    """Where the GPU work of a run is done: a cluster, or this host."""
-    if settings.cluster is None:
+    """Where the GPU work of a run is done: on this host, or where a plugin does it."""
+    if not settings.executor:
         return ThisHost()
-    executor: Executor = plugins.find("executors", "cluster")(settings.cluster)
+    name, _, address = settings.executor.partition("=")
+    executor: Executor = plugins.find("executors", name)(address)
     return executor
 
 

@@ -54,7 +54,7 @@ def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record]
             bench=_BENCH,
             gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # ceilings of one GPU, not the best of several
             roofs=None,
-            cluster=settings.cluster,
+            executor=settings.executor,
             command=settings.command,
         )
         context = open_recordable(chosen, lambda text: say(prefixed("roofs: ", text)), needs_gpu=True)

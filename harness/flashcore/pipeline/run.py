@@ -65,7 +65,7 @@ def _continued(settings: Settings, say: Say, *, needed: bool) -> list[Run]:
     results: list[Run] = []
     resumed = began
     if settings.chooses_gpus:  # one that it began on may no longer be there
-        resumed = replace(began, gpus=settings.gpus, cluster=settings.cluster)
+        resumed = replace(began, gpus=settings.gpus, executor=settings.executor)
         if rest:
             say(f"resume: only the run that did not end; not begun: {'; '.join(f'--gpus {gpus}' for gpus in rest)}")
             rest = ()

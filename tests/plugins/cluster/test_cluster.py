@@ -8,18 +8,23 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flashcore.errors import CapabilityError, UsageError
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.profile import profile
+from flashcore.measure.settings import Settings
 from flashcore.measure.workers.gpus import lost_in, measured_on
 from flashcore.measure.workers.journal import Result, Task, answers
 from flashcore.measure.workers.pool import Pool
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.cluster import cluster
 from tests import stages
+from tests.conftest import TOY
 from tests.measure.profile.test_profile import NAMES, case, profiling
 from tests.measure.workers.test_supervisor import actor, does
 
@@ -47,6 +52,27 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CapabilityError, match="Ray is not installed"):
         cluster.connect("nowhere:1")
+
+
+def test_the_gpus_of_a_cluster_take_the_place_of_this_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h200 = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
+    described = [cluster.Description(f"GPU-{i}", "node2", h200 if i else None, "1", 1) for i in range(3)]
+    places = [cluster.RayGpu(None, one) for one in described]
+    released: list[str] = []
+    monkeypatch.setattr(cluster.RayGpu, "release", lambda place: released.append(place.gpu))
+    monkeypatch.setattr(cluster, "connect", lambda address: {"head:6379": places}[address])
+    chosen = Settings(suite=str(TOY), build=str(tmp_path), upto=None, executor="cluster=head:6379")
+    context = open_context(chosen)
+    assert (context.gpu, context.gpu_arch, context.workers.uuids) == (h200, "sm_90a", ())
+    assert [p.gpu for p in context.workers.places] == ["GPU-1", "GPU-2"] and released == ["GPU-0"], (
+        "no driver there tells its kind"
+    )
+    assert [p.gpu for p in open_context(replace(chosen, gpus="1")).workers.places] == ["GPU-1"] and released == [
+        "GPU-0",
+        "GPU-2",
+    ]
+    with pytest.raises(UsageError, match="expected the UUID of one GPU"):
+        open_context(replace(chosen, gpus="GPU-0"))
 
 
 # --- with Ray -----------------------------------------------------------------------------------

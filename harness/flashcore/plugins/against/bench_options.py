@@ -47,9 +47,10 @@ def run(arguments: argparse.Namespace) -> int | None:
         for name in [*given, *(["format"] if arguments.format else [])]:
             raise UsageError(f"--{name}: expected together with --against REV, found it alone")
         return None
-    for name in ("gpus", "cluster"):
-        if getattr(arguments, name) != options.default(name):
-            raise UsageError(f"--{name}: expected without --against, which times on one GPU of this host; found both")
+    executor = getattr(arguments, "executor", "")
+    if executor or arguments.gpus != options.default("gpus"):
+        name = executor.partition("=")[0] or "gpus"
+        raise UsageError(f"--{name}: expected without --against, which times on one GPU of this host; found both")
     from flashcore.cli import progress
     from flashcore.plugins.against import against, comparison, tables
 

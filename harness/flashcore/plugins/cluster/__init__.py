@@ -2,4 +2,8 @@
 
 from flashcore.model.plugin import Plugin
 
-PLUGIN = Plugin(name="cluster", executors={"cluster": "flashcore.plugins.cluster.cluster:Cluster"})
+PLUGIN = Plugin(
+    name="cluster",
+    executors={"cluster": "flashcore.plugins.cluster.cluster:Cluster"},
+    help={"--cluster": "the GPUs of a Ray cluster: auto, or host:port (default: this host's)"},
+)
