@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashcore.model.record import Value
-from flashcore.model.text import exact, fixed, number, quantity, said, significant, unit_text
+from flashcore.model.text import exact, fixed, in_words, number, quantity, significant, unit_text
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_rounding_never_makes_a_zero() -> None:
 
 
 def test_values_are_said_for_reading() -> None:
-    assert said(37888, "B") == "37 KiB"
-    assert said(-9216, "B", sign=True) == "−9 KiB"
-    assert said(12.5, "pct", sign=True) == "+12.5 points"
-    assert said(1_234_567, "1") == "1,234,567"
+    assert in_words(37888, "B") == "37 KiB"
+    assert in_words(-9216, "B", sign=True) == "−9 KiB"
+    assert in_words(12.5, "pct", sign=True) == "+12.5 points"
+    assert in_words(1_234_567, "1") == "1,234,567"
 
 
 def test_a_column_keeps_its_digits_and_is_never_empty() -> None:

@@ -18,7 +18,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
-from flashcore.model.text import faster, said
+from flashcore.model.text import faster, in_words
 
 #: Counters that a technique may change: shown for every step, in this order, with the words for a sentence.
 COUNTERS: Mapping[str, str] = {
@@ -265,7 +265,7 @@ def _no_effect(step: Step, target: float | None, parent_limiter: str) -> tuple[O
         return "held", f"prediction held: {_faster(step.ratio)}, predicted {1 / target:.2f} ×"
     done = [
         f"{COUNTERS.get(j.prediction.fact, j.prediction.fact.replace('_', ' '))} "
-        f"{said(j.before.value, j.prediction.unit)} → {said(j.after.value, j.prediction.unit)}"
+        f"{in_words(j.before.value, j.prediction.unit)} → {in_words(j.after.value, j.prediction.unit)}"
         for j in step.judged
         if j.outcome in ("held", "more", "partly")
         and j.before.value is not None
@@ -293,6 +293,8 @@ def _causes(step: Step, worse: bool) -> str:
         size = abs(log(max(m.after.value, 0.0) + small) - log(max(m.before.value, 0.0) + small))
         if size > max(_WORTH, SAME):
             values = m.ratio is None or unit == "pct" or max(m.before.value, m.after.value) < 1000
-            text = f"{said(m.before.value, unit)} → {said(m.after.value, unit)}" if values else f"{m.ratio:.2f}×"
+            text = (
+                f"{in_words(m.before.value, unit)} → {in_words(m.after.value, unit)}" if values else f"{m.ratio:.2f}×"
+            )
             changes.append((-size, f"{COUNTERS[m.fact]} {text}"))
     return "; with it " + ", ".join(t for _, t in sorted(changes)[:_MOST_CAUSES]) if changes else ""

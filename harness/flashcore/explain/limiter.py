@@ -25,7 +25,7 @@ from flashcore.explain.predictions import Readings
 from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.record import Fact, Record, Roof, Subject
 from flashcore.model.suite import Variant
-from flashcore.model.text import said, significant
+from flashcore.model.text import in_words, significant
 
 #: NVIDIA's own rule of thumb: a resource that is busy for less of the time does not bound a kernel.
 NEAR = 60.0
@@ -306,7 +306,7 @@ class _Case:
             elif name in named:
                 rate = f"{significant(amount / time / 1e3, 4)} {'GB/s' if fact.endswith('bytes') else 'Gop/s'}"
                 rate = f"{significant(1e3 * time / amount, 3)} ns each" if name == "barrier" else rate
-                text = f"{fact} {said(amount, '1')} in {significant(time)} µs"
+                text = f"{fact} {in_words(amount, '1')} in {significant(time)} µs"
                 left.append(Limiter(name, f"{_called(name)} ({rate}; no roof is known)", 0.0, text, (fact,)))
         near.sort(key=lambda x: (-x.share, x.kind))
         if near and near[0].share < NEAR and not left:
@@ -318,7 +318,7 @@ class _Case:
     def _said(self, name: str) -> str:
         value = self(name)
         spec = self.record.facts.get(name, self.subject)
-        return "unmeasured" if value is None else f"{name} {said(value, spec.unit if spec else '1')}"
+        return "unmeasured" if value is None else f"{name} {in_words(value, spec.unit if spec else '1')}"
 
     def _evidence(self, names: Sequence[str]) -> str:
         return ", ".join(self._said(n) for n in names)

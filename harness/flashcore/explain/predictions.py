@@ -17,7 +17,7 @@ from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Prediction, Variant
-from flashcore.model.text import said, same_hardware
+from flashcore.model.text import in_words, same_hardware
 
 #: ``elsewhere``: predicted for another device in a way that says nothing about this one; ``open``: nothing was
 #: predicted.
@@ -169,7 +169,7 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if predicted is None:
         return judged(None, "unmeasured", "unmeasured: the prediction names no value to come to")
     if scale == "level" and foreign and _is_time(p.fact) and not p.fact.startswith("speedup_"):
-        here = "" if after.value is None else f"; here {said(after.value, p.unit)}"
+        here = "" if after.value is None else f"; here {in_words(after.value, p.unit)}"
         return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{here}")
     if after.value is None or (before.value is None and scale != "level"):
         why = after.why if after.value is None else f"of its parent, {before.why}"
@@ -180,7 +180,7 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
         start = None if p.fact.startswith((PHASE_SHARE, "speedup_")) else before.value
         outcome, finding = _level(p, predicted, start, after.value)
         if outcome != "held" and _of_other_inputs(p, after):
-            value = f"{said(after.value, p.unit)}, {after.note}"
+            value = f"{in_words(after.value, p.unit)}, {after.note}"
             return judged(after.value, "elsewhere", f"not comparable: {value}; predicted of {RANDOM} inputs")
         return judged(after.value, outcome, finding)
     assert before.value is not None
@@ -201,8 +201,8 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     outcome = progress(change, predicted, still, gains(p.fact, predicted > 0))
     if not foreign:
         outcome = _within(p, change < 0, predicted < 0, after.value, outcome)
-    from_to = f"{said(before.value, p.unit)} → {said(after.value, p.unit)}"
-    text = f"{words(outcome, p.fact, predicted > 0)}: {from_to}, predicted {said(predicted, p.unit, sign=True)}"
+    from_to = f"{in_words(before.value, p.unit)} → {in_words(after.value, p.unit)}"
+    text = f"{words(outcome, p.fact, predicted > 0)}: {from_to}, predicted {in_words(predicted, p.unit, sign=True)}"
     return judged(change, outcome, text)
 
 
@@ -290,7 +290,7 @@ def _level(p: Prediction, target: float, before: float | None, after: float) -> 
     else:
         reached = abs(after - target) <= CLOSE * abs(target)
     side = {"lower": "at most ", "higher": "at least "}.get(better, "") if target != 0 else ""
-    values = f"{said(after, p.unit)}, predicted {side}{said(target, p.unit)}"
+    values = f"{in_words(after, p.unit)}, predicted {side}{in_words(target, p.unit)}"
     if reached:
         return "held", f"prediction held: {values}"
     if before is None or before == target:
@@ -299,4 +299,4 @@ def _level(p: Prediction, target: float, before: float | None, after: float) -> 
     outcome = progress(after - before, target - before, still)
     if outcome in ("held", "more"):
         outcome = "partly"
-    return outcome, f"{_WORDS[outcome]}: {values}, the parent's {said(before, p.unit)}"
+    return outcome, f"{_WORDS[outcome]}: {values}, the parent's {in_words(before, p.unit)}"

@@ -1,7 +1,7 @@
 """How values are written as text, everywhere; and how names are compared.
 
 A style for each place: :func:`number` for verdicts (exact as far as a person reads), :func:`quantity` for pages and
-:func:`significant` within their sentences, :func:`fixed` for the columns of a terminal, :func:`said` for findings,
+:func:`significant` within their sentences, :func:`fixed` for the columns of a terminal, :func:`in_words` for findings,
 :func:`exact` for what was recorded.
 """
 
@@ -121,7 +121,7 @@ def exact(value: Value, unit: str) -> str:
     return _with_unit(shown, _UNITS.get(unit, unit))
 
 
-def said(value: float, unit: str, *, sign: bool = False) -> str:
+def in_words(value: float, unit: str, *, sign: bool = False) -> str:
     """A value for a sentence: ``0.41 µs``, ``+9 KiB``, ``−12.5 points``."""
     if unit == "B" and abs(value) >= 1024:
         value, unit = value / 1024, "KiB"

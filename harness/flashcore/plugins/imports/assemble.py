@@ -53,15 +53,15 @@ def record_of(
     arch = gpu.gpu_arch or "unknown"
     slugs = names.variants(r.kernel for r in results)
     cases, shapes = _cases(results, slugs)
-    known = _cubins(reports, arch)
-    values = {r.id: ncu_facts.launch_values(r, chip, registers=_registers(r, known)) for r in results}
-    facts = [fact for (variant, shape), own in cases.items() for fact in _case(variant, shape, own, values, chip)]
+    kernels = _cubins(reports, arch)
+    values = {r.id: ncu_facts.launch_values(r, chip, registers=_registers(r, kernels)) for r in results}
+    facts = [f for (variant, shape), launches in cases.items() for f in _case(variant, shape, launches, values, chip)]
     variants: dict[str, Variant] = {}
     for kernel, slug in slugs.items():
-        own = [r for r in results if r.kernel == kernel]
-        facts += _static(slug, own[0], known, arch)
+        launches = [r for r in results if r.kernel == kernel]
+        facts += _static(slug, launches[0], kernels, arch)
         launched = [s for v, s in cases if v == slug]
-        variants[slug] = _variant(slug, kernel, arch, launched, [values[r.id] for r in own])
+        variants[slug] = _variant(slug, kernel, arch, launched, [values[r.id] for r in launches])
     return Record(
         id=run_id,
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -91,8 +91,8 @@ def _cases(
     return cases, shapes
 
 
-def _registers(result: Result, known: Mapping[str, cubin.Kernel]) -> int | None:
-    kernel = known.get(result.mangled)
+def _registers(result: Result, kernels: Mapping[str, cubin.Kernel]) -> int | None:
+    kernel = kernels.get(result.mangled)
     return kernel.registers if kernel else None
 
 
@@ -168,7 +168,7 @@ def _own(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
 def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
     """The instructions of each case, with the counts of its median launch: by the names that listings have, the rest
     by ncu's own."""
-    known = {metric: name for name, metric in BY_ADDRESS.items()}
+    listed = {metric: name for name, metric in BY_ADDRESS.items()}
     code = {key: instructions for report in reports for key, instructions in report.code.items()}
     for (variant, shape), results in cases.items():
         chosen = _median(results)
@@ -176,16 +176,17 @@ def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterab
         counted: dict[str, dict[str, float]] = {}
         for name, metric in chosen.metrics.items():
             for offset, value in metric.instances.items() if chosen.code else ():
-                counted.setdefault(offset, {})[known.get(name, name)] = value
-        found = code.get(chosen.code, ())
-        if found:
+                counted.setdefault(offset, {})[listed.get(name, name)] = value
+        if instructions := code.get(chosen.code, ()):
             subject = Subject(variant, shape=shape, kernel=chosen.kernel)
-            yield Listing(subject, tuple(replace(i, values=executed | counted.get(hex(i.offset), {})) for i in found))
+            yield Listing(
+                subject, tuple(replace(i, values=executed | counted.get(hex(i.offset), {})) for i in instructions)
+            )
 
 
 def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
     """Mangled name → the cubin's facts about the kernel, from the reports; without names that several kernels have."""
-    found: dict[str, set[cubin.Kernel]] = {}
+    by_name: dict[str, set[cubin.Kernel]] = {}
     for report in reports:
         for data in report.container.cubins if report.container else ():
             try:
@@ -193,13 +194,13 @@ def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
             except FlashcoreError:
                 continue  # the reader made its results without it
             for kernel in (k for k in kernels if k.registers):  # none has 0: the cubin is damaged
-                found.setdefault(kernel.name, set()).add(kernel)
-    return {name: next(iter(kernels)) for name, kernels in found.items() if len(kernels) == 1}
+                by_name.setdefault(kernel.name, set()).add(kernel)
+    return {name: next(iter(kernels)) for name, kernels in by_name.items() if len(kernels) == 1}
 
 
-def _static(variant: str, result: Result, known: Mapping[str, cubin.Kernel], arch: str) -> Iterator[Fact]:
+def _static(variant: str, result: Result, kernels: Mapping[str, cubin.Kernel], arch: str) -> Iterator[Fact]:
     """The cubin's facts about a variant's kernel."""
-    if kernel := known.get(result.mangled):
+    if kernel := kernels.get(result.mangled):
         subject = Subject(variant, arch=arch, kernel=result.kernel)
         for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
             yield Fact(subject, name, getattr(kernel, name), FACTS[name].unit, Source.CUBIN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from flashcore.errors import UsageError
@@ -43,9 +44,9 @@ def _hash(text: str) -> str:
 
 def variants(kernels: Iterable[str]) -> Mapping[str, str]:
     """Full name → slug. Functions that would share one (overloads) get a hash of their full name behind it."""
-    found = {kernel: slug(canonical(kernel)) for kernel in dict.fromkeys(kernels)}
-    taken = list(found.values())
-    return {k: s if taken.count(s) == 1 else f"{s}_{_hash(k)}" for k, s in found.items()}
+    slugs = {kernel: slug(canonical(kernel)) for kernel in dict.fromkeys(kernels)}
+    uses = Counter(slugs.values())
+    return {k: s if uses[s] == 1 else f"{s}_{_hash(k)}" for k, s in slugs.items()}
 
 
 def shape_parameters(result: Result) -> dict[str, int | float | str | bool]:
@@ -53,10 +54,10 @@ def shape_parameters(result: Result) -> dict[str, int | float | str | bool]:
     blocks a cluster."""
     if result.workload != "kernel" or not result.grid[0]:
         return {"launch": result.workload if result.workload != "kernel" else "unknown"}
-    found: dict[str, int | float | str | bool] = {"grid": _text(result.grid), "block": _text(result.block)}
+    parameters: dict[str, int | float | str | bool] = {"grid": _text(result.grid), "block": _text(result.block)}
     if memory := result.number("launch__shared_mem_per_block_dynamic"):
-        found["dynamic_smem"] = int(memory)
-    return found | ({"cluster": result.cluster} if result.cluster > 1 else {})
+        parameters["dynamic_smem"] = int(memory)
+    return parameters | ({"cluster": result.cluster} if result.cluster > 1 else {})
 
 
 def _text(dims: tuple[int, int, int]) -> str:
