@@ -91,43 +91,55 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     Raises:
         FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
     """
-    formulas = formula_facts(context)
-    folder = resumed or store.begin(Path(context.settings.profiles), store.new_id())
-    run_id = folder.name.removesuffix(PARTIAL)
-    context = replace(context, folder=folder)
-    with store.claimed(folder), context.workers:
-        gpu_stages.prepare(context)
-        with _compiled(context, resumed) as compiling:
-            recorded = recorded_before(context, run_id)
-            trusted = known_right(context, compiling.first, recorded)
-            measured = gpu_stages.measure(context, compiling, trusted)
-            built = compiling.finish()
-            measured, ceilings = roofs.with_roofs(context, measured, lambda own: run(own).record)
-            record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
-            store.keep_raw(folder, built.artifacts)
-            store.write(record, folder)
-            resuming.forget(folder)
-            final = store.complete(folder)
-    context.say(f"record: {final}")
-    return Run(record, final, context.settings)
+    return _Line(context, resumed).run()
 
 
-@contextlib.contextmanager
-def _compiled(context: Context, resumed: Path | None) -> Iterator[Compiling]:
-    """The build of a run, whose folder holds what it began with from then on. Of a run that cannot even be built
-    nothing is left."""
-    try:
-        compiling = Compiling(context, ahead=context.settings.upto is not None)
-        if resumed:
-            resuming.require_same(resumed, compiling.first.closures)
-        else:
-            resuming.remember(context.folder, context.settings, compiling.first.closures)
-    except BaseException:
-        if not resumed:
-            shutil.rmtree(context.folder, ignore_errors=True)
-        raise
-    with compiling:
-        yield compiling
+@dataclass(slots=True)
+class _Line:
+    """One run."""
+
+    context: Context
+    resumed: Path | None
+
+    def run(self) -> Run:
+        """Measures and records, from top to bottom."""
+        formulas = formula_facts(self.context)
+        folder = self.resumed or store.begin(Path(self.context.settings.profiles), store.new_id())
+        run_id = folder.name.removesuffix(PARTIAL)
+        context = self.context = replace(self.context, folder=folder)
+        with store.claimed(folder), context.workers:
+            gpu_stages.prepare(context)
+            with self._compiled() as compiling:
+                recorded = recorded_before(context, run_id)
+                trusted = known_right(context, compiling.first, recorded)
+                measured = gpu_stages.measure(context, compiling, trusted)
+                built = compiling.finish()
+                measured, ceilings = roofs.with_roofs(context, measured, lambda other: run(other).record)
+                record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
+                store.keep_raw(folder, built.artifacts)
+                store.write(record, folder)
+                resuming.forget(folder)
+                final = store.complete(folder)
+        context.say(f"record: {final}")
+        return Run(record, final, context.settings)
+
+    @contextlib.contextmanager
+    def _compiled(self) -> Iterator[Compiling]:
+        """The build of a run, whose folder holds what it began with from then on. Of a run that cannot even be built
+        nothing is left."""
+        context = self.context
+        try:
+            compiling = Compiling(context, ahead=context.settings.upto is not None)
+            if self.resumed:
+                resuming.require_same(self.resumed, compiling.first.closures)
+            else:
+                resuming.remember(context.folder, context.settings, compiling.first.closures)
+        except BaseException:
+            if not self.resumed:
+                shutil.rmtree(context.folder, ignore_errors=True)
+            raise
+        with compiling:
+            yield compiling
 
 
 def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> roofs.Ceilings:
