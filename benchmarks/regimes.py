@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
-from flashcore.measure.bench.interleave import Watch, distributions, sample
+from flashcore.measure.bench.interleave import Turns, Watch, distributions, sample
 from flashcore.measure.bench.statistics import StopRule, percentiles
 from flashcore.measure.bench.timing import CudaTimer, Timed
 from flashcore.measure.machine import toolchain
@@ -114,10 +114,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             ready[f"{copy} {cycles}"] = timer.prepare([lambda n=cycles: timer.spin(n, BLOCKS)])  # type: ignore[misc]
         ready[f"twin {cycles}"] = timer.prepare([_Twin(timer, cycles)])
     rule = StopRule(least=options.samples, most=options.samples)
-    watch, spent = Watch("cuda"), dict.fromkeys(ready, 0.0)
-    samples = {r: sample(ready, r, rule, watch, spent, lambda _: None) for r in REGIMES}
+    watch = Watch("cuda")
+    turns = Turns(watch, lambda _: None)
+    samples = {r: sample(ready, r, rule, turns) for r in REGIMES}
     most = dict.fromkeys(ready, StopRule().most)
-    calls = distributions(ready, "isolated", StopRule(), most, spent, lambda _: None)
+    calls = distributions(ready, "isolated", StopRule(), turns, most)
     said = (gpu.name, f"driver {gpu.driver}", f"torch {toolchain.version_of('torch')}")
     return {
         "machine": raw.machine(*said),

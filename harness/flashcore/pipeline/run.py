@@ -144,4 +144,4 @@ class _Line:
 
 def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> roofs.Ceilings:
     """The roofs of this machine; see :func:`flashcore.pipeline.roofs.measure_roofs`."""
-    return roofs.measure_roofs(settings, say, lambda own: run(own).record, fresh=fresh)
+    return roofs.measure_roofs(settings, say, lambda other: run(other).record, fresh=fresh)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flashcore.measure.bench import interleave
-from flashcore.measure.bench.interleave import Watch
+from flashcore.measure.bench.interleave import Turns, Watch
 from flashcore.measure.bench.statistics import P90_SAMPLES, P99_SAMPLES, StopRule, percentiles
 
 
@@ -40,20 +40,18 @@ class Calls:
 def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, us: float, count: int) -> None:
     one: Any = Calls(us * 1e-6)
     monkeypatch.setattr(interleave, "time", one)
-    rule, spent = StopRule(slow_seconds=1.0), {"slow": 0.0}
-    (found,) = interleave.distributions(
-        {"slow": one}, "isolated", rule, {"slow": rule.most}, spent, lambda _: None
-    ).values()
+    rule, turns = StopRule(slow_seconds=1.0), Turns(Watch("cpu"), lambda _: None)
+    (found,) = interleave.distributions({"slow": one}, "isolated", rule, turns, {"slow": rule.most}).values()
     assert found == pytest.approx([us] * count)
-    assert spent["slow"] == pytest.approx(one.now)
+    assert turns.spent["slow"] == pytest.approx(one.now)
     known = [p is not None for p in percentiles(found)]
     assert known == [count >= P90_SAMPLES, count >= P99_SAMPLES]
 
 
 def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ready: Any = {label: Calls(5e-6) for label in ("chosen", "companion")}
-    most, spent = {"chosen": 1000, "companion": P90_SAMPLES}, dict.fromkeys(ready, 0.0)
-    found = interleave.distributions(ready, "cold", StopRule(), most, spent, lambda _: None)
+    most, turns = {"chosen": 1000, "companion": P90_SAMPLES}, Turns(Watch("cpu"), lambda _: None)
+    found = interleave.distributions(ready, "cold", StopRule(), turns, most)
     assert {label: len(calls) for label, calls in found.items()} == most
 
 
@@ -67,9 +65,8 @@ def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
 
     ready: Any = {"call": Launch(5.0), "noisy": Launch(5.0, 5.1, 5.2), "empty": Launch(0.5, 1.0, 1.5)}
     rule = StopRule(least=10, most=1000, noise=0.004, seconds=60.0)
-    found = interleave.sample(
-        ready, "cold", rule, Watch("cpu"), dict.fromkeys(ready, 0.0), lambda _: None, beside={"empty"}
-    )
+    turns = Turns(Watch("cpu"), lambda _: None)
+    found = interleave.sample(ready, "cold", rule, turns, fillers={"empty"})
     assert len(found["call"]) == 10 < len(found["noisy"]) == len(found["empty"]) < 1000
-    alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, Watch("cpu"), {"empty": 0.0}, lambda _: None)
+    alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, turns)
     assert len(alone["empty"]) == 1000

@@ -101,7 +101,7 @@ def test_sets_hold_other_values_than_before_and_know_their_seeds() -> None:
         before = sets.inputs[i]["x"].clone()
         sets.renew(i)
         assert not torch.equal(sets.inputs[i]["x"], before)
-    sets.restage(known=False)
+    sets.restage(used=False)
     sets.take(1)
     assert torch.equal(sets.inputs[1]["x"], problem.make_inputs({"R": 6, "C": 37}, 1001, "cpu")["x"])
 
@@ -121,7 +121,7 @@ def test_where_numbers_change_with_the_seed_each_set_keeps_its_values(
         )
     sets = proof.Sets(HostTimer(), case("right"), problem, "cpu")
     before = sets.inputs[1]["x"].clone()
-    sets.restage(known=False)
+    sets.restage(used=False)
     sets.take(1)
     sets.renew(1)
     assert torch.equal(sets.inputs[1]["x"], before)
@@ -137,7 +137,7 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
     times = iter([[new], [again]])
     held: list[list[bool]] = []
     sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
-    known = sets._values[sets._own[0]]["x"]
+    known = sets._values[sets._seeds[0]]["x"]
 
     class Calls:
         def anew(self, take: Any, restage: Any, count: int) -> list[float]:

@@ -32,7 +32,7 @@ def test_errors_are_those_of_the_finite_part() -> None:
     found = errors(torch.tensor([1.0, -2.5, math.inf], dtype=torch.float16), reference)
     assert (found.max, found.mean, found.at) == (0.5, 0.25, (1,))
     assert found.frobenius == pytest.approx(0.5 / math.sqrt(5))
-    assert (found.expected, found.found) == (-2.0, -2.5)
+    assert (found.expected, found.answer) == (-2.0, -2.5)
 
 
 def test_nan_is_never_within_a_limit() -> None:
@@ -44,10 +44,10 @@ def test_nan_is_never_within_a_limit() -> None:
 
 
 def test_an_emulation_without_error_is_no_division_by_zero() -> None:
-    exact = Errors(0.0, 0.0, 0.0, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, found=1.0)
+    exact = Errors(0.0, 0.0, 0.0, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, answer=1.0)
     assert over_class(exact, exact) == (0.0, 0.0)
     assert judge(replace(exact, rows=0), exact, "class", {"max": 1.0, "mean": 1.0}) == [], "an answer of no rows"
-    off = Errors(2**-10, 2**-10, 2**-10, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, found=1.0)
+    off = Errors(2**-10, 2**-10, 2**-10, ulp=2**-10, norm=1.0, at=(0,), expected=1.0, answer=1.0)
     assert over_class(off, exact) == (2.0, 2.0)
     assert judge(off, exact, "class", {"max": 1.0, "mean": 1.0}) == []
 
@@ -152,8 +152,8 @@ def test_what_is_not_finite_is_counted_with_the_first() -> None:
 
 
 def test_an_error_over_its_class_is_a_ratio() -> None:
-    own = Errors(0.3, 0.1, 0.5, ulp=1.0, norm=1.0, at=(0,), expected=0.0, found=0.3)
-    class_ = Errors(0.2, 0.1, 0.4, ulp=1.0, norm=1.0, at=(0,), expected=0.0, found=0.2)
+    own = Errors(0.3, 0.1, 0.5, ulp=1.0, norm=1.0, at=(0,), expected=0.0, answer=0.3)
+    class_ = Errors(0.2, 0.1, 0.4, ulp=1.0, norm=1.0, at=(0,), expected=0.0, answer=0.2)
     assert over_class(own, class_) == pytest.approx((1.5, 1.25))
 
 
@@ -174,7 +174,7 @@ def test_infinity_is_finite_enough_where_the_reference_has_the_same() -> None:
 
 @pytest.mark.parametrize(("gain", "word"), [(0.01, "large"), (-0.01, "small")])
 def test_an_answer_that_is_off_as_a_whole_says_in_which_way(gain: float, word: str) -> None:
-    class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, found=0.1, rows=100)
-    own = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, found=0.1, gain=gain, rows=100)
+    class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, rows=100)
+    own = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, gain=gain, rows=100)
     (said,) = judge(own, class_, "class", {"max": 1.0, "mean": 1.0})
     assert said.startswith(f"the answer as a whole is 0.01 too {word}, relative")

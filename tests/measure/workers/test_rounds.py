@@ -30,7 +30,7 @@ class Tool:
         for name, result in answers.items():
             assert result.data is not None
             if name in self.finds:
-                settled.found[name] = result.data["said"]
+                settled.reports[name] = result.data["said"]
             elif name == "bad":
                 settled.failed[name] = "its own fault"
             else:
@@ -41,7 +41,7 @@ def test_only_what_is_open_is_run_again_and_not_for_ever(tmp_path: Path) -> None
     tool = Tool()
     settled = settle(tmp_path, TASKS, tool.perform, tool.harvest)
     assert tool.rounds == [["good", "bad", "lost"], *[["lost"]] * (ROUNDS - 1)]
-    assert (settled.found, settled.failed) == ({"good": "round-0"}, {"bad": "its own fault"})
+    assert (settled.reports, settled.failed) == ({"good": "round-0"}, {"bad": "its own fault"})
     assert [settled.why(t.name) for t in TASKS[1:]] == ["its own fault", "nothing was said of it"]
     assert settled.why("other") == "it was not run"
 
@@ -50,7 +50,7 @@ def test_called_again_it_reads_what_was_left_and_tries_the_open_anew(tmp_path: P
     settle(tmp_path, TASKS, (tool := Tool()).perform, tool.harvest)
     later = Tool("good lost")
     settled = settle(tmp_path, TASKS, later.perform, later.harvest)
-    assert later.rounds == [] and settled.found == {"good": "round-0", "lost": f"round-{ROUNDS - 1}"}
+    assert later.rounds == [] and settled.reports == {"good": "round-0", "lost": f"round-{ROUNDS - 1}"}
     again = Tool()
     settle(tmp_path, TASKS, again.perform, again.harvest)
     assert again.rounds == [["lost"]] * ROUNDS

@@ -182,18 +182,20 @@ def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]
         return
     data = result.data
     for case in cases:
-        own = data["variants"].get(case.variant)
-        if own is None:
+        reported = data["variants"].get(case.variant)
+        if reported is None:
             yield Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
         else:
-            kernels = own["kernels"]
+            kernels = reported["kernels"]
             if case.is_reference and kernels is not None:
-                kernels += own["copies"]  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
-            mine = (own["launches"], own["eager_calls"], own["own_clock"], own["calls"], kernels)
+                kernels += reported["copies"]  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
+            mine = (reported["launches"], reported["eager_calls"], reported["own_clock"], reported["calls"], kernels)
             empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
-            proved = (own.get("proved", {}), data.get("doubt", 0.5))
-            one = Measured(case, own["samples"], *mine, data["clock"], empty, data["state"], own["seconds"], *proved)
-            yield Failed(case, reason, own["seconds"]) if (reason := void(one)) else one
+            proved = (reported.get("proved", {}), data.get("doubt", 0.5))
+            one = Measured(
+                case, reported["samples"], *mine, data["clock"], empty, data["state"], reported["seconds"], *proved
+            )
+            yield Failed(case, reason, reported["seconds"]) if (reason := void(one)) else one
 
 
 def void(one: Measured) -> str:
@@ -242,21 +244,21 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
     peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked}
     peer = min(peers, key=lambda v: peers[v]) if peers else None
     for case in timed:
-        own = measured[case.name]
-        for mode, values in own.samples.items():
-            yield from _unless(own.doubt(mode), _mode_facts(case, own, mode, values))
-        if "back_to_back" in own.samples:
-            yield _fact(case, "launches_per_sample", own.launches, f"calls in one graph replay, {own.clock}")
-        doubt = own.doubt(regime) if regime in own.samples else ""
+        timing = measured[case.name]
+        for mode, values in timing.samples.items():
+            yield from _unless(timing.doubt(mode), _mode_facts(case, timing, mode, values))
+        if "back_to_back" in timing.samples:
+            yield _fact(case, "launches_per_sample", timing.launches, f"calls in one graph replay, {timing.clock}")
+        doubt = timing.doubt(regime) if regime in timing.samples else ""
         yield from _ratio_facts(
             case, "speedup_vs_baseline", ranked, baseline, doubt or f"baseline {baseline} was not timed"
         )
         yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or "no peer was timed on this shape")
         yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
-        for name, value in own.own_clock.items():
+        for name, value in timing.own_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
-            yield from _unless(own.doubt(""), [clocked])
-        yield from _state_facts(case, own.state)
+            yield from _unless(timing.doubt(""), [clocked])
+        yield from _state_facts(case, timing.state)
 
 
 def _unless(doubt: str, facts: Iterable[Fact]) -> Iterator[Fact]:
@@ -271,30 +273,30 @@ def _fact(
     return Fact(case.subject, name, value, FACTS[name].unit, source, note)
 
 
-def _mode_facts(case: Case, own: Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
+def _mode_facts(case: Case, timing: Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
     how = {
-        "back_to_back": f"graph replay of {own.launches} calls: its time over their number",
+        "back_to_back": f"graph replay of {timing.launches} calls: its time over their number",
         "isolated": "by difference: spacers with calls less spacers alone",
         "cold": "by difference: L2 flushes and spacers with calls, less the same without",
-        "eager": f"{own.eager_calls} calls back to back",
+        "eager": f"{timing.eager_calls} calls back to back",
     }[mode]
-    note = f"{how}, {own.clock}; {len(own.proved.get(mode, ()))} timed answers right"
-    found = summarize(values)
+    note = f"{how}, {timing.clock}; {len(timing.proved.get(mode, ()))} timed answers right"
+    summary = summarize(values)
     for name in ("p50", "mean"):
-        yield _fact(case, f"{mode}_{name}", getattr(found, name), note)
-    yield _fact(case, f"{mode}_std", found.std, note if found.std is not None else "one sample")
-    yield _fact(case, f"{mode}_samples", found.count, note)
-    if mode in own.calls:
-        calls = own.calls[mode]
+        yield _fact(case, f"{mode}_{name}", getattr(summary, name), note)
+    yield _fact(case, f"{mode}_std", summary.std, note if summary.std is not None else "one sample")
+    yield _fact(case, f"{mode}_samples", summary.count, note)
+    if mode in timing.calls:
+        calls = timing.calls[mode]
         for name, value in zip(("p90", "p99"), percentiles(calls), strict=True):
             note = f"events around each of {len(calls)} calls, less the median of empty pairs"
             if value is None:
                 note += ": too few"
-            elif value < found.p50:  # two clocks that contradict each other: neither is a percentile of the other's
+            elif value < summary.p50:  # two clocks that contradict each other: neither is a percentile of the other's
                 value, note = None, f"{note}: {value:.3f} µs, which is below the p50 by difference"
             yield _fact(case, f"{mode}_{name}", value, note)
     if mode in REGIMES:
-        floor = own.empty.get(mode)
+        floor = timing.empty.get(mode)
         yield _fact(case, f"{mode}_launch_floor", floor, "an empty kernel, timed in turn with these; not subtracted")
 
 
@@ -305,8 +307,8 @@ def _ratio_facts(
     values: tuple[float | None, ...] = (None, None, None)
     note = lacking
     if other is not None and other in ranked and case.variant in ranked:
-        found = ratio(ranked[other], ranked[case.variant])
-        values = (found.value, found.low, found.high)
+        speedup = ratio(ranked[other], ranked[case.variant])
+        values = (speedup.value, speedup.low, speedup.high)
         rounds = min(len(ranked[other]), len(ranked[case.variant]))
         note = f"over {other}, {case.rank_by}: medians of {rounds} rounds, bootstrap over rounds"
     for n, value in zip(names, values, strict=True):

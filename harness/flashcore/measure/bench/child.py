@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.measure.bench.interleave import Watch, distributions, release, sample, serve
+from flashcore.measure.bench.interleave import Turns, Watch, distributions, release, sample, serve
 from flashcore.measure.bench.proof import Proof, Sets
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
@@ -57,7 +57,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {v: {} for v in (*ready, *empty)}
     calls: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
-    spent = dict.fromkeys(samples, 0.0)
+    turns = Turns(watch, lambda _: None)
     for variant, proof in proofs.items():
         log.step(task.name, f"{variant} new data")
         proof.meet_new_data()
@@ -68,14 +68,14 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         if mode != cases[0].rank_by:
             half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)
             own_rule = replace(half, seconds=half.seconds / 2, noise=5 * rule.noise) if mode == "eager" else half
-        announce = functools.partial(_announce, log, task.name, mode)
+        turns = replace(turns, announce=functools.partial(_announce, log, task.name, mode))
         timed = ready if mode == "eager" else ready | empty
-        for variant, values in sample(timed, mode, own_rule, watch, spent, announce, proofs, empty).items():
+        for variant, values in sample(timed, mode, own_rule, turns, proofs, empty).items():
             samples[variant][mode] = values
         if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
-            announce = functools.partial(_announce, log, task.name, f"{mode} calls")
+            turns = replace(turns, announce=functools.partial(_announce, log, task.name, f"{mode} calls"))
             most = {v: P90_SAMPLES if v in payload["few"] else own_rule.most for v in ready}
-            for variant, values in distributions(ready, mode, own_rule, most, spent, announce).items():
+            for variant, values in distributions(ready, mode, own_rule, turns, most).items():
                 calls[variant][mode] = values
     own_clocks = {}
     for variant, one in ready.items():
@@ -93,7 +93,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                 "copies": t.copies,
                 "launches": t.launches,
                 "eager_calls": t.eager_calls,
-                "seconds": round(spent[v], 3),
+                "seconds": round(turns.spent[v], 3),
                 "proved": proofs[v].turns,
                 "new": proofs[v].new,
             }

@@ -47,16 +47,16 @@ class Driver:
 
     def kernel(self, ptx: bytes, name: bytes) -> ctypes.c_void_p:
         """A kernel of this PTX, compiled for this GPU."""
-        module, found = ctypes.c_void_p(), ctypes.c_void_p()
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
-        self.ask("cuModuleGetFunction", ctypes.byref(found), module, ctypes.c_char_p(name))
-        return found
+        self.ask("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name))
+        return function
 
     def ask(self, name: str, *arguments: Any) -> None:
         code = getattr(self._cuda, name)(*arguments)
         if code:
-            found = f"{name}: expected that the CUDA driver does it, found its error {code}"
-            raise CapabilityError(found, "update the driver, or see what torch.cuda.is_available() says")
+            what = f"{name}: expected that the CUDA driver does it, found its error {code}"
+            raise CapabilityError(what, "update the driver, or see what torch.cuda.is_available() says")
 
     def spin(self, stream: int, cycles: int, blocks: int = 1, threads: int = 32) -> None:
         """Enqueues a kernel whose every thread spins so many SM cycles. It touches no memory and never lets
@@ -88,8 +88,8 @@ class Driver:
         """Kernels, and copies of the driver's own, in the graph that ``stream`` is capturing."""
         status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
         graph, after = ctypes.c_void_p(), ctypes.c_void_p()
-        found = (status, identity, graph, after, count)
-        self.ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, found))
+        answers = (status, identity, graph, after, count)
+        self.ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, answers))
         kinds = list(self._kinds(graph)) if graph else []
         return kinds.count(_KERNEL_NODE), kinds.count(_COPY_NODE)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
@@ -59,82 +61,91 @@ class Watch:
         if state.temperature is not None:
             self.seen.setdefault("temperature", []).append(state.temperature)
         if state.throttle is not None:
-            known = self.seen.setdefault("throttle", [])
-            known += [name for name in state.throttle if name not in known]
+            reasons = self.seen.setdefault("throttle", [])
+            reasons += [name for name in state.throttle if name not in reasons]
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Whose turn it is, and what the turns have taken.
+
+    Args:
+        announce: called with the label before each sample.
+        spent: seconds that each label's samples took.
+    """
+
+    watch: Watch
+    announce: Callable[[str], None]
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 def sample(
     ready: Mapping[str, Timed],
     mode: str,
     rule: StopRule,
-    watch: Watch,
-    spent: dict[str, float],
-    announce: Callable[[str], None],
+    turns: Turns,
     proofs: Mapping[str, Proof] | None = None,
-    beside: Collection[str] = (),
+    fillers: Collection[str] = (),
 ) -> dict[str, list[float]]:
     """Samples of one mode (us): every call once a round, until each has enough.
 
     Args:
         ready: calls by label, in the order of a round, which begins at another one each time.
-        spent: seconds that each label's samples took, added to.
-        announce: told the label before each sample.
         proofs: by label, what takes a sample and looks at its answer: one of the first rounds' at random, and the last.
-        beside: labels that need no more samples than the others: an empty launch takes so little that its relative
+        fillers: labels that need no more samples than the others: an empty launch takes so little that its relative
             noise stays large.
     """
     proofs = proofs or {}
     chosen = {label: proof.chosen(rule.least) for label, proof in proofs.items()}
     samples: dict[str, list[float]] = {label: [] for label in ready}
-    own = dict.fromkeys(ready, 0.0)
+    seconds_of = dict.fromkeys(ready, 0.0)
     active = list(ready)
     began = time.monotonic()
     turn = 0
     while active:
         for label in rotated(active, turn):
-            announce(label)
+            turns.announce(label)
             start = time.monotonic()
             proved = chosen.get(label) == turn
             samples[label].append(proofs[label].sample(mode, turn) if proved else getattr(ready[label], mode)())
-            own[label] += time.monotonic() - start
-        watch.look()
+            seconds_of[label] += time.monotonic() - start
+        turns.watch.look()
         elapsed = time.monotonic() - began
-        active = [label for label in active if not rule.enough(samples[label], own[label], elapsed)]
-        active = active if any(label not in beside for label in active) else []
+        active = [label for label in active if not rule.enough(samples[label], seconds_of[label], elapsed)]
+        active = active if any(label not in fillers for label in active) else []
         turn += 1
-    for label, seconds in own.items():
+    for label, seconds in seconds_of.items():
         if label in proofs:
-            announce(label)
+            turns.announce(label)
             samples[label][-1] = proofs[label].sample(mode, -1)
-        spent[label] += seconds
+        turns.spent[label] += seconds
     return samples
 
 
 def distributions(
-    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, most: Mapping[str, int], spent: dict[str, float],
-    announce: Callable[[str], None],
-) -> dict[str, list[float]]:  # fmt: skip
+    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, turns: Turns, most: Mapping[str, int]
+) -> dict[str, list[float]]:
     """us of single calls of a regime, ``most`` of each; where these do not fit half of the rule's ``slow_seconds``, as
     many as a 90th percentile needs; fewer of calls that take many ms.
 
     Between events around each, less the median of what they read around nothing, which is asked in between.
     """
-    found: dict[str, list[float]] = {}
+    by_label: dict[str, list[float]] = {}
     for label, timed in ready.items():
-        announce(label)
+        turns.announce(label)
         start = time.monotonic()
         calls: list[float] = []
         nothing: list[float] = []
-        turns = 0
+        count = 0
         while len(calls) < most[label] and _goes_on(len(calls), most[label], time.monotonic() - start, rule):
-            if turns % _TURNS_A_NOTHING == 0:
+            if count % _TURNS_A_NOTHING == 0:
                 nothing += timed.each(regime, calls=False)
-            calls += timed.each(regime, first=not turns)  # no other calls come between
-            turns += 1
+            calls += timed.each(regime, first=not count)  # no other calls come between
+            count += 1
         least = statistics.median(nothing)
-        found[label] = [x - least for x in calls[: most[label]]]
-        spent[label] += time.monotonic() - start
-    return found
+        by_label[label] = [x - least for x in calls[: most[label]]]
+        turns.spent[label] += time.monotonic() - start
+    return by_label
 
 
 def _goes_on(count: int, most: int, seconds: float, rule: StopRule) -> bool:

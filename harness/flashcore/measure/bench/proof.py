@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.timing import Timed, Timer
-from flashcore.measure.workers.accuracy import errors, judge, soundness
+from flashcore.measure.workers.accuracy import soundness
 from flashcore.measure.workers.guarded import Outputs, copied, write
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.measure.workers.references import References
@@ -50,32 +50,34 @@ class Sets:
         self.rotation = Rotation(timer, case, problem, device)
         self.inputs = self.rotation.inputs
         first, params = case.seeds[0], dict(case.params)
-        self._own = range(first, first + len(self.inputs))
-        self._holds = list(self._own)
+        self._seeds = range(first, first + len(self.inputs))
+        self._holds = list(self._seeds)
         large = sum(x.nbytes for x in _tensors(self.inputs[0]).values()) > _MOST_BYTES
         new = [] if large else [first + _NEW_SEED + i for i in range(len(self.inputs))]
         self._values = {seed: problem.make_inputs(dict(params), seed, device) for seed in new}
-        if not new or not all(_numbers(v) == _numbers(own) for v in self._values.values() for own in self.inputs):
+        if not new or not all(_numbers(v) == _numbers(inputs) for v in self._values.values() for inputs in self.inputs):
             new, self._values = [], {}
         else:
             self._values[first] = {name: copied(x) for name, x in _tensors(self.inputs[0]).items()}
         self._new = new
-        self._stage = [{name: copied(x) for name, x in _tensors(own).items()} for own in self.inputs] if new else []
+        self._stage = (
+            [{name: copied(x) for name, x in _tensors(inputs).items()} for inputs in self.inputs] if new else []
+        )
         self._references = References()
         self._where = (problem, device, problem.KINDS[0])
 
     def renew(self, i: int) -> None:
         """Writes values into set ``i`` that it does not hold, if there are any."""
         if self._new:
-            seed = self._new[0] if self._holds[i] != self._new[0] else self._own[0]
+            seed = self._new[0] if self._holds[i] != self._new[0] else self._seeds[0]
             _write(self.inputs[i], self._values[seed])
             self._holds[i] = seed
 
-    def restage(self, *, known: bool) -> None:
+    def restage(self, *, used: bool) -> None:
         """What :meth:`take` is to write from now on: values that every call has used, or new ones. All sets are to take
         it."""
         for i, stage in enumerate(self._stage):
-            self._holds[i] = self._own[0] if known else self._new[i]
+            self._holds[i] = self._seeds[0] if used else self._new[i]
             _write(stage, self._values[self._holds[i]])
 
     def take(self, i: int) -> None:
@@ -87,11 +89,9 @@ class Sets:
         """The seed that set ``i`` holds, and what is wrong with these outputs for it."""
         problem, device, kind = self._where
         seed = self._holds[i]
-        _, reference, entitled, _ = self._references.get(case, problem, device, seed, kind)
-        wrong = soundness(outputs, {}, reference)
-        for name, answer in reference.items() if not wrong else ():
-            wrong += judge(errors(outputs[name], answer), entitled[name], case.tolerance, problem.FENCE)
-        return seed, wrong
+        expected = self._references.get(case, problem, device, seed, kind)
+        wrong = soundness(outputs, {}, expected.reference)
+        return seed, wrong or expected.complaints(case, outputs, problem.FENCE)
 
 
 class Proof:
@@ -124,10 +124,10 @@ class Proof:
 
             return take
 
-        sets.restage(known=True)
-        own = after(lambda i: self._outputs[i])
-        self._times = self._timed.anew(own, lambda: sets.restage(known=False), len(sets.inputs))
-        sets.restage(known=True)
+        sets.restage(used=True)
+        poisoning_own = after(lambda i: self._outputs[i])
+        self._times = self._timed.anew(poisoning_own, lambda: sets.restage(used=False), len(sets.inputs))
+        sets.restage(used=True)
         self._known_times = self._timed.anew(after(lambda i: others), lambda: None, len(sets.inputs))
 
     def chosen(self, least: int) -> int:
@@ -156,10 +156,10 @@ class Proof:
             value: float = getattr(self._timed, mode)()
         finally:
             self._timed.before = None
-        found = self._outputs[i]
+        outputs = self._outputs[i]
         if peer:
-            found.update(self._caller.named(self._timed.answer(mode)))
-        seed, wrong = self._sets.complaints(case, i % sets, found)
+            outputs.update(self._caller.named(self._timed.answer(mode)))
+        seed, wrong = self._sets.complaints(case, i % sets, outputs)
         if wrong and not self.complaint:
             self.complaint = f"void: the answer of a timed call is wrong: {wrong[0]}, {mode}, turn {turn}, seed {seed}"
         self.turns.setdefault(mode, []).append(turn)
@@ -172,17 +172,17 @@ class Proof:
             calls: us of single calls by regime, less the time of an empty pair of events.
             doubt: us by which the timer's single calls may be off.
         """
-        known = max((statistics.median(c) for c in calls.values() if c), default=None)
-        if self.complaint or known is None:
+        usual = max((statistics.median(c) for c in calls.values() if c), default=None)
+        if self.complaint or usual is None:
             return self.complaint
         nothing = statistics.median(self._timed.each("isolated", calls=False))
         self.new = statistics.median(self._times) - nothing
-        known = max(known, statistics.median(self._known_times) - nothing)
-        if self.new <= _LONGER * known + doubt:
+        usual = max(usual, statistics.median(self._known_times) - nothing)
+        if self.new <= _LONGER * usual + doubt:
             return ""
         return (
             f"void: a call takes {self.new:.3f} µs on data that it has not met, into poisoned outputs, and "
-            f"{known:.3f} µs on what it knows: it keeps what it found before"
+            f"{usual:.3f} µs on what it knows: it keeps what it found before"
         )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore.measure.bench.interleave import Watch, sample, serve
+from flashcore.measure.bench.interleave import Turns, Watch, sample, serve
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.machine import python_process
@@ -91,20 +91,20 @@ def _reference(result: Result) -> Reference:
     return Reference({name: min(pair) for name, pair in medians.items()}, spread, result.data["state"])
 
 
-def unfit(found: Mapping[str, Reference]) -> dict[str, str]:
+def unfit(references: Mapping[str, Reference]) -> dict[str, str]:
     """The GPUs to exclude from timing, of GPUs of one kind: UUID → why. Never all of them."""
-    why = {gpu: f"its reference failed: {own.failed}" for gpu, own in found.items() if own.failed}
-    timed = {gpu: own for gpu, own in found.items() if not own.failed}
-    for name in next((own.times for own in timed.values()), {}):
-        usual = statistics.median_low(own.times[name] for own in timed.values())
-        for gpu, own in timed.items():
-            over, allowed = own.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
+    why = {gpu: f"its reference failed: {one.failed}" for gpu, one in references.items() if one.failed}
+    timed = {gpu: one for gpu, one in references.items() if not one.failed}
+    for name in next((one.times for one in timed.values()), {}):
+        usual = statistics.median_low(one.times[name] for one in timed.values())
+        for gpu, one in timed.items():
+            over, allowed = one.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
             if over > allowed:
-                text = f"slow: {name} takes {own.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
+                text = f"slow: {name} takes {one.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
                 why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be noise)")
-    hot = {gpu: sorted(UNWELL & {*own.state.get("throttle", ())}) for gpu, own in timed.items()}
+    hot = {gpu: sorted(UNWELL & {*one.state.get("throttle", ())}) for gpu, one in timed.items()}
     why |= {gpu: f"throttled: {', '.join(reasons)}" for gpu, reasons in hot.items() if reasons and gpu not in why}
-    return why if len(why) < len(found) else {}
+    return why if len(why) < len(references) else {}
 
 
 # --- the child ----------------------------------------------------------------------------------
@@ -124,9 +124,8 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     ready = {f"{name} {twin}": timer.prepare([call]) for name, call in calls.items() for twin in "AB"}
     watch = Watch(device)
     rule = StopRule(least=60, most=200, seconds=2.0)
-    spent = dict.fromkeys(ready, 0.0)
-    found = sample(ready, "back_to_back", rule, watch, spent, lambda label: log.step(task.name, label))
-    samples = {name: [[round(x, 4) for x in found[f"{name} {twin}"]] for twin in "AB"] for name in calls}
+    times = sample(ready, "back_to_back", rule, Turns(watch, lambda label: log.step(task.name, label)))
+    samples = {name: [[round(x, 4) for x in times[f"{name} {twin}"]] for twin in "AB"] for name in calls}
     return {"samples": samples, "state": watch.seen}
 
 

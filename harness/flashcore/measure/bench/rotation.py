@@ -43,12 +43,12 @@ class Rotation:
         self._case = case
         self._inout = [a for a in written if a.inout]
         if self._inout:
-            own = sum(written[a] for a in self._inout)
-            copies = max(count, min(_MOST_COPIES, _BYTES_OF_COPIES // own))
+            restored = sum(written[a] for a in self._inout)
+            copies = max(count, min(_MOST_COPIES, _BYTES_OF_COPIES // restored))
             wanted = {a.name: (a.sizes(params), a.dtype) for a in self._inout}
             self.copies = [Outputs(wanted, device) for _ in range(copies)]
-            beside = count * (given + sum(written.values()) - own)
-            self.restored = Restored(self._restore, min(copies, timer.copies(own, beside) or copies))
+            resident = count * (given + sum(written.values()) - restored)
+            self.restored = Restored(self._restore, min(copies, timer.copies(restored, resident) or copies))
 
     def load(self, i: int) -> None:
         """Writes into the tensors of call ``i`` that are inputs too what they hold before it."""
@@ -65,6 +65,6 @@ class Rotation:
         sets = len(self.inputs)
         outputs = [caller.outputs(inout=False) for _ in self.inputs]
         if self.copies:
-            outputs = [outputs[i % sets].joined(own) for i, own in enumerate(self.copies)]
-        calls = [caller.bind(self.inputs[i % sets], own) for i, own in enumerate(outputs)]
+            outputs = [outputs[i % sets].joined(copy) for i, copy in enumerate(self.copies)]
+        calls = [caller.bind(self.inputs[i % sets], one) for i, one in enumerate(outputs)]
         return timer.prepare(calls, launches, self.restored), outputs

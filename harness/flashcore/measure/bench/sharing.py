@@ -67,13 +67,13 @@ def _shapes(folder: Path) -> dict[str, str]:
 
 def _throttled(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[str]]:
     """GPU → the shapes that were timed while it was throttled by its cooling or its power supply."""
-    found: dict[str, list[str]] = {}
+    throttled: dict[str, list[str]] = {}
     for fact in facts:
         if fact.name == "throttle" and reference.UNWELL & set(str(fact.value).split(", ")):
             shape = fact.subject.shape or ""
-            if (gpu := shapes.get(shape)) and shape not in found.setdefault(gpu, []):
-                found[gpu].append(shape)
-    return found
+            if (gpu := shapes.get(shape)) and shape not in throttled.setdefault(gpu, []):
+                throttled[gpu].append(shape)
+    return throttled
 
 
 def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
@@ -87,7 +87,7 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
     hosts = {p.gpu: p.host for p in places}
     for gpu in (gpu for on in where.values() for gpu in on.values()):
         hosts.setdefault(gpu, None)  # it is no longer there, or the run was resumed without it
-    found = []
+    entries = []
     for gpu, host in hosts.items():
         cases: dict[str, tuple[str, ...]] = {}
         for stage, on in where.items():
@@ -97,25 +97,25 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
         state = [f for f in measured.facts if f.name in _STATE and f.subject.case in timed and f.value is not None]
         clocks = [f.number for f in state if f.name == "bench_sm_clock" and f.number is not None]
         degrees = [f.number for f in state if f.name == "bench_temperature" and f.number is not None]
-        said = {r for f in state if f.name == "throttle" for r in str(f.value).split(", ")} - {"none"}
+        reasons = {r for f in state if f.name == "throttle" for r in str(f.value).split(", ")} - {"none"}
         gone = sorted(s for s in moved if _shapes(folder / "bench").get(s) == gpu)
         remarks = [
             unfit.get(gpu, ""),
             f"lost: {lost[gpu]}" if gpu in lost else "",
             f"throttled: timed again elsewhere: {', '.join(gone)}" if gone else "",
         ]
-        own = references.get(gpu)
-        found.append(
+        timed_reference = references.get(gpu)
+        entries.append(
             SharingGpu(
                 uuid=gpu,
                 host=host,
-                spread=own.spread if own and not own.failed else None,
-                reference=own.times if own else {},
+                spread=timed_reference.spread if timed_reference and not timed_reference.failed else None,
+                reference=timed_reference.times if timed_reference else {},
                 sm_clock_mhz=statistics.median(clocks) if clocks else None,
                 temperature=max(degrees, default=None),
-                throttle=tuple(sorted(said)),
+                throttle=tuple(sorted(reasons)),
                 cases=cases,
                 remark="; ".join(filter(None, remarks)),
             )
         )
-    return tuple(found)
+    return tuple(entries)

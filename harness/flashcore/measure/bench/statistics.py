@@ -47,9 +47,9 @@ def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:
     """The 90th and the 99th percentile of so many single calls; ``None`` of too few."""
     import numpy as np
 
-    found = np.percentile(np.asarray(calls), (90, 99)) if len(calls) >= P90_SAMPLES else (0.0, 0.0)
+    quantiles = np.percentile(np.asarray(calls), (90, 99)) if len(calls) >= P90_SAMPLES else (0.0, 0.0)
     least = (P90_SAMPLES, P99_SAMPLES)
-    p90, p99 = (float(q) if len(calls) >= n else None for q, n in zip(found, least, strict=True))
+    p90, p99 = (float(q) if len(calls) >= n else None for q, n in zip(quantiles, least, strict=True))
     return p90, p99
 
 

@@ -1,10 +1,11 @@
 """How one call is timed: three regimes, and eagerly. Used only by the child processes that time.
 
-- back_to_back: N calls in one CUDA graph, the time between two events over N. What the calls use was put in L2 just
-before. Calls whose launches are programmatic overlap: this is a throughput. - isolated: a latency, by difference. A
-  graph of N × [spacer, call] against one of N × [spacer], in turns; the difference over N. The spacer is one block an
-  SM that spins, without memory and without a programmatic trigger, so the launch overhead is hidden behind it and no
-  call overlaps another. Calls rotate through a few sets of tensors that stay in L2 together.
+- back_to_back: N calls in one CUDA graph, the time between two events over N. The calls' inputs were put in L2 just
+  before. Calls whose launches are programmatic overlap: this is a throughput.
+- isolated: a latency, by difference. A graph of N × [spacer, call] against one of N × [spacer], in turns; the
+  difference over N. The spacer is one block per SM that spins, without memory and without a programmatic trigger, so
+  the launch overhead is hidden behind it and no call overlaps another. Calls rotate through a few sets of tensors that
+  stay in L2 together.
 - cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
 - eager: calls from Python back to back between two events, over their number: the host's time where the
   host is slower than the kernel.
@@ -114,8 +115,8 @@ class Timer(Protocol):
         """How many sets of tensors of ``size`` bytes calls are to rotate through."""
         ...
 
-    def copies(self, size: int, beside: int) -> int:
-        """How many tensors of ``size`` bytes stay where so many sets do, ``beside`` bytes of other tensors."""
+    def copies(self, size: int, resident: int) -> int:
+        """How many tensors of ``size`` bytes stay where so many sets do, ``resident`` bytes of other tensors."""
         ...
 
     def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
@@ -162,8 +163,8 @@ class CudaTimer:
     def sets(self, size: int) -> int:
         return max(1, min(_MOST_SETS, self._l2 // 2 // max(size, 1)))
 
-    def copies(self, size: int, beside: int) -> int:
-        return max(0, self._l2 // 2 - beside) // size
+    def copies(self, size: int, resident: int) -> int:
+        return max(0, self._l2 // 2 - resident) // size
 
     def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
         return _CudaTimed(self, calls, launches, restored)
@@ -182,9 +183,9 @@ class CudaTimer:
         with torch.cuda.graph(graph, stream=self.stream):
             for i in range(count):
                 enqueue(i)
-            held = self.driver.captured(self.stream.cuda_stream)
+            nodes = self.driver.captured(self.stream.cuda_stream)
         graph.replay()  # the first replay uploads the graph
-        return graph, held
+        return graph, nodes
 
     def spaced(
         self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False
@@ -238,8 +239,8 @@ class _CudaTimed:
         self.launches = launches or calls_for(self._call_us, most)
         self._many = self._single
         if self.launches > 1:
-            self._many, held = timer.capture(self._call, self.launches)
-            self._hold(held, self.launches)
+            self._many, nodes = timer.capture(self._call, self.launches)
+            self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[Regime, bool], Any] = {}
         self.eager_calls = 1
@@ -250,9 +251,9 @@ class _CudaTimed:
         self._answer = None  # its memory is reused by the next call, as if the answer were not kept
         self._answer = self._calls[i % len(self._calls)]()
 
-    def _hold(self, held: tuple[int, int], calls: int, beside: tuple[int, int] = (0, 0)) -> None:
+    def _count_nodes(self, nodes: tuple[int, int], calls: int, spacers: tuple[int, int] = (0, 0)) -> None:
         """A launcher that stops launching after some calls is found by counting the kernels of each graph."""
-        kernels, copies = ((h - b) // calls for h, b in zip(held, beside, strict=True))
+        kernels, copies = ((h - b) // calls for h, b in zip(nodes, spacers, strict=True))
         self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
 
     def calls_in(self, mode: str) -> int:
@@ -329,10 +330,10 @@ class _CudaTimed:
     def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
         """The graph of spacers with calls, and the one without."""
         key, count = (regime, events), self._count(regime, events=events)
-        alone, beside = self._timer.spaced(regime, count, None, events=events)
+        alone, spacers = self._timer.spaced(regime, count, None, events=events)
         if key not in self._spaced:
-            self._spaced[key], held = self._timer.spaced(regime, count, self._call, events=events)
-            self._hold(held, count, beside)
+            self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, events=events)
+            self._count_nodes(nodes, count, spacers)
             if not events:
                 self._answers[regime] = self._answer
         return self._spaced[key], alone
@@ -379,7 +380,7 @@ class HostTimer:
     def sets(self, size: int) -> int:
         return 2
 
-    def copies(self, size: int, beside: int) -> int:
+    def copies(self, size: int, resident: int) -> int:
         return 2
 
     def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:

@@ -13,7 +13,6 @@ from flashcore.errors import UsageError
 from flashcore.measure.workers.accuracy import (
     FACT_NAMES,
     NORMAL,
-    Errors,
     differing,
     errors,
     judge,
@@ -24,7 +23,7 @@ from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.measure.workers.references import References
+from flashcore.measure.workers.references import Expected, References
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +33,7 @@ _OTHER_POISON = 0x5A
 _UNSEEN = 100
 #: What the first opcheck imports, which is most of its time.
 _OPCHECK = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
-_answers = References()
+_references = References()
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
@@ -59,14 +58,14 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         for seed in case.seeds if kind not in edges else case.seeds[:1]:
             where = f"seed {seed}, kind {kind}"
             log.step(task.name, where)
-            inputs, reference, entitled, cost = _answers.get(case, problem, device, seed, kind)
-            for own in (cost or {}).values():
-                _keep_worst(worst, "quantization_max_error", own.max, f"worst on {where}")
-                _keep_worst(worst, "quantization_frobenius_error", own.frobenius, f"worst on {where}")
-            found: dict[str, tuple[float | None, str]] = {}
-            wrong = _compare(caller, outputs, inputs, reference, entitled, found, where)
+            expected = _references.get(case, problem, device, seed, kind)
+            for cost in expected.cost.values():
+                _keep_worst(worst, "quantization_max_error", cost.max, f"worst on {where}")
+                _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, f"worst on {where}")
+            errors_here: dict[str, tuple[float | None, str]] = {}
+            wrong = _compare(caller, outputs, expected, errors_here, where)
             # For unusual values, only the errors that do not grow with them.
-            for fact, (value, note) in found.items():
+            for fact, (value, note) in errors_here.items():
                 if kind not in edges or "over_class" in fact:
                     _keep_worst(worst, fact, value, note)
                 if kind == problem.KINDS[0] and f"normal_{fact}" in NORMAL:
@@ -75,12 +74,13 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             if any("out-of-bounds write" in text for text in wrong):
                 break  # it writes out of bounds: no more calls than needed
     if not complaints:
-        inputs, *_ = _answers.get(case, problem, device, case.seeds[0], kinds[0])
+        expected = _references.get(case, problem, device, case.seeds[0], kinds[0])
+        inputs = expected.inputs
         log.step(task.name, "repeats")
         complaints += _repeat(caller, inputs, payload["repeats"])
         if not case.is_reference:
             announce = functools.partial(log.step, task.name)
-            complaints += _layouts(caller, *_answers.get(case, problem, device, case.seeds[0], kinds[0])[:3], announce)
+            complaints += _layouts(caller, expected, announce)
         if hasattr(problem, "invariants") and not case.is_reference:
             log.step(task.name, "invariants")
             complaints += problem.invariants(lambda given: _fresh(caller, given), inputs, dict(case.params))
@@ -95,14 +95,12 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
 def _compare(
     caller: Caller,
     outputs: Outputs,
-    inputs: Mapping[str, Any],
-    reference: Mapping[str, Tensor],
-    entitled: Mapping[str, Errors],
+    expected: Expected,
     worst: dict[str, tuple[float | None, str]],
     where: str,
 ) -> list[str]:
     """Calls once and compares; takes the errors into ``worst`` and returns complaints."""
-    case = caller.case
+    case, inputs, reference = caller.case, expected.inputs, expected.reference
     missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
     if missing:
         raise UsageError(f"{case.problem_file}: expected a reference for every output, found none for {missing}")
@@ -117,13 +115,13 @@ def _compare(
     complaints += [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
     complaints += soundness(outputs, _unwritten(caller, outputs, given), reference)
     for name, answer in reference.items():
-        own = errors(outputs[name], answer)
-        ratio_max, ratio_frobenius = over_class(own, entitled[name])
-        values = (own.max, own.mean, own.frobenius, ratio_max, ratio_frobenius)
+        measured = errors(outputs[name], answer)
+        ratio_max, ratio_frobenius = over_class(measured, expected.entitled[name])
+        values = (measured.max, measured.mean, measured.frobenius, ratio_max, ratio_frobenius)
         for fact, value in zip(FACT_NAMES, values, strict=True):
             _keep_worst(worst, fact, value, f"worst on {where}")
         if not complaints:
-            complaints += judge(own, entitled[name], case.tolerance, caller.problem.FENCE)
+            complaints += judge(measured, expected.entitled[name], case.tolerance, caller.problem.FENCE)
     return complaints
 
 
@@ -197,23 +195,17 @@ def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str
     return []
 
 
-def _layouts(
-    caller: Caller,
-    inputs: Mapping[str, Any],
-    reference: Mapping[str, Tensor],
-    entitled: Mapping[str, Errors],
-    announce: Callable[[str], None],
-) -> list[str]:
+def _layouts(caller: Caller, expected: Expected, announce: Callable[[str], None]) -> list[str]:
     """Complains if a tensor of another layout is neither refused by its name nor handled correctly."""
-    complaints = []
+    complaints, inputs = [], expected.inputs
     for argument in (a for a in caller.case.arguments if a.kind == "tensor"):
         name = argument.name
         for how in LAYOUTS if argument.strides else LAYOUTS[:2]:
             outputs = caller.outputs()
-            own = (outputs if argument.mutable else inputs).get(name)
-            if own is None:
+            tensor = (outputs if argument.mutable else inputs).get(name)
+            if tensor is None:
                 continue  # absent
-            other = laid_out(own, how)
+            other = laid_out(tensor, how)
             if how != "misaligned" and other.is_contiguous():
                 continue  # a single element, or a single row
             announce(f"{name} {how}")
@@ -228,10 +220,8 @@ def _layouts(
                 if not re.search(rf"\b{re.escape(name)}\b", str(error)):
                     complaints.append(f"{name}, {how}: expected an answer or a refusal by its name: {describe(error)}")
                 continue
-            wrong = soundness(outputs, {}, reference)
-            for output, answer in reference.items() if not wrong else ():
-                own = errors(outputs[output], answer)
-                wrong += judge(own, entitled[output], caller.case.tolerance, caller.problem.FENCE)
+            wrong = soundness(outputs, {}, expected.reference)
+            wrong = wrong or expected.complaints(caller.case, outputs, caller.problem.FENCE)
             complaints += [f"{name}, {how}: taken, and the answer is wrong: {text}" for text in wrong[:1]]
     return complaints
 

@@ -176,11 +176,11 @@ def profiled(cases: Sequence[Profiled], folder: Path, profiling: Profiling) -> S
     outcomes: list[CaseOutcome] = []
     listings: list[Listing] = []
     for case in cases:
-        reason = "" if case.name in settled.found else settled.why(case.name)
+        reason = "" if case.name in settled.reports else settled.why(case.name)
         if reason:
             facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
         else:
-            subject, rows = Subject(case.variant, shape=case.shape), settled.found[case.name]
+            subject, rows = Subject(case.variant, shape=case.shape), settled.reports[case.name]
             phased = profiling.codes.get(case.variant) if case.name in stage.deep else None
             registers = profiling.registers.get(case.variant, {})
             built = ncu_facts.Built(profiling.plans.get(case.name), phased, registers)
@@ -320,7 +320,7 @@ class _UnderNcu:
                     settled.failed[name] = result.reason or "failed without a reason"
                     settled.seconds[name] = result.seconds
             elif name in rows and name not in incomplete:
-                settled.found[name] = rows[name]
+                settled.reports[name] = rows[name]
                 settled.seconds[name] = result.seconds
             elif unreadable and name not in incomplete:
                 settled.failed[name] = unreadable

@@ -55,21 +55,21 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         for tool in chosen.tools:
             stage = _UnderTool(tool, sanitizer, chosen.limits, context.workers, progress)
             ready = [t for t in tasks if t.variant not in stuck]
-            own = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
-            own.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
-            stuck |= hung(Result(name, "failed", why) for name, why in own.failed.items())
+            results = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
+            results.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
+            stuck |= hung(Result(name, "failed", why) for name, why in results.failed.items())
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for case in cases:
         complaints = []
-        for tool, own in settled.items():
-            report = own.found.get(case.name)
-            facts += _facts(case.subject, tool, report, own.why(case.name))
+        for tool, results in settled.items():
+            report = results.reports.get(case.name)
+            facts += _facts(case.subject, tool, report, results.why(case.name))
             if report is None:
-                complaints.append(f"{tool}: unmeasured: {own.why(case.name)}")
+                complaints.append(f"{tool}: unmeasured: {results.why(case.name)}")
             elif not report.clean:
                 complaints.append(f"{tool}: {_counted(report)}: {report.first}".removesuffix(": "))
-        seconds = sum(own.seconds.get(case.name, 0.0) for own in settled.values())
+        seconds = sum(results.seconds.get(case.name, 0.0) for results in settled.values())
         skipped = bool(complaints) and all(SKIPPED in c for c in complaints)
         status: CaseStatus = "skipped" if skipped else "failed" if complaints else "ok"
         outcomes.append(CaseOutcome(case.variant, case.shape, "sanitize", status, "; ".join(complaints), seconds))
@@ -80,11 +80,11 @@ def _facts(subject: Subject, tool: Tool, report: Report | None, why: str) -> lis
     names = ["errors"] + (["warnings"] if tool == "racecheck" else [])
     values: list[int | None] = [None, None] if report is None else [report.errors, report.warnings]
     note = f"not sanitized: {why}" if report is None else report.first
-    found = []
+    facts = []
     for kind, value in zip(names, values, strict=False):
         name = f"sanitizer_{tool}_{kind}"
-        found.append(Fact(subject, name, value, FACTS[name].unit, Source.SANITIZER, note))
-    return found
+        facts.append(Fact(subject, name, value, FACTS[name].unit, Source.SANITIZER, note))
+    return facts
 
 
 def _counted(report: Report) -> str:
@@ -129,7 +129,7 @@ class _UnderTool:
         for journal in sorted(path.glob("journal-*.jsonl")):
             begun = [line["name"] for line in read_journal(journal) if line.get("event") == "begin"]
             log = _log(journal)
-            said = parse(log.read_text(errors="replace") if log.exists() else "", self.tool)
+            report = parse(log.read_text(errors="replace") if log.exists() else "", self.tool)
             alone = len(begun) == 1
             for name in begun:
                 if name not in answers:
@@ -138,14 +138,14 @@ class _UnderTool:
                 settled.seconds[name] = settled.seconds.get(name, 0.0) + result.seconds
                 if name in settled.failed:
                     continue
-                if isinstance(said, str):
-                    settled.open[name] = f"{result.reason}; {said}" if result.reason else said
-                elif (said.clean and result.status == "ok") or (alone and not said.clean):
-                    settled.found[name] = said
+                if isinstance(report, str):
+                    settled.open[name] = f"{result.reason}; {report}" if result.reason else report
+                elif (report.clean and result.status == "ok") or (alone and not report.clean):
+                    settled.reports[name] = report
                 elif alone:
                     settled.failed[name] = result.reason
                 else:
-                    settled.open[name] = result.reason or f"its batch is not clean: {_counted(said)}"
+                    settled.open[name] = result.reason or f"its batch is not clean: {_counted(report)}"
 
 
 def _log(journal: Path) -> Path:

@@ -45,7 +45,7 @@ class Errors:
     norm: float
     at: tuple[int, ...]
     expected: float
-    found: float
+    answer: float
     gain: float = 0.0
     rows: int = 1
 
@@ -61,9 +61,9 @@ def ulp(magnitude: float, dtype: Any) -> float:
     return float(info.eps * 2.0 ** math.floor(math.log2(max(magnitude, smallest))))
 
 
-def not_finite(found: Tensor, reference: Tensor) -> Tensor:
+def not_finite(answer: Tensor, reference: Tensor) -> Tensor:
     """Mask of NaN and Inf where the reference is finite, or has another of them."""
-    values = found.double()
+    values = answer.double()
     mask: Tensor = ~values.isfinite() & ~(values == reference)
     return mask
 
@@ -77,27 +77,34 @@ def differing(a: Tensor, b: Tensor) -> Tensor:
     return mask
 
 
-def errors(found: Tensor, reference: Tensor) -> Errors:
+def errors(computed: Tensor, reference: Tensor) -> Errors:
     """Compares an answer with the fp64 reference, where the reference is finite.
 
-    Read from the device at once, as all that a check asks of a call is. With 7 reads instead of about 30 a case took
-    0.60 of its time (median of 967 cases, runs 79c1 and c175, five processes on each H200).
+    All numbers are read from the device at once: each read waits for it.
     """
     import numpy
     import torch
 
-    values = found.double()
+    values = computed.double()
     finite = reference.isfinite()
     signed = torch.where(finite, values - reference, 0.0)
     difference = signed.abs()
-    known = torch.where(finite, reference, 0.0)
+    finite_reference = torch.where(finite, reference, 0.0)
     if not reference.numel():
-        return Errors(0.0, 0.0, 0.0, ulp(0.0, found.dtype), 1.0, (0,) * reference.dim(), math.nan, math.nan)
+        return Errors(0.0, 0.0, 0.0, ulp(0.0, computed.dtype), 1.0, (0,) * reference.dim(), math.nan, math.nan)
     worst = difference.argmax()  # NaN wins against every number here, as it should
     parts = (
-        worst, finite.sum(), difference.take(worst), difference.sum(), difference.norm(), known.norm(),
-        known.abs().max(), (signed * known).sum(), reference.take(worst), values.take(worst),
-    )  # fmt: skip
+        worst,
+        finite.sum(),
+        difference.take(worst),
+        difference.sum(),
+        difference.norm(),
+        finite_reference.norm(),
+        finite_reference.abs().max(),
+        (signed * finite_reference).sum(),
+        reference.take(worst),
+        values.take(worst),
+    )
     index, count, most, total, frobenius, norm, largest, along, expected, answer = torch.stack(
         [part.double() for part in parts]
     ).tolist()
@@ -105,53 +112,56 @@ def errors(found: Tensor, reference: Tensor) -> Errors:
         max=most,
         mean=total / max(1.0, count),
         frobenius=frobenius / norm if norm > 0 else frobenius,
-        ulp=ulp(largest, found.dtype),
+        ulp=ulp(largest, computed.dtype),
         norm=norm if norm > 0 else 1.0,
         # torch's own imports sympy first, which takes seconds.
         at=tuple(int(i) for i in numpy.unravel_index(int(index), tuple(reference.shape))),
         expected=expected,
-        found=answer,
+        answer=answer,
         gain=along / norm**2 if norm > 0 else 0.0,
         rows=math.prod(reference.shape[:-1]),
     )
 
 
-def over_class(own: Errors, entitled: Errors) -> tuple[float, float]:
+def over_class(measured: Errors, entitled: Errors) -> tuple[float, float]:
     """Largest and Frobenius error over the emulation's.
 
     An emulation without any error (with one key, the output is a value itself) counts as half a unit in the last place
     in one element: no number of that type can be more exact.
     """
     return (
-        own.max / (entitled.max or entitled.ulp / 2),
-        own.frobenius / (entitled.frobenius or entitled.ulp / 2 / entitled.norm),
+        measured.max / (entitled.max or entitled.ulp / 2),
+        measured.frobenius / (entitled.frobenius or entitled.ulp / 2 / entitled.norm),
     )
 
 
-def judge(own: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
+def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
     """Complaints about an answer's errors; empty if it is within its tolerance class and the fence."""
-    place = f"at {list(own.at)}: expected {own.expected:.6g}, found {own.found:.6g}"
+    place = f"at {list(measured.at)}: expected {measured.expected:.6g}, found {measured.answer:.6g}"
     complaints = []
     limit = MAX_LIMIT * entitled.max + entitled.ulp
-    if not own.max <= limit:
+    if not measured.max <= limit:
         complaints.append(
-            f"max error {own.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
+            f"max error {measured.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
             f"+ 1 ulp), {place}"
         )
     # One element may be off by one unit here as well.
     limit = FROBENIUS_LIMIT * entitled.frobenius + entitled.ulp / entitled.norm
-    if not own.frobenius <= limit:
+    if not measured.frobenius <= limit:
         complaints.append(
-            f"relative Frobenius error {own.frobenius:.3g} exceeds {limit:.3g} "
+            f"relative Frobenius error {measured.frobenius:.3g} exceeds {limit:.3g} "
             f"({FROBENIUS_LIMIT:g} × the emulation of {tolerance} + 1 ulp in one element)"
         )
-    for name, value in (("max", own.max), ("mean", own.mean)):
+    for name, value in (("max", measured.max), ("mean", measured.mean)):
         if not value <= fence[name]:
             complaints.append(f"{name} error {value:.3g} is beyond the problem's fence of {fence[name]:g}, {place}")
-    limit = FROBENIUS_LIMIT * abs(entitled.gain) + 6 * entitled.frobenius / math.sqrt(max(own.rows, 1)) + GAIN_LIMIT
-    if not abs(own.gain) <= limit + entitled.ulp / entitled.norm:
+    limit = (
+        FROBENIUS_LIMIT * abs(entitled.gain) + 6 * entitled.frobenius / math.sqrt(max(measured.rows, 1)) + GAIN_LIMIT
+    )
+    size = "large" if measured.gain > 0 else "small"
+    if not abs(measured.gain) <= limit + entitled.ulp / entitled.norm:
         complaints.append(
-            f"the answer as a whole is {abs(own.gain):.3g} too {'large' if own.gain > 0 else 'small'}, relative; "
+            f"the answer as a whole is {abs(measured.gain):.3g} too {size}, relative; "
             f"expected at most {limit:.3g}: {tolerance} rounds without a bias, a wrong factor has one"
         )
     return complaints

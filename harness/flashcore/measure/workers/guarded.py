@@ -120,8 +120,10 @@ def any_of(flags: Mapping[str, Tensor]) -> list[str]:
 
     raised: set[str] = set()
     for device in {flag.device for flag in flags.values()}:
-        own = {name: flag for name, flag in flags.items() if flag.device == device}
-        raised.update(name for name, up in zip(own, torch.stack(list(own.values())).tolist(), strict=True) if up)
+        on_device = {name: flag for name, flag in flags.items() if flag.device == device}
+        raised.update(
+            name for name, up in zip(on_device, torch.stack(list(on_device.values())).tolist(), strict=True) if up
+        )
     return [name for name in flags if name in raised]
 
 
@@ -176,8 +178,8 @@ def once(tensor: Tensor) -> Tensor:
 
 def write(into: Tensor, values: Tensor) -> None:
     """Copies values into a tensor that may be expanded; the values are then expanded alike."""
-    own = once(into)
-    own.copy_(values[tuple(slice(size) for size in own.shape)])
+    single = once(into)
+    single.copy_(values[tuple(slice(size) for size in single.shape)])
 
 
 def copied(value: Tensor) -> Tensor:

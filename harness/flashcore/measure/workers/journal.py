@@ -360,24 +360,24 @@ def parse(data: bytes) -> Iterator[dict[str, Any]]:
 
 def answers(folder: Path) -> dict[str, Result]:
     """Every answer in the folder's journals, by task name. The first answer to a task counts."""
-    found: dict[str, Result] = {}
+    by_name: dict[str, Result] = {}
     for path in [*sorted(folder.glob("journal-*.jsonl")), folder / "supervisor.jsonl"]:
         for line in read_journal(path):
             result = answer_of(line)
             if result is not None:
-                found.setdefault(result.name, result)
-    return found
+                by_name.setdefault(result.name, result)
+    return by_name
 
 
 def hung(results: Iterable[Result]) -> dict[str, str]:
     """Variants that hung, with why their other cases are not run: one time limit is enough. Where the task's name
     tells none, the first word of the step does."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for r in results:
         variant = r.name.rpartition("/")[0] or r.step.partition(" ")[0]
         if variant and r.reason.startswith(HANG):
-            found.setdefault(variant, f"{SKIPPED}hung on {r.name.rpartition('/')[2]}: {r.reason}")
-    return found
+            reasons.setdefault(variant, f"{SKIPPED}hung on {r.name.rpartition('/')[2]}: {r.reason}")
+    return reasons
 
 
 def answer_of(line: Mapping[str, Any]) -> Result | None:

@@ -157,8 +157,8 @@ class Caller:
         """The call with its arguments bound; a peer's answer is its return value. Outputs that are inputs too must be
         loaded before each call."""
         if self.case.is_reference:
-            own = {a.name: outputs[a.name] for a in self.case.arguments if a.inout}
-            return functools.partial(self.target, **{**inputs, **own})
+            written = {a.name: outputs[a.name] for a in self.case.arguments if a.inout}
+            return functools.partial(self.target, **{**inputs, **written})
         return functools.partial(self.target, *self.arguments(inputs, outputs))
 
     def call(self, inputs: Mapping[str, Any], outputs: Outputs) -> None:
@@ -188,10 +188,12 @@ def _given(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
         UsageError: it is missing, or given where the shape says that it is not.
     """
     name, value = argument.name, inputs.get(argument.name, argument.default)
-    said = case.params.get(name)
-    if argument.optional and isinstance(said, bool) and said is (value is None):
+    declared = case.params.get(name)
+    if argument.optional and isinstance(declared, bool) and declared is (value is None):
         expected = (
-            f"a tensor {name}, as the shape {case.shape} says" if said else f"None for {name}, as {name} = false says"
+            f"a tensor {name}, as the shape {case.shape} says"
+            if declared
+            else f"None for {name}, as {name} = false says"
         )
         raise UsageError(f"{case.problem_file}: expected from make_inputs() {expected}, found {_short(value)}")
     if value is None and not argument.optional:
@@ -227,10 +229,10 @@ class AsCompiled:
     recorded kernels only the code is known: a cubin of each must be found where compilers cache theirs."""
 
     def __init__(self, case: Case, target: Callable[..., Any]) -> None:
-        self._case, self._target, self._held = case, target, False
+        self._case, self._target, self._compared = case, target, False
 
     def __call__(self, *arguments: Any) -> None:
-        if self._held:
+        if self._compared:
             self._target(*arguments)
             return
         named = zip(arguments, self._case.arguments, strict=True)
@@ -249,7 +251,7 @@ class AsCompiled:
             )
         if wrong:
             raise FlashcoreError(f"not what was compiled and judged: {wrong}")
-        self._held = True
+        self._compared = True
 
 
 @functools.cache
@@ -317,10 +319,10 @@ def _suffixed(suffix: str) -> Iterator[None]:
 def _callable(case: Case) -> Callable[..., Any]:
     file, _, name = (case.callable or "").partition(":")
     module = load_file(str(Path(case.root).resolve() / file))
-    found = getattr(module, name, None)
-    if not callable(found):
-        raise UsageError(f"{module.__file__}: expected a function {name}, found {found!r}")
-    return found  # type: ignore[no-any-return]
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UsageError(f"{module.__file__}: expected a function {name}, found {function!r}")
+    return function  # type: ignore[no-any-return]
 
 
 def synchronize(device: str) -> None:

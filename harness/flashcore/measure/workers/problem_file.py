@@ -54,8 +54,10 @@ def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[s
         ) from error
     for key, value in work.items():
         if not isinstance(value, (int, float)) or not 0 <= value <= 1e30:  # false for NaN
-            found = f"{value:g}" if isinstance(value, float) else f"an {type(value).__name__} that is none"
-            raise UsageError(f"{problem.__name__}: work() gives {key!r}: expected a number of 0 to 1e30, found {found}")
+            value_text = f"{value:g}" if isinstance(value, float) else f"an {type(value).__name__} that is none"
+            raise UsageError(
+                f"{problem.__name__}: work() gives {key!r}: expected a number of 0 to 1e30, found {value_text}"
+            )
     return work
 
 
@@ -74,10 +76,10 @@ class _Lazily(MetaPathFinder):
         while frame is not None:
             folder = Path(str(frame.f_globals.get("__file__", ""))).parent
             if folder in self.folders:
-                found = PathFinder.find_spec(name, [str(folder)])
-                if found is not None:
+                spec = PathFinder.find_spec(name, [str(folder)])
+                if spec is not None:
                     _siblings[name] = folder
-                return found
+                return spec
             frame = frame.f_back
         return None
 

@@ -171,17 +171,17 @@ class Process:
 
     def raise_if_hopeless(self) -> None:
         """Raises if every other process would fail the same way."""
-        said = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
+        message = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
         if self.code == HOPELESS:
             raise FlashcoreError(
-                said
+                message
                 or f"{self._journal}: expected a journal, but the child could not write there\n"
                 "  hint: make room (or give another folder) and continue with --resume"
             )
         if len(self.answered) == len(self.tasks):
             return
-        if self.code == Exit.INCAPABLE and said:
-            what, _, mend = said.partition("\n  hint: ")
+        if self.code == Exit.INCAPABLE and message:
+            what, _, mend = message.partition("\n  hint: ")
             raise CapabilityError(what, mend or "see: flashcore doctor")
         if missing := capabilities.reported_in(self._text()):
             raise missing
@@ -220,11 +220,11 @@ class Process:
     def has_exited(self) -> bool:
         """Whether the child has ended, without reaping it: its group's id stays in use."""
         assert self._popen is not None
-        found = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if found is None:
+        ended = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
             return False
-        signalled = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
-        self.code = -found.si_status if signalled else found.si_status
+        signalled = ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+        self.code = -ended.si_status if signalled else ended.si_status
         return True
 
     def _new_lines(self) -> Iterator[dict[str, Any]]:
@@ -279,7 +279,7 @@ def _temporary(gpu: str) -> str:
     folder = common / f"flashcore-{os.getuid()}-{gpu}"
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+        status = folder.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
             return str(folder)
     return str(common)

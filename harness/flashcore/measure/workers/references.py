@@ -5,46 +5,72 @@ Works on tensors of any device; torch is imported inside the functions, which on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.measure.workers.accuracy import errors
+from flashcore.measure.workers.accuracy import Errors, errors, judge
 from flashcore.measure.workers.kernel_call import Case
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of a variant on one seed and kind of input.
+
+    Args:
+        reference: the answer that its tolerance class is compared with, by output.
+        entitled: the errors of the class's emulation against it.
+        cost: the errors of quantizing the inputs; empty for a class that computes on the inputs themselves.
+    """
+
+    inputs: dict[str, Any]
+    reference: dict[str, Tensor]
+    entitled: dict[str, Errors]
+    cost: dict[str, Errors]
+
+    def complaints(self, case: Case, outputs: Mapping[str, Tensor], fence: Mapping[str, float]) -> list[str]:
+        """The complaints about a variant's answer; empty if it is within its tolerance class and the fence."""
+        return [
+            complaint
+            for name, answer in self.reference.items()
+            for complaint in judge(errors(outputs[name], answer), self.entitled[name], case.tolerance, fence)
+        ]
+
+
 class References:
     """References and emulations of one shape, computed once for all its variants."""
 
     def __init__(self) -> None:
-        self._shape: tuple[Any, ...] = ()
-        self._kept: dict[tuple[Any, ...], Any] = {}
+        self._shape: tuple[str, ...] = ()
+        self._exact: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._expected: dict[tuple[int, str, str], Expected] = {}
 
-    def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> tuple[Any, Any, Any, Any]:
-        """For one seed and kind: inputs, the reference that this tolerance class is held to, the class's
-        errors against it, and what its basis costs (``None`` for a class that computes on the inputs)."""
+    def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> Expected:
+        """What is expected of a case on one seed and kind of input."""
         shape = (case.root, case.problem_file, case.shape)
         if shape != self._shape:
-            self._shape, self._kept = shape, {}
+            self._shape, self._exact, self._expected = shape, {}, {}
         params = dict(case.params)
-        key = (seed, kind)
-        if key not in self._kept:
+        if (seed, kind) not in self._exact:
             inputs = problem.make_inputs(dict(params), seed, device, kind)
-            self._kept[key] = inputs, problem.reference(inputs, params)
-        inputs, exact = self._kept[key]
-        if (*key, case.tolerance) not in self._kept:
-            # A class that quantises its inputs is held to the answer on the quantised ones, so that an error of the
-            # kernel cannot hide behind that of the quantisation, which is reported separately.
+            self._exact[seed, kind] = inputs, problem.reference(inputs, params)
+        inputs, exact = self._exact[seed, kind]
+        key = (seed, kind, case.tolerance)
+        if key not in self._expected:
+            # A class that quantizes its inputs is held to the answer on the quantized ones, so that an error of the
+            # kernel cannot hide behind that of the quantization, which is reported separately.
             basis = problem.basis(case.tolerance, inputs, params) if hasattr(problem, "basis") else inputs
             reference = exact if basis is inputs else problem.reference(basis, params)
-            cost = None if basis is inputs else {name: errors(reference[name], a) for name, a in exact.items()}
+            cost = {} if basis is inputs else {name: errors(reference[name], a) for name, a in exact.items()}
             emulated = problem.emulate(case.tolerance, inputs, params)
             entitled = {
                 name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
             }
-            self._kept[(*key, case.tolerance)] = reference, entitled, cost
-        return (inputs, *self._kept[(*key, case.tolerance)])
+            self._expected[key] = Expected(inputs, reference, entitled, cost)
+        return self._expected[key]
 
 
 def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:

@@ -21,20 +21,20 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Settled(Generic[T]):
-    """What is known of the cases so far, by name.
+    """The cases' state so far, by name.
 
-    ``found`` is what the tool reported; ``failed`` why a case is not run again: the case itself failed; ``open`` why
+    ``reports`` is the tool's output; ``failed`` why a case is not run again: the case itself failed; ``open`` why
     one is: it ran, but what the tool reported was lost or is in doubt. ``more_rounds`` are added to the usual ones.
     """
 
-    found: dict[str, T] = field(default_factory=dict)
+    reports: dict[str, T] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     more_rounds: int = 0
 
     def why(self, name: str) -> str:
-        """Why nothing was found of a case."""
+        """Why the tool reported nothing about a case."""
         return self.failed.get(name) or self.open.get(name) or "it was not run"
 
 
@@ -61,7 +61,7 @@ def settle(
         harvest(path, answers(path), settled)
     first = number = len(earlier)
     while number < first + ROUNDS + settled.more_rounds:
-        pending = [t for t in tasks if t.name not in settled.found and t.name not in settled.failed]
+        pending = [t for t in tasks if t.name not in settled.reports and t.name not in settled.failed]
         if not pending:
             break
         path = _path(folder, number)
@@ -79,10 +79,10 @@ def following(folder: Path) -> Path:
 
 def _performed(folder: Path) -> list[Path]:
     """The rounds so far; not one in which children were started ahead, and then nothing was performed."""
-    found: list[Path] = []
-    while (path := _path(folder, len(found))).is_dir() and _began(path):
-        found.append(path)
-    return found
+    folders: list[Path] = []
+    while (path := _path(folder, len(folders))).is_dir() and _began(path):
+        folders.append(path)
+    return folders
 
 
 def _began(path: Path) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from flashcore.measure.bench.interleave import Watch, release, sample, serve
+from flashcore.measure.bench.interleave import Turns, Watch, release, sample, serve
 from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, rotated, timer_for
@@ -223,8 +223,8 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
         fewest=min(_FEWEST_ROUNDS, payload["rounds"]),
     )
     watch = Watch(device)
-    spent = dict.fromkeys(ready, 0.0)
-    samples = sample(ready, first.rank_by, rule, watch, spent, lambda label: log.step(task.name, f"{label} timed"))
+    turns = Turns(watch, lambda label: log.step(task.name, f"{label} timed"))
+    samples = sample(ready, first.rank_by, rule, turns)
     times = {}
     for name in contests.keys() - failed.keys():
         own = {side: samples[f"{name}@{side}"] for side in SIDES}
