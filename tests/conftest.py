@@ -24,6 +24,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.build import build
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.model import plugin
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
@@ -106,6 +107,13 @@ def compiler() -> toolchain.Nvcc:
     if toolchain.torch_root() is None:
         pytest.skip("building operators needs torch's headers")
     return nvcc
+
+
+def skip_without(kind: plugin.Kind, *names: str) -> None:
+    """Skips a test that needs plugins which are not installed."""
+    for name in names:
+        if words := plugin.missing(kind, name):
+            pytest.skip(f"{name}{words}")
 
 
 class StuckNvcc:

@@ -21,7 +21,7 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
 from flashcore.records import lookup, store
 from tests import factory
-from tests.conftest import FAULTS, NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, flashcore
+from tests.conftest import FAULTS, NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, flashcore, skip_without
 
 #: Python that hides every nvcc of this machine from the process.
 NO_NVCC = "import flashcore.measure.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
@@ -125,6 +125,7 @@ def test_wrong_usage_exits_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    skip_without("commands", words[0])
     (tmp_path / "something").write_text("", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert exit_code(*words) == Exit.USAGE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import ManifestError
-from flashcore.suites import load, resolve
+from flashcore.suites import load, parts, resolve
 from tests.conftest import ROOT, TOY
 
 RULE = '\n[[gate.rule]]\nfacts = ["registers"]\nseverity = "show"\nreason = "r"\n'
@@ -68,7 +68,8 @@ def test_a_file_counts_where_it_is_named_first(split: Path) -> None:
 
 HERE = "[variant.plain]"
 AFTER = '"budgets'
-HOLDS = "expected [problem.…], [shape.…], [variant.…], [space.…], [[budget]], [[waiver]], [[gate.rule]]"
+TABLES = ", ".join(f"[{name}.…]" for name in parts.tables())
+HOLDS = f"expected {TABLES}, [[budget]], [[waiver]], [[gate.rule]]"
 OWN = "expected a name that is used once, found"
 CASES = [
     (load.MANIFEST, AFTER, f'"/etc/x", {AFTER}',

@@ -10,7 +10,6 @@ import pytest
 
 from flashcore.chips.metric_tables import lookup
 from flashcore.chips.metric_tables.lookup import Table
-from flashcore.cli import main
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS, OWN_STAGE, TENSOR_TYPES
 from tests import factory
@@ -155,21 +154,3 @@ def test_a_damaged_table_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.txt.gz").write_bytes(content)
     with pytest.raises(UsageError, match="expected"):
         lookup.table("x", tmp_path / "x.txt.gz")
-
-
-# --- the command --------------------------------------------------------------------------------
-
-
-def test_the_command_says_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["metrics", "--chip", "ga100"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("missing on ga100 (7)")
-    assert "sm__ops_path_tensor_src_fp16_dst_fp32.sum" in said
-
-
-def test_the_command_refuses_what_is_lost_or_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["metrics", "--chip", "ad104", "stall_gmma"]) == 2
-    assert main.main(["metrics", "--chip", "gx999"]) == 2
-    said = capsys.readouterr().err
-    assert "stall_gmma" in said and "flashcore metrics --learn --chip gx999 --table FILE" in said
-    assert main.main(["metrics", "--chip", "gh100", "stall_gmma"]) == 0
