@@ -183,7 +183,7 @@ def test_what_is_installed_has_no_torch() -> None:
     names = {re.split(r"[<>=]", line)[0] for line in installed}
     assert {"ninja", "pydantic", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"} <= names
     assert not names & {"torch", "numpy", "pandas", "plotly", "jinja2", "rich"}
-    assert {"torch", "numpy", "pandas", "jinja2", "nvtx", "rich"} == {
+    assert {"torch", "numpy", "nvidia-ml-py", "pandas", "jinja2", "nvtx", "rich"} == {
         re.split(r"[<>=]", line)[0] for line in extras["run"]
     }
 
