@@ -21,6 +21,7 @@ import hypothesis
 import pytest
 
 from flashcore.errors import FlashcoreError
+from flashcore.measure.bench import timing
 from flashcore.measure.build import build
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
@@ -293,6 +294,7 @@ def pytest_configure() -> None:
     And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
     """
     plugins.load()
+    os.environ[timing.STAND_IN] = str(TESTS / "host_timer.py")
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["NVCC_PREPEND_FLAGS"] = "-D_GLIBCXX_BITS_SPECFUN_H"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

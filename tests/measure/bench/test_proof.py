@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from flashcore.measure.bench import bench, proof, rotation
-from flashcore.measure.bench.timing import HostTimer, timer_for
+from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import StageResult
 from tests import stages, update_cases
+from tests.host_timer import HostTimer
 from tests.softmax_cases import ROOT, case
 
 pytestmark = pytest.mark.usefixtures("forked")

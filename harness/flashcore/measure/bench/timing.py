@@ -19,12 +19,14 @@ In every regime the device is kept busy while the host enqueues, so that no laun
 from __future__ import annotations
 
 import functools
-import time
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from flashcore.errors import UsageError
 from flashcore.measure.bench.driver import Driver
+from flashcore.measure.workers.problem_file import load_file
 from flashcore.model.suite import Regime
 
 _T = TypeVar("_T")
@@ -48,6 +50,8 @@ _SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
 _FEWEST_EVENTS, _EVENTS = 10, 40
 #: The least value of a sample by difference (us): times must be positive, since ratios are taken.
 _RESOLUTION = 1e-3
+#: Names a file whose ``HostTimer`` stands in for CUDA events where there is no GPU: tests.
+STAND_IN = "FLASHCORE_TIMER"
 #: Sets of tensors that calls rotate through, where so many fit half of L2.
 _MOST_SETS = 4
 
@@ -130,8 +134,17 @@ class Timer(Protocol):
 
 @functools.cache
 def timer_for(device: str) -> Timer:
-    """CUDA events on a GPU, the host's clock on the CPU (used only in tests). A process has one, for all its shapes."""
-    return HostTimer() if device == "cpu" else CudaTimer()
+    """CUDA events on a GPU; a process has one timer for all its shapes.
+
+    Raises:
+        UsageError: on a CPU, without a stand-in.
+    """
+    if device != "cpu":
+        return CudaTimer()
+    if STAND_IN not in os.environ:
+        raise UsageError(f"device cpu: expected a stand-in for CUDA events in {STAND_IN}, found none")
+    timer: Timer = load_file(os.environ[STAND_IN]).HostTimer()
+    return timer
 
 
 def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
@@ -369,80 +382,6 @@ class _CudaTimed:
         self._end.record()
         self._end.synchronize()
         return float(self._start.elapsed_time(self._end)) * 1000.0
-
-
-class HostTimer:
-    """The host's clock around calls that are done when they return."""
-
-    clock = "host clock"
-    doubt = 2000.0
-
-    def sets(self, size: int) -> int:
-        return 2
-
-    def copies(self, size: int, resident: int) -> int:
-        return 2
-
-    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
-        return _HostTimed(calls, launches, restored)
-
-    def empty(self) -> Timed:
-        return self.prepare([lambda: None])
-
-
-class _HostTimed:
-    kernels: int | None = None
-    copies: int = 0
-    before: Callable[[], None] | None = None
-
-    def __init__(self, calls: Calls, launches: int | None, restored: Restored | None) -> None:
-        self._calls = calls
-        self._restored = restored
-        self._answer: Any = None
-        self._flush = bytearray(1 << 20)
-        self._sample(1)
-        most = min(50, len(calls)) if restored else 50
-        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most)
-
-    def back_to_back(self) -> float:
-        return self._sample(self.launches)
-
-    def isolated(self) -> float:
-        return self._sample(1)
-
-    def cold(self) -> float:
-        self._flush[:] = bytes(len(self._flush))
-        return self._sample(1)
-
-    def eager(self) -> float:
-        return self._sample(self.eager_calls)
-
-    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
-        return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
-
-    def calls_in(self, mode: str) -> int:
-        return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)
-
-    def answer(self, mode: str) -> Any:
-        return self._answer
-
-    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
-        restage()
-        times: list[float] = []
-        for i in range(count):
-            take(i)
-            times.append(self._sample(1, i))
-        return [min(times)]  # the host may be interrupted meanwhile
-
-    def _sample(self, count: int, first: int = 0) -> float:
-        if self.before is not None:
-            self.before()
-        if self._restored is not None:
-            self._restored.restore(first + count)
-        start = time.perf_counter_ns()
-        for i in range(first, first + count):
-            self._answer = self._calls[i % len(self._calls)]()
-        return (time.perf_counter_ns() - start) / 1000.0 / count
 
 
 def rotated(items: Sequence[_T], by: int) -> list[_T]:

@@ -36,14 +36,14 @@ class LocalGpu:
 def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
     """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; only
     those whose GPU was chosen. Of a task that was begun twice, the second time counts."""
-    found: dict[str, str] = {}
+    gpus: dict[str, str] = {}
     journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
     for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
         with suppress(OSError, ValueError, AttributeError):
             task_file = journal.with_name(f"{journal.stem.replace('journal', 'tasks')}.json")
             if gpu := first_share(task_file).get("gpu"):
-                found |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
-    return found
+                gpus |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
+    return gpus
 
 
 def lost_in(folder: Path) -> dict[str, str]:

@@ -1,0 +1,84 @@
+"""Times on the CPU, in place of CUDA events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flashcore.measure.bench.timing import Calls, Restored, Timed, calls_for
+from flashcore.model.suite import Regime
+
+
+class HostTimer:
+    """The host's clock around calls that are done when they return."""
+
+    clock = "host clock"
+    doubt = 2000.0
+
+    def sets(self, size: int) -> int:
+        return 2
+
+    def copies(self, size: int, resident: int) -> int:
+        return 2
+
+    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+        return _HostTimed(calls, launches, restored)
+
+    def empty(self) -> Timed:
+        return self.prepare([lambda: None])
+
+
+class _HostTimed:
+    kernels: int | None = None
+    copies: int = 0
+    before: Callable[[], None] | None = None
+
+    def __init__(self, calls: Calls, launches: int | None, restored: Restored | None) -> None:
+        self._calls = calls
+        self._restored = restored
+        self._answer: Any = None
+        self._flush = bytearray(1 << 20)
+        self._sample(1)
+        most = min(50, len(calls)) if restored else 50
+        self.launches = self.eager_calls = launches or calls_for(self._sample(1), most)
+
+    def back_to_back(self) -> float:
+        return self._sample(self.launches)
+
+    def isolated(self) -> float:
+        return self._sample(1)
+
+    def cold(self) -> float:
+        self._flush[:] = bytes(len(self._flush))
+        return self._sample(1)
+
+    def eager(self) -> float:
+        return self._sample(self.eager_calls)
+
+    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+        return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
+
+    def calls_in(self, mode: str) -> int:
+        return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)
+
+    def answer(self, mode: str) -> Any:
+        return self._answer
+
+    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        restage()
+        times: list[float] = []
+        for i in range(count):
+            take(i)
+            times.append(self._sample(1, i))
+        return [min(times)]  # the host may be interrupted meanwhile
+
+    def _sample(self, count: int, first: int = 0) -> float:
+        if self.before is not None:
+            self.before()
+        if self._restored is not None:
+            self._restored.restore(first + count)
+        start = time.perf_counter_ns()
+        for i in range(first, first + count):
+            self._answer = self._calls[i % len(self._calls)]()
+        return (time.perf_counter_ns() - start) / 1000.0 / count
