@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from flashcore.model.catalogue import FACTS, STALL_REASONS
+from flashcore.model.causes import Detail, Message, NotBuilt, PlanRefused, SourceLine, UnsupportedArch
 from flashcore.model.record import (
     Artifact,
     CaseKey,
@@ -49,6 +50,7 @@ from flashcore.model.suite import (
     Waiver,
     Where,
 )
+from flashcore.readers.compiler_log import compile_failed
 
 ARCHS = ("sm_80", "sm_89", "sm_90a")
 STAGES: tuple[Stage, ...] = ("check", "bench", "profile")
@@ -194,7 +196,7 @@ def fact(
     kernel: str | None = None,
     launch: int | None = None,
     source: Source | None = None,
-    note: str = "",
+    detail: Detail | str = "",
 ) -> Fact:
     """A fact of the catalogue with its unit and its usual source; no check of the value."""
     return Fact(
@@ -203,7 +205,7 @@ def fact(
         value,
         FACTS[name].unit,
         source or usual_source(name),
-        note,
+        detail if value is not None else detail if isinstance(detail, Detail) else Message(detail or "no reason given"),
     )
 
 
@@ -372,8 +374,7 @@ def on_l4(record: Record, **changes: Any) -> Record:
     times are 10 times as long. Its counters are the other chip's, so no test may take it for a measurement."""
     here = {v.name for v in record.suite.variants.values() if v.is_reference or "sm_89" in v.where.archs}
     outcomes = [
-        o if o.variant in here else replace(o, status="unsupported", reason="not built for sm_89")
-        for o in record.outcomes
+        o if o.variant in here else replace(o, status="unsupported", cause=NotBuilt("sm_89")) for o in record.outcomes
     ]
     facts = [
         replace(f, value=10 * f.value) if f.unit in ("us", "ns") and isinstance(f.value, float) else f
@@ -387,10 +388,16 @@ def on_l4(record: Record, **changes: Any) -> Record:
     return replace(record, **{**fields, **changes})
 
 
+def site(line: SourceLine) -> Fact:
+    """The worst access to local memory of a kernel of the default suite."""
+    return fact("local_memory_site", str(line), arch="sm_89", kernel="fast_kernel", detail=line)
+
+
 def artifact(variant: str, arch: str, status: str = "ok", message: str = "", **changes: Any) -> Artifact:
     """What the build made of (variant, arch)."""
     fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "closure": f"closure-{variant}-{arch}"}
-    return Artifact(variant, arch, status, message, **{**fields, **changes})  # type: ignore[arg-type]
+    causes = {"failed": compile_failed(message), "unsupported": UnsupportedArch(reason=message)}
+    return Artifact(variant, arch, status, causes.get(status), **{**fields, **changes})  # type: ignore[arg-type]
 
 
 def artifacts(suite: Suite) -> tuple[Artifact, ...]:
@@ -406,7 +413,7 @@ def artifacts(suite: Suite) -> tuple[Artifact, ...]:
 def plan(variant: str, shape: str, *, error: str = "") -> Plan:
     """The launches of a variant of the default suite."""
     launches = tuple(Launch(k, (16, 8, 1), (256, 1, 1), (1, 1, 1), 32768) for k in kernels(variant) if not error)
-    return Plan(variant, shape, launches, 0, error)
+    return Plan(variant, shape, launches, 0, PlanRefused(error) if error else None)
 
 
 def cases(suite: Suite) -> list[tuple[Variant, Shape]]:
@@ -423,7 +430,7 @@ def outcome(
     variant: str, shape: str, stage: Stage, status: str = "ok", reason: str = "", seconds: float | None = 0.1
 ) -> CaseOutcome:
     """The outcome of a case in a stage."""
-    return CaseOutcome(variant, shape, stage, status, reason, seconds)  # type: ignore[arg-type]
+    return CaseOutcome(variant, shape, stage, status, Message(reason) if reason else None, seconds)  # type: ignore[arg-type]
 
 
 def case_key(variant: Variant, shape: Shape, *, code: str = "code", nvcc: str = "13.0.88") -> CaseKey:

@@ -14,6 +14,7 @@ from flashcore.explain import diff, roofline
 from flashcore.explain.predictions import Readings
 from flashcore.gate import judge
 from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record
 from tests import factory
 
@@ -55,7 +56,7 @@ def test_a_frame_of_nothing_has_the_same_columns(record: Record) -> None:
 
 def test_what_is_unmeasured_is_missing_and_zero_stays_zero() -> None:
     found = [
-        factory.fact("registers", None, note="cuobjdump is absent"),
+        factory.fact("registers", None, detail="cuobjdump is absent"),
         factory.fact("spill_store_bytes", 0),
         factory.fact("occupancy_limiter", "registers"),
         factory.fact("plan_matches", True),
@@ -110,7 +111,7 @@ def test_what_a_table_lacks_is_missing_never_zero(record: Record) -> None:
 
 
 def test_a_stale_case_says_so_and_has_no_gap(record: Record) -> None:
-    old = dataclasses.replace(record, stale={"fast/mission": "its code has changed"})
+    old = dataclasses.replace(record, stale={"fast/mission": CodeChanged("device")})
     table = frames.table(old, "mission")
     assert table["check"].to_dict() == {"slow": "ok", "fast": "stale", "split": "ok", "cudnn": "ok"}
     assert math.isnan(table.loc["fast", "gap"])
@@ -220,7 +221,7 @@ def test_the_rows_of_the_export_are_the_facts_as_they_are(monkeypatch: pytest.Mo
     found = [
         factory.fact("registers", 7, arch="sm_80", kernel="k", launch=0),
         factory.fact("isolated_p50", 7.0),
-        factory.fact("l2_hit", None, note="no ncu"),
+        factory.fact("l2_hit", None, detail="no ncu"),
     ]
     bare = dataclasses.replace(factory.bare_record(), facts=Facts(found))
     rows = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(bare)]

@@ -414,7 +414,7 @@ RECORD_FAULTS: list[tuple[str, Change, str, Exit]] = [
     ),
     (
         "refused_metric",
-        with_facts(factory.fact("bank_conflicts", None, "fast", shape="mission", note="n/a")),
+        with_facts(factory.fact("bank_conflicts", None, "fast", shape="mission", detail="n/a")),
         "bank_conflicts_limit",
         Exit.UNMEASURED,
     ),

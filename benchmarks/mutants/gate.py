@@ -27,6 +27,7 @@ from flashcore.measure import context
 from flashcore.measure.build import build, ninja_graph
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
+from flashcore.model import cause_text
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline.present import present as present_record
@@ -132,12 +133,13 @@ class Workplace:
             self.recorded = kept
         data = json.loads(report.read_text(encoding="utf-8"))
         verdicts = {_name(v): (v["status"], v["reason"]) for v in data["verdicts"] if v["severity"] == "limit"}
+        stale = {case: cause_text.text(cause) for case, cause in record.stale.items()}
         objects = {
             a.variant: (a.cubin, str(Path(a.cubin).with_name("variant.o")))
             for a in record.artifacts
             if a.status == "ok" and a.cubin
         }
-        return Said("", False, int(code), verdicts, record.stale, record.suite, objects, tuple(data["notes"]))
+        return Said("", False, int(code), verdicts, stale, record.suite, objects, tuple(data["notes"]))
 
 
 def _name(verdict: Mapping[str, Any]) -> str:

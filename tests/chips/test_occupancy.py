@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashcore.chips.occupancy import LIMITS, Limits, occupancy, staircase, what_if
+from flashcore.model import cause_text
 
 launches = {
     "arch": st.sampled_from(sorted(LIMITS)),
@@ -76,7 +77,7 @@ def test_a_launch_that_cannot_fit_has_no_blocks_and_a_reason(
 ) -> None:
     found = occupancy("sm_89", threads, registers, 0, smem)
     assert (found.blocks_per_sm, found.warps, found.pct) == (0, 0, 0.0)
-    assert words in found.reason
+    assert words in cause_text.text(found.cause)
 
 
 def test_what_just_fits_is_launched() -> None:
@@ -89,7 +90,7 @@ def test_clusters_and_unknown_archs_are_unmeasured_not_zero() -> None:
     for found in (occupancy("sm_90a", 128, 64, 0, 0, cluster=2), occupancy("sm_75", 128, 64, 0, 0)):
         assert found.blocks_per_sm is None
         assert found.pct is None
-        assert found.reason
+        assert found.cause
     assert what_if("sm_90a", 128, 64, 0, 0, cluster=2) is None
     assert what_if("sm_75", 128, 64, 0, 0) is None
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -46,8 +47,8 @@ def fact(row: dict[str, Any]) -> Fact:
 
 
 def typed(found: list[Fact]) -> list[tuple[type, Fact]]:
-    """With the value's type, since 1, 1.0 and True are equal."""
-    return [(type(f.value), f) for f in found]
+    """With the value's type, since 1, 1.0 and True are equal; details as their text."""
+    return [(type(f.value), dataclasses.replace(f, detail=f.note)) for f in found]
 
 
 def test_the_facts_of_a_published_run_survive_both_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

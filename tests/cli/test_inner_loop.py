@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flashcore.cli import inner_loop
+from flashcore.model.causes import Message
 from flashcore.model.record import Record
 from tests import factory
 
@@ -84,7 +85,7 @@ def test_a_case_without_samples_has_no_ratio() -> None:
 def test_a_compilers_message_is_one_line_of_the_answer() -> None:
     said = "fast.cu(24): error: expected an identifier\n    const = 1;\n2 errors detected"
     record = factory.record()
-    failed = tuple(replace(a, status="failed", message=said) for a in record.artifacts if a.variant == "fast")
+    failed = tuple(replace(a, status="failed", cause=Message(said)) for a in record.artifacts if a.variant == "fast")
     text = answers(replace(record, artifacts=failed))
     assert "fast.cu(24): error: expected an identifier" in text
     assert "2 errors detected" not in text

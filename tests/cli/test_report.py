@@ -148,6 +148,6 @@ def test_a_packed_run_and_one_of_an_older_schema_stand_beside_others(
     header.write_text(json.dumps({**json.loads(header.read_text()), "schema_version": 0}))
     assert main(["report", *chips[:2]]) == main(["gate", *chips[:2]]) == Exit.USAGE
     assert "found the older version 0" in capsys.readouterr().err
-    old = ROOT / "profiles" / "20261121T131258Z-4c52"  # of schema 1, which is still read
+    old = ROOT / "profiles" / "20261122T200558Z-d4f4"  # of schema 2, which is still read
     assert main(["gate", str(old), chips[1]]) != Exit.USAGE
-    assert "NVIDIA H200, run 20261121T131258Z-4c52: gate" in capsys.readouterr().out
+    assert "NVIDIA H100 80GB HBM3, run 20261122T200558Z-d4f4: gate" in capsys.readouterr().out

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain import clocks
+from flashcore.model.causes import OverReference
 from flashcore.model.record import Facts, Record, Source, Subject
 from flashcore.records import lookup
 from tests import factory
@@ -22,7 +23,10 @@ def record(cold: float, ncu_us: float, *, kernels: int = 1, ncu_mhz: float = 198
          "sm_clock": ncu_mhz * 1e6, "bench_sm_clock": 1980.0, "tflops": 9.0}, "fast", shape="mission",
     )  # fmt: skip
     ratios = [
-        replace(factory.fact(name, 2.0, "slow", shape="mission", note=f"over {over}, isolated"), source=Source.EVENTS)
+        replace(
+            factory.fact(name, 2.0, "slow", shape="mission", detail=OverReference(over, "isolated", 30)),
+            source=Source.EVENTS,
+        )
         for name, over in (("speedup_vs_baseline", "fast"), ("speedup_vs_peer", "cudnn"))
     ]
     return factory.bare_record(None, [*given, *ratios])

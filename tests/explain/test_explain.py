@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain.explain import advice, local_memory, what_ifs
+from flashcore.model import cause_text
+from flashcore.model.causes import ClusterUnknown
 from flashcore.model.record import Fact, Launch, Plan, Record, Subject
 from tests import factory
 
@@ -16,7 +18,7 @@ KERNEL = Subject("fast", "sm_90a", kernel="fast_kernel")
 def memory(
     value: str | None, note: str, variant: str = "fast", arch: str = "sm_90a", kernel: str = "fast_kernel"
 ) -> Fact:
-    return factory.fact("local_memory", value, variant, arch=arch, kernel=kernel, note=note)
+    return factory.fact("local_memory", value, variant, arch=arch, kernel=kernel, detail=note)
 
 
 def ran(name: str, value: float | None, shape: str = "mission", kernel: str | None = "fast_kernel") -> Fact:
@@ -82,8 +84,8 @@ def test_a_kernel_is_shown_once_for_each_way_it_is_launched() -> None:
 def test_a_cluster_is_its_product_and_its_occupancy_unmeasured() -> None:
     record, plan = planned(replace(LAUNCH, cluster=(2, 2, 1)), replace(LAUNCH, cluster=(4, 1, 1)))
     (found,) = what_ifs(record, plan, "sm_90a")  # both are four blocks
-    assert found.then is None and found.now.blocks_per_sm is None and found.lines == [found.now.reason]
-    assert "cluster" in found.now.reason
+    assert found.then is None and found.now.blocks_per_sm is None and found.now.cause == ClusterUnknown(4)
+    assert found.lines == [cause_text.text(found.now.cause)]
 
 
 def test_the_next_step_is_told_behind_what_limits_now() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from flashcore.explain import ladder, limiter
 from flashcore.explain.ladder import Ladder, Step
+from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import Prediction
 from tests import factory
@@ -148,8 +149,8 @@ def test_a_step_without_times_is_unmeasured() -> None:
     r = record([predicted("isolated_p50", 221, 100, "L4")])
     assert step(factory.without(r, "isolated_p50", variant="fast")).outcome == "unmeasured"
     assert "its parent slow" in step(factory.without(r, "isolated_p50", variant="slow")).finding
-    stale = replace(factory.without(r, "isolated_p50"), stale={"fast/mission": "the kernel's code changed"})
-    assert "stale: the kernel's code changed" in step(stale).finding
+    stale = replace(factory.without(r, "isolated_p50"), stale={"fast/mission": CodeChanged("device")})
+    assert "stale: the device code, the plan" in step(stale).finding
 
 
 def test_two_times_within_noise_are_the_same() -> None:

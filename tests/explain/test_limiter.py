@@ -12,6 +12,7 @@ import pytest
 
 from flashcore.explain.limiter import held, limiter, phase_shares, remedies
 from flashcore.explain.predictions import Readings
+from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.records import lookup
 from tests import factory
@@ -212,9 +213,7 @@ def test_a_grid_that_leaves_sms_idle() -> None:
 
 
 def test_the_longest_phase_is_told_with_its_error() -> None:
-    share = factory.fact(
-        "phase_share_load", 39.2, "fast", shape="mission", note="900 samples, standard error 1.6 points"
-    )
+    share = factory.fact("phase_share_load", 39.2, "fast", shape="mission", detail=Sampled(900, 1.6))
     assert text(share, **COUNTED, stall_share_wait=24.0) == "wait stalls 24 %; load phase 39 ± 2 %"
     assert list(phase_shares(record(share), MISSION)) == ["load"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from flashcore.explain.predictions import Judged, Outcome, Readings, judge, progress
 from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import WorstInput
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import Prediction, Variant
 from tests import factory
@@ -93,7 +94,7 @@ def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float
 
 
 def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
-    gone = factory.fact("bank_conflicts", None, "fast", shape="mission", note="the chip has no such counter")
+    gone = factory.fact("bank_conflicts", None, "fast", shape="mission", detail="the chip has no such counter")
     found = only(record([predicted("bank_conflicts", 100, 0)], [gone]))
     assert found.outcome == "unmeasured"
     assert "no such counter" in found.finding
@@ -153,15 +154,15 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
 
 
 @pytest.mark.parametrize(
-    ("value", "note", "outcome"),
+    ("value", "detail", "outcome"),
     [
-        (1.4e-3, "worst on seed 2, kind scaled_logits", "elsewhere"),
-        (1.4e-3, "worst on seed 2, kind normal", "missed"),
-        (2e-4, "worst on seed 2, kind scaled_logits", "held"),  # so it is on easier inputs
+        (1.4e-3, WorstInput(2, "scaled_logits"), "elsewhere"),
+        (1.4e-3, WorstInput(2, "normal"), "missed"),
+        (2e-4, WorstInput(2, "scaled_logits"), "held"),  # so it is on easier inputs
     ],
 )
-def test_errors_on_other_inputs_are_not_comparable(value: float, note: str, outcome: Outcome) -> None:
-    facts = [factory.fact("max_error", value, v, shape="mission", note=note) for v in ("slow", "fast")]
+def test_errors_on_other_inputs_are_not_comparable(value: float, detail: WorstInput, outcome: Outcome) -> None:
+    facts = [factory.fact("max_error", value, v, shape="mission", detail=detail) for v in ("slow", "fast")]
     found = only(record([predicted("max_error", None, 2.44e-4)], facts))
     assert found.outcome == outcome or (outcome, found.outcome) == ("missed", "none")
     assert (outcome == "elsewhere") == found.finding.startswith("not comparable: 0.0014, worst on seed 2, kind")
@@ -230,7 +231,7 @@ def test_static_readings_are_of_the_measured_arch_else_of_the_suites_last() -> N
 
 
 def test_a_static_fact_without_a_number_says_why() -> None:
-    refused = factory.fact("registers", None, "fast", arch="sm_90a", kernel="fast_kernel", note="no cubin")
+    refused = factory.fact("registers", None, "fast", arch="sm_90a", kernel="fast_kernel", detail="no cubin")
     assert Readings(factory.bare_record(facts=[refused])).of("registers", "fast", "mission").why == "no cubin"
     assert Readings(factory.bare_record()).of("registers", "fast", "mission").why == "not recorded for sm_90a"
 

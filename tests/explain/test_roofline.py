@@ -10,14 +10,15 @@ import pytest
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.roofline import Point, bounds, case_bounds, floor, missing, pick, points, roofs
+from flashcore.model.causes import Caches, CodeChanged, Detail
 from flashcore.model.record import Fact, Facts, Origin, Record, Roof, Subject, Value
 from tests import factory
 
 MISSION = {"flop": 4 * 8 * 512**2 * 64.0, "bytes": 4 * 8 * 512 * 64 * 2.0, "exp": 8 * 512**2 * 1.0}
 
 
-def case(name: str, value: Value | None, variant: str = "fast", note: str = "") -> Fact:
-    return factory.fact(name, value, variant, shape="mission", note=note)
+def case(name: str, value: Value | None, variant: str = "fast", detail: Detail | str = "") -> Fact:
+    return factory.fact(name, value, variant, shape="mission", detail=detail)
 
 
 def point(record: Record, level: str = "dram", counted: str = "hardware", measured: tuple[Roof, ...] = ()) -> Point:
@@ -99,7 +100,7 @@ def test_time_and_bytes_are_of_one_regime_and_the_point_says_which() -> None:
     for found in points(record):
         assert found.regime == "cold, ncu (caches flushed)"
     assert point(record).time_us == duration / 1e3  # not the warm time of bench
-    kept = factory.record(facts=[case("ncu_duration", 5000.0, note="cache-control none")])
+    kept = factory.record(facts=[case("ncu_duration", 5000.0, detail=Caches(kept=True))])
     assert point(kept).regime == "warm, ncu (caches kept)"
 
 
@@ -117,7 +118,7 @@ def test_each_kernel_of_a_case_has_points() -> None:
 @pytest.mark.parametrize("name", ["tensor_flop", "cuda_core_flop", "dram_bytes", "ncu_duration"])
 @pytest.mark.parametrize("value", [None, 0])
 def test_what_is_missing_is_no_point_and_never_zero(name: str, value: int | None) -> None:
-    record = factory.record(facts=[case(name, value, note="dropped by ncu")])
+    record = factory.record(facts=[case(name, value, detail="dropped by ncu")])
     ours = [p for p in points(record) if str(p.subject) == "fast/mission"]
     gaps = [why for subject, why in missing(record) if str(subject) == "fast/mission"]
     if name.endswith("flop") and value == 0:
@@ -132,9 +133,9 @@ def test_what_is_missing_is_no_point_and_never_zero(name: str, value: int | None
 
 
 def test_stale_cases_have_no_points() -> None:
-    record = replace(factory.record(), stale={"fast/mission": "stale: the code changed"})
+    record = replace(factory.record(), stale={"fast/mission": CodeChanged("device")})
     assert not [p for p in points(record) if p.subject.case == "fast/mission"]
-    assert ("stale: the code changed") in [why for _, why in missing(record)]
+    assert "stale: the device code, the plan or the problem changed" in [why for _, why in missing(record)]
     assert points(record) == [p for p in points(factory.record()) if p.subject.case != "fast/mission"]
 
 

@@ -272,8 +272,8 @@ LINES: list[dict[str, Any]] = [
     {"event": "step", "name": "a/s", "step": "seed 0"},
     {"event": "result", "name": "a/s", "data": {"x": 1.5}, "seconds": 0.5},
     {"event": "begin", "name": "b/s"},
-    {"event": "fail", "name": "b/s", "reason": "no answer within 5 s", "seconds": 5, "step": "b s"},
-    {"event": "skip", "name": "b/t", "reason": "skipped: hung"},
+    {"event": "fail", "name": "b/s", "cause": {"cause": "hang", "seconds": 5}, "seconds": 5, "step": "b s"},
+    {"event": "skip", "name": "b/t", "cause": {"cause": "interrupted"}},
 ]
 
 

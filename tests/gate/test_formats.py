@@ -16,6 +16,7 @@ from flashcore.gate import formats, judge
 from flashcore.gate.formats import FORMATS, github, markdown
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
+from flashcore.model.causes import SourceLine
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite
 from tests import factory
@@ -62,8 +63,8 @@ def troubled(root: Path) -> Record:
         factory.fact("registers", 150, "slow", arch="sm_89", kernel="slow_kernel"),
         factory.fact("spill_store_bytes", 8, "fast", arch="sm_80", kernel="fast_kernel"),
         factory.fact("spill_store_bytes", 8, "fast", arch="sm_89", kernel="fast_kernel"),
-        factory.fact("local_memory_site", "common.cuh:3", "fast", arch="sm_89", kernel="fast_kernel"),
-        factory.fact("registers", None, "split", arch="sm_90a", kernel="split_kernel", note=f"no cubin: {NASTY}"),
+        factory.site(SourceLine("common.cuh", 3)),
+        factory.fact("registers", None, "split", arch="sm_90a", kernel="split_kernel", detail=f"no cubin: {NASTY}"),
     ]
     made = suite(root, waivers=[waiver])
     failed = factory.artifact("split", "sm_90a", "failed", f"split.cu(7): error: {NASTY}")

@@ -13,6 +13,7 @@ import pytest
 from flashcore.cli import text_tables
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict, judge
+from flashcore.model.causes import CodeChanged, PlanCrashed, PlanRefused
 from flashcore.model.record import Facts, Origin, Record, Value
 from flashcore.model.suite import Budget, ImportedKernel, Tier, Waiver
 from tests import factory
@@ -29,8 +30,8 @@ def found(judgement: Judgement, budget: str, status: str | None = None) -> list[
     return [v for v in judgement.verdicts if v.budget == budget and status in (None, v.status)]
 
 
-def registers(value: Value | None, variant: str = "fast", arch: str = "sm_89", note: str = "") -> Any:
-    return factory.fact("registers", value, variant, arch=arch, kernel=f"{variant}_kernel", note=note)
+def registers(value: Value | None, variant: str = "fast", arch: str = "sm_89", detail: str = "") -> Any:
+    return factory.fact("registers", value, variant, arch=arch, kernel=f"{variant}_kernel", detail=detail)
 
 
 # --- pass and fail ------------------------------------------------------------------------------
@@ -108,12 +109,16 @@ def test_peers_have_no_budgets() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), None, "low", True])
 def test_what_is_no_number_is_unmeasured_and_never_a_pass(value: Value | None) -> None:
-    result = judge(of([REGISTERS], facts=[registers(value, note="the tool was silent")]))
+    result = judge(of([REGISTERS], facts=[registers(value, detail="the tool was silent")]))
     assert result.exit_code is Exit.UNMEASURED
     (verdict,) = found(result, "registers_limit", "unmeasured")
     assert verdict.required
     assert verdict.value is None
-    assert verdict.reason == "the tool was silent" if value is None else "no measurement" in verdict.reason
+    assert (
+        verdict.reason == "the tool was silent"
+        if value is None
+        else "expected a finite number, found" in verdict.reason
+    )
 
 
 def test_a_fact_that_vanished_leaves_a_gap() -> None:
@@ -195,14 +200,14 @@ def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
 
 def test_stale_cases_are_unmeasured_even_beside_facts() -> None:
     budget = factory.budget("bank_conflicts", maximum=1e9)
-    record = replace(of([budget]), stale={"fast/long": "stale: the code changed"})
+    record = replace(of([budget]), stale={"fast/long": CodeChanged("device")})
     result = judge(record, require="counters")
     assert result.exit_code is Exit.UNMEASURED
     (gap,) = found(result, "bank_conflicts_limit", "unmeasured")
-    assert (gap.subject.case, gap.reason) == ("fast/long", "stale: the code changed")
+    assert (gap.subject.case, gap.reason) == ("fast/long", "stale: the device code, the plan or the problem changed")
     assert [v.subject.case for v in found(result, "correct", "unmeasured")] == ["fast/long"]
     assert judge(record).exit_code is Exit.OK
-    first = judge(replace(of([budget]), stale={"fast/mission": "stale"}), require="counters")
+    first = judge(replace(of([budget]), stale={"fast/mission": CodeChanged("device")}), require="counters")
     assert {v.subject.case: v.status for v in found(first, "bank_conflicts_limit") if v.subject.variant == "fast"} == {
         "fast/mission": "unmeasured", "fast/long": "pass"
     }  # fmt: skip
@@ -504,7 +509,7 @@ def test_a_stage_that_fails_on_a_case_fails_the_gate_unless_waived(
 
 
 def test_a_launch_that_differs_from_its_plan_fails() -> None:
-    bad = factory.fact("plan_matches", 0, "fast", shape="mission", note="grid: 16 planned, 8 seen")
+    bad = factory.fact("plan_matches", 0, "fast", shape="mission", detail="grid: 16 planned, 8 seen")
     result = judge(of([], facts=[bad]))
     assert result.exit_code is Exit.FAILED
     assert [str(v.subject) for v in found(result, "as_planned", "fail")] == ["fast/mission"]
@@ -520,9 +525,11 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     known = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelt,))
     waived = judge(known)
     assert waived.exit_code is Exit.OK and len(found(waived, "as_planned", "waived")) == len(factory.ARCHS)
-    crashed = replace(factory.plan("fast", "long", error="signal 11"), crashed=True)
+    crashed = replace(factory.plan("fast", "long", error="x"), cause=PlanCrashed(-11))
     result = judge(replace(record, plans=(crashed,)))
-    assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith("signal 11")
+    assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith(
+        "the launch plan was ended by signal 11"
+    )
 
 
 def test_nothing_judged_is_nothing_passed() -> None:  # item 5
@@ -562,7 +569,7 @@ def test_a_planned_fact_without_a_plan_says_so() -> None:
     assert {v.reason for v in found(judge(replace(bare, plans=())), "theoretical_occupancy_limit")} == {
         "no launch plan"
     }
-    refused = tuple(replace(p, error="too long", launches=()) for p in bare.plans)
+    refused = tuple(replace(p, cause=PlanRefused("too long"), launches=()) for p in bare.plans)
     assert {v.reason for v in found(judge(replace(bare, plans=refused)), "theoretical_occupancy_limit")} == {"too long"}
 
 
@@ -592,7 +599,9 @@ def test_one_waived_value_is_no_goal_yet(archs: tuple[str, ...], told: bool) -> 
 
 def test_plans_of_what_is_not_judged_hide_none_behind_them() -> None:
     record = of([])
-    broken = tuple(replace(p, error="too long", launches=()) if p.variant == "split" else p for p in record.plans)
+    broken = tuple(
+        replace(p, cause=PlanRefused("too long"), launches=()) if p.variant == "split" else p for p in record.plans
+    )
     assert [p.variant for p in broken].index("split") > 0
     result = judge(replace(record, plans=broken), variants=["split"])
     assert {v.subject.shape for v in found(result, "as_planned", "fail")} == {"mission", "long"}

@@ -10,6 +10,7 @@ import pytest
 
 from flashcore.gate import judge, locate
 from flashcore.gate.locate import Place
+from flashcore.model.causes import SourceLine
 from flashcore.model.record import Record
 from tests import factory
 from tests.gate.test_formats import judged, places, render, suite, troubled
@@ -70,10 +71,6 @@ def record(tmp_path: Path) -> Record:
     return troubled(tmp_path)
 
 
-def site(value: Any) -> Any:
-    return factory.fact("local_memory_site", value, "fast", arch="sm_89", kernel="fast_kernel")
-
-
 def sited(tmp_path: Path, *facts: Any) -> Record:
     made = suite(tmp_path)
     at = factory.fact("spill_store_bytes", 8, "fast", arch="sm_80", kernel="fast_kernel")
@@ -90,7 +87,7 @@ def place(record: Record, fact: str, **subject: Any) -> Place | None:
 
 
 def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:
-    record = sited(tmp_path, site("common.cuh:3"))
+    record = sited(tmp_path, factory.site(SourceLine("common.cuh", 3)))
     elsewhere = Place("my kernels/common.cuh", 3)
     assert place(record, "spill_store_bytes", arch="sm_89") == elsewhere
     assert place(record, "spill_store_bytes") == elsewhere  # known of another arch
@@ -101,7 +98,7 @@ def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, "", "no place", 3])
 def test_a_site_that_is_none_leaves_the_kernels_own_line(tmp_path: Path, value: Any) -> None:
-    record = sited(tmp_path, site(value))
+    record = sited(tmp_path, factory.fact("local_memory_site", value, arch="sm_89", kernel="fast_kernel"))
     assert place(record, "spill_store_bytes") == Place("my kernels/fast.cu", 4)
 
 

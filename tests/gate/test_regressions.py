@@ -13,6 +13,7 @@ from flashcore.errors import Exit
 from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import save
 from flashcore.gate.wording import summary
+from flashcore.model.causes import PlanRefused
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import GateRule
 from tests import factory
@@ -142,7 +143,9 @@ def test_a_failed_build_is_told_once_and_nobody_is_told_to_save_over_it() -> Non
 
 def test_facts_that_no_plan_gives_are_not_called_gone() -> None:
     record = of()
-    plans = tuple(replace(p, launches=(), error="no such shape") if p.variant == "fast" else p for p in record.plans)
+    plans = tuple(
+        replace(p, launches=(), cause=PlanRefused("no such shape")) if p.variant == "fast" else p for p in record.plans
+    )
     planned = ("smem", "theoretical_occupancy", "workspace_bytes")
     facts = Facts(f for f in record.facts if f.subject.variant != "fast" or f.name not in planned)
     judgement = held(replace(record, plans=plans, facts=facts))

@@ -26,6 +26,7 @@ from flashcore.measure.sanitize import sanitize
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
+from flashcore.model.causes import Message
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Source, StageResult, Subject
 from flashcore.model.suite import Cuda
@@ -245,7 +246,7 @@ def test_quiet_drops_progress_and_keeps_failures(
     def ran(stage: str, _: Context) -> StageResult:
         if stage == "profile":
             raise CapabilityError("no permission for counters", "ask for it")
-        outcome = CaseOutcome("plain", "small", "check", "failed", "wrong everywhere")
+        outcome = CaseOutcome("plain", "small", "check", "failed", Message("wrong everywhere"))
         return StageResult((), (outcome,) if stage == "check" else ())
 
     stand_in(monkeypatch, ran)

@@ -204,12 +204,12 @@ COMPUTED = Site(False, 4, 2, False, "k.cu", 12)
 )
 def test_the_tools_are_reconciled(evidence: Evidence, use: str, worst: str) -> None:
     usage = classify(evidence)
-    assert (usage.use, usage.worst) == (use, worst)
+    assert (usage.use, str(usage.worst or "")) == (use, worst)
 
 
 def test_depth_outweighs_bytes() -> None:
     shallow = [Site(True, 16, 0, True, "k.cu", 2)] * 20
-    assert classify(Evidence(324, 4, 328, (*shallow, LOAD))).worst == "k.cu:9"
+    assert str(classify(Evidence(324, 4, 328, (*shallow, LOAD))).worst) == "k.cu:9"
 
 
 def test_the_gate_says_why_a_spill_budget_broke() -> None:
@@ -219,7 +219,7 @@ def test_the_gate_says_why_a_spill_budget_broke() -> None:
     usage = classify(Evidence(8, 8, 16, (Site(False, 8, 1, True, "fast.cu", 7),)))
     made = [
         factory.fact("spill_store_bytes", 8, "fast", **subject),
-        factory.fact("local_memory", usage.use, "fast", note=usage.text, **subject),
+        factory.fact("local_memory", usage.use, "fast", detail=usage.text, **subject),
         factory.fact("local_load_instructions", 4096, "fast", shape="mission", kernel="fast_kernel"),
     ]
     record = factory.record(factory.suite(budgets=[factory.budget("spill_store_bytes", maximum=0)]), made)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from flashcore.errors import FlashcoreError, RecordError
 from flashcore.model.catalogue import FACTS as CATALOGUE
+from flashcore.model.causes import CodeChanged, Message
 from flashcore.model.record import (
     SCHEMA_VERSION,
     CaseKey,
@@ -32,7 +33,7 @@ from flashcore.model.record import (
     Source,
     Subject,
 )
-from flashcore.records import convert, lookup, soundness, store
+from flashcore.records import lookup, soundness, store
 from tests import factory
 from tests.conftest import ROOT
 
@@ -43,7 +44,7 @@ def full() -> Record:
     return dataclasses.replace(
         made,
         keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
-        stale={"slow/mission": "stale: the code changed"},
+        stale={"slow/mission": CodeChanged("device")},
         outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
         gpus=(
@@ -136,7 +137,9 @@ SUBJECTS = st.builds(
 VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
 FACTS = st.lists(
     st.builds(
-        lambda subject, name, *rest: Fact(subject, name, rest[0], CATALOGUE[name].unit, *rest[1:]),
+        lambda subject, name, value, source, remark: Fact(
+            subject, name, value, CATALOGUE[name].unit, source, Message(remark) if value is None else remark
+        ),
         SUBJECTS, st.sampled_from(list(CATALOGUE)), VALUES, st.sampled_from(Source), st.text(max_size=8),
     ), max_size=6,
 )  # fmt: skip
@@ -211,11 +214,12 @@ def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
     "content",
     [[], {}, 7, {"subjects": [], "facts": [[0, "a", 1, "1", "ptxas", ""]]}, {"subjects": [[1, 2]], "facts": [1]},
      {"subjects": [["v", None, None, None, None]], "facts": [[0, "a", 1, "1", "hearsay", ""]]},
-     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a"]]}, {"subjects": [[[]]], "facts": []}],
+     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a"]]},
+     {"subjects": [[[]]], "details": [], "facts": []}],
 )  # fmt: skip
 def test_rows_that_are_no_facts_are_refused(run: Path, content: object) -> None:
     (run / store.FACTS).write_bytes(gzip.compress(json.dumps(content).encode()))
-    if content == {"subjects": [[[]]], "facts": []}:
+    if content == {"subjects": [[[]]], "details": [], "facts": []}:
         store.read(run)  # no fact uses it
         return
     with pytest.raises(RecordError, match="expected rows of facts"):
@@ -266,22 +270,6 @@ def test_a_header_with_wrong_fields_names_them(run: Path) -> None:
     with pytest.raises(RecordError) as caught:
         store.read(run)
     assert "suite" in str(caught.value) and "surprise" in str(caught.value)
-
-
-def test_a_run_of_schema_1_is_read_with_the_names_of_today(run: Path) -> None:
-    """Issue 10, items 10 and 19: its ``warm`` was the period of replayed calls."""
-    now = store.read(run)
-    header = (run / store.HEADER).read_text(encoding="utf-8")
-    (run / store.HEADER).write_text(header.replace("isolated_", "warm_"), encoding="utf-8")
-    change_header(run, schema_version=1)
-    for file, new, old in ((store.FACTS, b"back_to_back_", b"warm_"), (store.SAMPLES, b"/back_to_back", b"/warm")):
-        text = gzip.decompress((run / file).read_bytes())
-        assert new in text
-        (run / file).write_bytes(gzip.compress(text.replace(new, old)))
-    then = store.read(run)
-    assert [*then.facts] == [*now.facts] and then.samples == now.samples and then.schema_version == SCHEMA_VERSION
-    assert {s.rank_by for s in then.suite.shapes.values()} == {"back_to_back"}
-    assert convert.fact("warm_p90") is None and convert.fact("cold_p90") == "cold_p90"
 
 
 # --- ids and folders ----------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import files
 from flashcore.model.catalogue import RULE
+from flashcore.model.causes import CodeChanged, CompileFailed, DidNotCompile, Message, UnsupportedArch
 from flashcore.model.record import (
     Artifact,
     CaseOutcome,
@@ -157,10 +158,10 @@ def full() -> Record:
     record = factory.record(
         suite,
         [
-            factory.fact("shared_efficiency", None, "fast", shape="mission", note="not on GH100"),
+            factory.fact("shared_efficiency", None, "fast", shape="mission", detail="not on GH100"),
             *factory.facts_of(phases, "fast", shape="mission"),
-            factory.fact("phase_share_combine", None, "split", shape="mission", note="ncu gave no samples"),
-            factory.fact("phase_share_other", None, "split", shape="mission", note="ncu gave no samples"),
+            factory.fact("phase_share_combine", None, "split", shape="mission", detail="ncu gave no samples"),
+            factory.fact("phase_share_other", None, "split", shape="mission", detail="ncu gave no samples"),
         ],
     )
     gone = ("broken", "wrong")
@@ -171,7 +172,7 @@ def full() -> Record:
         artifacts=tuple(map(_failed, record.artifacts)),
         outcomes=tuple(map(_became, record.outcomes)),
         samples={k: v for k, v in record.samples.items() if k.split("/")[0] not in gone},
-        stale={"split/long": "the kernel's code changed"},
+        stale={"split/long": CodeChanged("device")},
         joined=(Origin("20260101T000000Z-0001", factory.GPU, "sm_90a", "12 facts"),),
         roofs=(Roof("l2", 5500.0, "GB/s", "measured", "NVIDIA H200", note="read kernel"),),
     )
@@ -180,15 +181,17 @@ def full() -> Record:
 def _failed(a: Artifact) -> Artifact:
     if a.variant != "broken" or a.status != "ok":
         return a
-    return dataclasses.replace(a, status="failed", message='k.cu(12): error: "foo<T>" is undefined\n1 error')
+    return dataclasses.replace(
+        a, status="failed", cause=CompileFailed('k.cu(12): error: "foo<T>" is undefined\n1 error')
+    )
 
 
 def _became(o: CaseOutcome) -> CaseOutcome:
     if o.variant == "broken":
-        return dataclasses.replace(o, status="skipped", reason="did not compile for sm_90a")
+        return dataclasses.replace(o, status="skipped", cause=DidNotCompile("sm_90a"))
     if o.variant == "wrong":
         status = "failed" if o.stage == "check" else "skipped"
-        return dataclasses.replace(o, status=status, reason="NaN in the output")  # type: ignore[arg-type]
+        return dataclasses.replace(o, status=status, cause=Message("NaN in the output"))  # type: ignore[arg-type]
     return o
 
 
@@ -308,14 +311,14 @@ def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
     suite = factory.suite(variants, [factory.shape()], [factory.budget("registers", "few", maximum=9, source=EVIL)],
                           waivers, title=EVIL, notes=(EVIL,))  # fmt: skip
     record = factory.record(suite, [factory.fact("throttle", EVIL, "fast", shape="mission"),
-                                    factory.fact("l2_hit", None, "fast", shape="mission", note=EVIL)])  # fmt: skip
+                                    factory.fact("l2_hit", None, "fast", shape="mission", detail=EVIL)])  # fmt: skip
     record = dataclasses.replace(
         record,
         command=EVIL,
         environment=factory.environment(gpu=EVIL, host=EVIL),
         outcomes=(*record.outcomes, factory.outcome("fast", "mission", "bench", "failed", EVIL)),
         artifacts=(*record.artifacts, factory.artifact("slow", "sm_80", "failed", EVIL)),
-        stale={"cudnn/mission": EVIL},
+        stale={"cudnn/mission": CodeChanged(EVIL)},
         roofs=(Roof("l2", 5500.0, "GB/s", "measured", EVIL, note=EVIL),),
     )
     for name, text in render(record, tmp_path / "r", single_file=single_file).items():
@@ -403,7 +406,7 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
     page = Page(pages["index.html"])
     words = page.words
     assert "wrong : failed in check: NaN in the output" in words
-    assert "split : stale: the kernel's code changed" in words
+    assert "split : stale: the device code, the plan" in words
     assert page.cells("wrong")["right"][2] == "wrong"
     assert page.cells("fast")["right"][2] == "right"
     time = page.cells("fast")["time"]
@@ -446,7 +449,7 @@ def test_a_failed_build_shows_the_compilers_words(pages: dict[str, str]) -> None
 def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) -> None:
     made = full()
     refused = [
-        dataclasses.replace(a, status="unsupported", message="needs sm_90a\nand more")
+        dataclasses.replace(a, status="unsupported", cause=UnsupportedArch(reason="needs sm_90a\nand more"))
         if (a.variant, a.arch) in {("slow", "sm_80"), ("slow", "sm_89"), ("fast", "sm_80"), ("fast", "sm_89")}
         else a
         for a in made.artifacts

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from flashcore.model.causes import Cause, ClusterUnknown, DoesNotFit, UnknownArch
+
 Resource = Literal["registers", "shared memory", "warps", "blocks"]
 
 KIB = 1024
@@ -59,7 +61,7 @@ class Occupancy:
     """How many blocks fit on an SM, and what keeps more off it.
 
     Args:
-        blocks_per_sm: ``None`` is unmeasured, 0 a launch that fails; ``reason`` then says why.
+        blocks_per_sm: ``None`` is unmeasured, 0 a launch that fails; both have their ``cause``.
         warps: warps on an SM at that many blocks.
         pct: these warps over the most that an SM holds.
         limiters: the resources that allow no further block, the tightest, or several at a tie.
@@ -71,7 +73,7 @@ class Occupancy:
     pct: float | None
     limiters: tuple[Resource, ...]
     by_resource: dict[Resource, int]
-    reason: str = ""
+    cause: Cause | None = None
 
     @property
     def limiter(self) -> str:
@@ -100,13 +102,12 @@ def occupancy(
     """
     limit = limits(arch) if isinstance(arch, str) else arch
     if limit is None:
-        return Occupancy(None, None, None, (), {}, f"the limits of {arch} are not known here")
+        return Occupancy(None, None, None, (), {}, UnknownArch(str(arch)))
     if cluster > 1:
-        reason = f"clusters of {cluster} blocks: only the driver knows how many fit"
-        return Occupancy(None, None, None, (), {}, reason)
+        return Occupancy(None, None, None, (), {}, ClusterUnknown(cluster))
     reason = _refusal(limit, threads, registers, static_smem + dynamic_smem)
     if reason:
-        return Occupancy(0, 0, 0.0, (), {}, reason)
+        return Occupancy(0, 0, 0.0, (), {}, DoesNotFit(reason))
     warps = _up(threads, WARP) // WARP
     by_resource: dict[Resource, int] = {
         "registers": blocks_by_registers(warps, registers),

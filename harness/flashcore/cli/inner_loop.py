@@ -8,6 +8,7 @@ from datetime import date
 from flashcore.explain import diff, roofline
 from flashcore.gate import judge
 from flashcore.gate.wording import value_of
+from flashcore.model import cause_text
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
@@ -92,7 +93,7 @@ def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], vari
     subject = Subject(variant, shape=shape)
     stale = record.stale.get(subject.case)
     if stale is not None:
-        yield f"{shape}: unmeasured: {stale}"
+        yield f"{shape}: unmeasured: {cause_text.text(stale)}"
         return
     parts = [
         f"{g.ratio:.1f} times its floor of {g.floor_us:.2f} µs ({g.floor.resource}, {g.time.split('_')[0]})"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from flashcore.explain.roofline import case_bounds
+from flashcore.model.causes import NcuDisagrees, OverReference
 from flashcore.model.record import Fact, Facts, Record, Source, Subject
-from flashcore.model.text import number
 
 #: How far the clocks may differ, relative and in us for each kernel: a launch takes at most 1 us (measured).
 APART, APART_US = 1.25, 2.0
@@ -38,7 +38,7 @@ def agreed(record: Record) -> Record:
     )
 
 
-def _doubts(facts: Facts) -> Iterator[tuple[Subject, str]]:
+def _doubts(facts: Facts) -> Iterator[tuple[Subject, NcuDisagrees]]:
     """Cases whose clocks disagree, and how."""
     for fact in facts.named("ncu_duration"):
         subject, ncu = fact.subject, fact.number
@@ -50,16 +50,13 @@ def _doubts(facts: Facts) -> Iterator[tuple[Subject, str]]:
         least, most = (end(ncu, scaled) / 1e3 for end in (min, max))
         slack = APART_US * (facts.number("kernel_launches", subject) or 1)
         if not least / APART - slack <= cold <= most * APART + slack:
-            said = f"cold_p50 by events {number(cold, 'us')}, by ncu {number(ncu / 1e3, 'us')}"
-            expected = f"expected at most {APART - 1:.0%} and {number(slack, 'us')} between them"
-            yield subject, f"void: two clocks disagree: {said}; {expected}"
+            yield subject, NcuDisagrees(cold, ncu / 1e3, APART - 1, slack)
 
 
-def _held_back(fact: Fact, doubts: dict[Subject, str]) -> Fact:
+def _held_back(fact: Fact, doubts: dict[Subject, NcuDisagrees]) -> Fact:
     if fact.source is not Source.EVENTS or fact.value is None:
         return fact
-    why = doubts.get(fact.subject)
-    if why is None and fact.name.startswith("speedup_"):
-        here = (s for s in doubts if s.shape == fact.subject.shape)
-        why = next((doubts[s] for s in here if fact.note.startswith(f"over {s.variant},")), None)
-    return fact if why is None else replace(fact, value=None, note=why)
+    cause = doubts.get(fact.subject)
+    if cause is None and isinstance(fact.detail, OverReference):
+        cause = doubts.get(Subject(fact.detail.reference, shape=fact.subject.shape))
+    return fact if cause is None else replace(fact, value=None, detail=cause)

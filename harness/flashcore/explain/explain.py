@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from flashcore.chips import occupancy
+from flashcore.model.cause_text import text
 from flashcore.model.record import Plan, Record, Subject
 
 #: Facts whose cause is what the code keeps in local memory.
@@ -108,8 +109,8 @@ class Step:
     def lines(self) -> list[str]:
         """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and what remains free."""
         if self.then is None:
-            return [self.now.reason] if self.now.reason else []
-        head = f"limited by {self.now.limiter}" if self.now.limiters else self.now.reason
+            return [text(self.now.cause)] if self.now.cause else []
+        head = f"limited by {self.now.limiter}" if self.now.limiters else text(self.now.cause)
         lines = self.then.lines()
         if lines and (self.then.target is not None or self.then.obstacle):
             return [f"{head}: {lines[0]}", *lines[1:]]

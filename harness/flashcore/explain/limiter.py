@@ -13,7 +13,6 @@ resource of the formulas without a known roof is named. The launch is a bound, n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -23,6 +22,7 @@ from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.predictions import Readings
 from flashcore.model.catalogue import PHASE_SHARE
+from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Record, Roof, Subject
 from flashcore.model.suite import Variant
 from flashcore.model.text import in_words, significant
@@ -366,15 +366,11 @@ def phase_shares(record: Record, subject: Subject) -> dict[str, Fact]:
     return {f.name.removeprefix(PHASE_SHARE): f for f in own if f.name.startswith(PHASE_SHARE)}
 
 
-_ERROR = re.compile(r"standard error ([\d.]+) points")
-
-
 def _longest_phase(record: Record, subject: Subject) -> str:
-    shares = {p: (s, f.note) for p, f in phase_shares(record, subject).items() if (s := f.number)}
+    shares = {p: (s, f.detail) for p, f in phase_shares(record, subject).items() if (s := f.number)}
     if not shares:
         return ""
     longest = max(shares, key=lambda p: shares[p][0])
-    share, note = shares[longest]
-    error = _ERROR.search(note)
-    between = f" ± {max(1.0, float(error[1])):.0f}" if error else ""
+    share, detail = shares[longest]
+    between = f" ± {max(1.0, detail.error):.0f}" if isinstance(detail, Sampled) else ""
     return f"{longest} phase {share:.0f}{between} %"

@@ -13,7 +13,9 @@ from math import inf, log
 from typing import Literal
 
 from flashcore.chips import devices
+from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
+from flashcore.model.causes import Detail, WorstInput
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Prediction, Variant
@@ -51,11 +53,16 @@ def conclusion(ratio: Ratio) -> Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A measured number, or why there is none; ``note`` says more of one that was measured."""
+    """A measured number, or why there is none; ``detail`` says more of one that was measured."""
 
     value: float | None
     why: str = ""
-    note: str = ""
+    detail: Detail | str = ""
+
+    @property
+    def note(self) -> str:
+        """The detail in words, for people."""
+        return cause_text.text(self.detail)
 
 
 class Readings:
@@ -98,8 +105,8 @@ class Readings:
         fact = self.record.facts.get(name, subject)
         if fact is None or fact.number is None:
             stale = self.record.stale.get(subject.case)
-            return Reading(None, f"stale: {stale}" if stale else (fact.note if fact else "") or "not recorded")
-        return Reading(fact.number, note=fact.note)
+            return Reading(None, cause_text.text(stale) or (fact.note if fact else "") or "not recorded")
+        return Reading(fact.number, detail=fact.detail)
 
     def _static_reading(self, name: str, variant: str, shape: str) -> Reading:
         facts = self.static(name, variant, shape, self.arch)
@@ -208,8 +215,7 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
 
 def _of_other_inputs(p: Prediction, reading: Reading) -> bool:
     """Whether it is an error that was largest on deliberately hard inputs, which no document means."""
-    kind = reading.note.partition("kind ")[2]
-    return FACTS[p.fact].group == "check" and kind not in ("", RANDOM)
+    return isinstance(reading.detail, WorstInput) and reading.detail.kind != RANDOM
 
 
 def _within(p: Prediction, fell: bool, falls: bool, after: float, outcome: Outcome) -> Outcome:

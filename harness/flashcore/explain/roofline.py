@@ -16,6 +16,8 @@ from typing import Literal
 from flashcore.chips import devices
 from flashcore.chips.devices import Device
 from flashcore.model.catalogue import TENSOR_TYPES
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Caches
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject
 from flashcore.model.suite import REGIMES, Variant
 
@@ -166,7 +168,7 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
         variant = record.suite.variants[case.variant]
         stale = record.stale.get(case.case)
         if stale is not None:
-            yield case, stale
+            yield case, text(stale)
             continue
         yield from _points_of(record, variant, case, device, measured)
         for kernel in kernels.get((case.variant, case.shape or ""), ()):
@@ -176,10 +178,9 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
 def regime(record: Record, subject: Subject) -> str:
     """Which caches ncu's time and bytes saw: cold, since it flushes them, unless the fact says not."""
     fact = record.facts.get("ncu_duration", subject)
-    note = "" if fact is None else fact.note
-    if "cache control unknown" in note:
-        return "ncu (caches as the imported report has them)"
-    return "warm, ncu (caches kept)" if "cache-control none" in note else "cold, ncu (caches flushed)"
+    if fact is None or not isinstance(fact.detail, Caches):
+        return "cold, ncu (caches flushed)"
+    return "warm, ncu (caches kept)" if fact.detail.kept else "ncu (caches as the imported report has them)"
 
 
 def _points_of(

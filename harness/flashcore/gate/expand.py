@@ -13,14 +13,24 @@ from fnmatch import fnmatchcase
 
 from flashcore.chips import devices
 from flashcore.model.catalogue import FACTS, OWN_STAGE, spec_of
+from flashcore.model.causes import (
+    Cause,
+    DidNotCompile,
+    NoCubin,
+    NoPlan,
+    NoStage,
+    NotBuilt,
+    NotRecorded,
+    NotReturned,
+    OtherGpu,
+    Renamed,
+)
 from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
 from flashcore.model.suite import Budget, Shape, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
 #: Static facts that depend on the launch plan: about (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
-#: Why a static fact is missing where the build failed: that failure is the one to report.
-NOT_BUILT = "it does not build"
 #: Planned too, but about all launches of a shape together.
 WHOLE_PLAN = frozenset(("workspace_bytes",))
 
@@ -34,14 +44,14 @@ class Promise:
 
     Args:
         fact: what was recorded about it, if anything.
-        reason: why there is no fact; meaningless if there is one.
-        elsewhere: why the budget is not about this record's GPU; empty if it is.
+        cause: why there is no fact; meaningless if there is one.
+        elsewhere: why the budget is not about this record's GPU, if it is not.
     """
 
     subject: Subject
     fact: Fact | None
-    reason: str = ""
-    elsewhere: str = ""
+    cause: Cause | None = None
+    elsewhere: OtherGpu | None = None
 
 
 class Promises:
@@ -80,15 +90,15 @@ class Promises:
                     found.setdefault((s.variant, s.arch), {})[s.kernel] = None
         return {k: list(v) for k, v in found.items()}
 
-    def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, str]:
-        """Status and reason of a case in a stage; a stale or absent one is ``skipped``."""
+    def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, Cause | None]:
+        """Status and cause of a case in a stage; a stale or absent one is ``skipped``."""
         stale = self.record.stale.get(f"{variant}/{shape}")
         if stale is not None:
             return "skipped", stale
         outcome = self._outcomes.get((variant, shape, stage))
         if outcome is None:
-            return "skipped", "not checked" if stage == "check" else f"no {stage} of this case"
-        return outcome.status, outcome.reason
+            return "skipped", NoStage(stage)
+        return outcome.status, outcome.cause
 
     def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
         """The shapes a variant runs on; none where the GPU is of an arch that it does not support."""
@@ -137,7 +147,7 @@ class Promises:
         lost = [g for g in budget.kernels if g != "*" and g not in self._matched]
         if lost and self._whole(budget):
             # A promise about a kernel must not lapse because the kernel has a new name.
-            yield Promise(Subject(" ".join(budget.variants)), None, f"no kernel matches {', '.join(lost)}: renamed?")
+            yield Promise(Subject(" ".join(budget.variants)), None, Renamed(tuple(lost)))
 
     def _whole(self, budget: Budget) -> bool:
         """Whether all variants that a budget names are looked at."""
@@ -164,12 +174,11 @@ class Promises:
                 and (at.shape is None or matches_any(at.shape, b.shapes))
                 for b in self._covering
             ):
-                reason = f'no limit on {budget.fact} names this kernel: renamed? (name each, or add kernels = ["*"])'
-                yield Promise(Subject(at.variant, at.arch, at.shape, kernel), None, reason)
+                yield Promise(Subject(at.variant, at.arch, at.shape, kernel), None, Renamed(fact=budget.fact))
 
     def _formula(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
         for shape in self.shapes(variant, budget.shapes, None):
-            yield from self._at(budget, own, Subject(variant.name, shape=shape), (), "not recorded")
+            yield from self._at(budget, own, Subject(variant.name, shape=shape), (), NotRecorded())
 
     def _static(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
         for arch in self.record.suite.archs:
@@ -179,17 +188,17 @@ class Promises:
             if arch not in variant.where.archs or (artifact and artifact.status == "unsupported"):
                 self.left_out.add((variant.name, arch))
                 continue
-            reason = "not built" if artifact is None else "not recorded"
-            reason = "the report has no cubin that says it" if variant.imported else reason
+            cause: Cause = NotBuilt() if artifact is None else NotRecorded()
+            cause = NoCubin() if variant.imported else cause
             if artifact is not None and artifact.status == "failed":
-                reason = NOT_BUILT
+                cause = DidNotCompile()  # that failure is the one to report
             if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
                 kernels = self.kernels.get((variant.name, arch), ())
-                yield from self._at(budget, own, Subject(variant.name, arch), kernels, reason)
+                yield from self._at(budget, own, Subject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
                 plan = self.plans.get((variant.name, shape))
-                why = "no launch plan" if plan is None else plan.error or reason
+                why = NoPlan() if plan is None else plan.cause or cause
                 names = [x.kernel for x in plan.launches] if plan and budget.fact in PLANNED else []
                 subject = Subject(variant.name, arch, shape)
                 yield from self._at(budget, own, subject, list(dict.fromkeys(names)), why)
@@ -200,7 +209,7 @@ class Promises:
         own: _Own,
         subject: Subject,
         kernels: Sequence[str],
-        reason: str,
+        cause: Cause,
     ) -> Iterator[Promise]:
         """The facts at one (arch, shape), and a gap for each kernel that should have one."""
         everywhere = budget.kernels == ("*",)
@@ -214,36 +223,36 @@ class Promises:
         for kernel in kernels:
             if kernel not in seen and self._named(budget, kernel):
                 seen.add(kernel)
-                yield Promise(Subject(subject.variant, subject.arch, subject.shape, kernel), None, reason)
+                yield Promise(Subject(subject.variant, subject.arch, subject.shape, kernel), None, cause)
         if not seen and (everywhere or not kernels):
-            yield Promise(subject, None, reason)
+            yield Promise(subject, None, cause)
         yield from self._escaped(budget, subject, [k for k in kernels if k not in seen])
 
     def _measured(self, budget: Budget, variant: Variant, own: _Own, stage: Stage) -> Iterator[Promise]:
         elsewhere = self._elsewhere(budget)
         for shape in self.shapes(variant, budget.shapes, stage):
             whole = Subject(variant.name, shape=shape)
-            status, reason = self.outcome(variant.name, shape, stage)
+            status, cause = self.outcome(variant.name, shape, stage)
             if status == "unsupported":
                 self.left_out.add((variant.name, shape))
                 continue
-            reason = reason or "not recorded"
+            cause = cause or NotRecorded()
             if elsewhere or whole.case in self.record.stale:
-                yield Promise(whole, None, reason, elsewhere)
+                yield Promise(whole, None, cause, elsewhere)
                 continue
             found = own.get((None, shape), {})
             if budget.kernels == ("*",):
-                yield Promise(whole, found.get(whole), reason)
+                yield Promise(whole, found.get(whole), cause)
                 continue
             kernels = {s.kernel: s for s in found if s.kernel and s.launch is None}
             plan = self.plans.get((variant.name, shape))
             for launch in plan.launches if plan else ():
                 kernels.setdefault(launch.kernel, Subject(variant.name, shape=shape, kernel=launch.kernel))
             if not kernels:
-                yield Promise(whole, None, reason)
+                yield Promise(whole, None, cause)
             for kernel, subject in kernels.items():
                 if self._named(budget, kernel):
-                    yield Promise(subject, found.get(subject), reason)
+                    yield Promise(subject, found.get(subject), cause)
                 else:
                     yield from self._escaped(budget, whole, [kernel])
 
@@ -256,17 +265,17 @@ class Promises:
             launches = [s for s in found if s.launch is not None] or [s for s in found if s.kernel is not None]
             launches = launches or [Subject(variant.name, shape=shape)]
             for subject in launches:
-                yield Promise(subject, found.get(subject), "the report does not have it", elsewhere)
+                yield Promise(subject, found.get(subject), NotReturned(report=True), elsewhere)
 
-    def _elsewhere(self, budget: Budget) -> str:
-        """Why a measured budget is not about the record's GPU; empty if it is."""
+    def _elsewhere(self, budget: Budget) -> OtherGpu | None:
+        """Why a measured budget is not about the record's GPU; ``None`` if it is."""
         gpu, arch = self.record.gpu, self.record.gpu_arch
-        here = f"this record is of {gpu or 'a machine without a GPU'}"
+        here = gpu or "a machine without a GPU"
         if budget.device is not None and not devices.is_called(gpu, budget.device):
-            return f"for {budget.device} only; {here}"
+            return OtherGpu(budget.device, here)
         if arch is not None and not any(same_hardware(arch, g) or fnmatchcase(arch, g) for g in budget.archs):
-            return f"for {', '.join(budget.archs)} only; {here}"
-        return ""
+            return OtherGpu(", ".join(budget.archs), here)
+        return None
 
 
 # --- a promise in numbers and words -------------------------------------------------------------

@@ -22,9 +22,11 @@ from flashcore.explain.clocks import LEAST_OF_FLOOR
 from flashcore.explain.explain import advice
 from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
-from flashcore.gate.expand import NOT_BUILT, Promise, Promises, accepts, excess, limit_text
+from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
 from flashcore.gate.regressions import Comparison, another_compiler, compare
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause_text import text
+from flashcore.model.causes import BelowFloor, Cause, DidNotCompile, Impossible, NotBuilt, OtherCompiler
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.record import Fact, Record, Source, Subject, Value
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
@@ -44,7 +46,8 @@ class Verdict:
         limit: what was promised, as text: ``≤ 128``.
         source: where the promise comes from.
         fact_source: where the value was read; ``None`` if it was not.
-        reason: why it is not a plain pass.
+        reason: why it is not a plain pass, for people.
+        cause: why it is unmeasured.
         required: whether an unmeasured value here makes the gate exit 3.
         progress: for a goal, 1.0 when reached: target over value, or value over target.
     """
@@ -61,6 +64,7 @@ class Verdict:
     source: str
     fact_source: Source | None = None
     reason: str = ""
+    cause: Cause | None = None
     required: bool = False
     progress: float | None = None
 
@@ -129,7 +133,7 @@ class Judgement:
     @property
     def own_gaps(self) -> tuple[Verdict, ...]:
         """The gaps that a build which failed does not explain: that failure stands for the others."""
-        return tuple(v for v in self.gaps if v.reason != NOT_BUILT)
+        return tuple(v for v in self.gaps if not isinstance(v.cause, DidNotCompile))
 
     @property
     def loosened(self) -> tuple[WaiverUse, ...]:
@@ -240,12 +244,12 @@ class _Judge:
                 )
         return found
 
-    def _foreign(self, fact: str, variant: str) -> str:
-        """Why a static fact made here cannot be judged; empty if it can. Formulas depend on no compiler."""
+    def _foreign(self, fact: str, variant: str) -> OtherCompiler | None:
+        """Why a static fact made here cannot be judged; ``None`` if it can. Formulas depend on no compiler."""
         compiled = fact == "builds" or FACTS[fact].group == "static"
         own = self.record.suite.variants.get(variant)
         compiler = "nvcc" if own is None else own.kind.compiler
-        return self.trouble.get(compiler, "") if compiled else ""
+        return OtherCompiler(self.trouble[compiler]) if compiled and compiler in self.trouble else None
 
     def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
         if any(v.status == "fail" for v in verdicts):
@@ -267,11 +271,11 @@ class _Judge:
                 status: Status = "pass"
                 reason = ""
                 if artifact is None:
-                    status, reason = "unmeasured", "not built"
+                    status, reason = "unmeasured", text(NotBuilt())
                 elif artifact.status == "failed":
                     status, reason = "fail", artifact.message or "the build failed"
                     if foreign := self._foreign("builds", variant.name):
-                        status, reason = "unmeasured", f"{foreign}; {reason}"
+                        status, reason = "unmeasured", f"{text(foreign)}; {reason}"
                 elif artifact.status == "unsupported":
                     self.promises.left_out.add((variant.name, arch))
                     continue
@@ -281,14 +285,14 @@ class _Judge:
         for variant in self.promises.variants:
             for shape in self.promises.shapes(variant, ("*",), "check"):
                 subject = Subject(variant.name, shape=shape)
-                status, reason = self.promises.outcome(variant.name, shape, "check")
+                status, cause = self.promises.outcome(variant.name, shape, "check")
                 if status == "unsupported":
                     self.promises.left_out.add((variant.name, shape))
                     continue
                 if status == "skipped":
-                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", reason)
+                    yield self._implicit(CORRECT, subject, "counters", "unmeasured", text(cause))
                 else:
-                    yield self._missed(CORRECT, subject, int(status == "failed"), reason)
+                    yield self._missed(CORRECT, subject, int(status == "failed"), text(cause))
 
     def _runs(self) -> Iterator[Verdict]:
         """Of each case that was run at all after its check: whether a stage failed on it, or timed it below what
@@ -303,8 +307,8 @@ class _Judge:
             for gap in bounds.gaps:
                 # Launches can overlap back to back: bench itself compares those times with the empty launch.
                 if case in went and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
-                    floor = f"its {gap.floor.resource} floor of {number(gap.floor_us, 'us')}"
-                    went[case].append(f"bench: void: {gap.time} {number(gap.time_us, 'us')} is below {floor}")
+                    void = BelowFloor(gap.time, gap.time_us, gap.floor.resource, gap.floor_us)
+                    went[case].append(f"bench: {text(void)}")
         imported = {v.name: bool(v.imported) for v in self.promises.variants}
         for (variant, shape), failed in went.items():
             # Reading a report runs nothing, so it keeps no promise.
@@ -318,7 +322,7 @@ class _Judge:
             subject = Subject(plan.variant, shape=plan.shape)
             if plan.variant not in judged:
                 continue
-            if plan.error:
+            if plan.cause:
                 yield self._missed(AS_PLANNED, subject, 1, f"{plan.error} (shapes that it does not support: `where`)")
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
             for arch in self.record.suite.archs:
@@ -352,13 +356,14 @@ class _Judge:
 
     def _verdict(self, budget: Budget, promise: Promise) -> Verdict:
         subject, fact, elsewhere = promise.subject, promise.fact, promise.elsewhere
-        value, gap = _number(fact)
+        value, cause = _number(fact)
         if budget.tier == "static" and (foreign := self._foreign(budget.fact, subject.variant)):
-            value, gap = None, foreign
+            value, cause = None, foreign
         status: Status
         progress = None
         if value is None:
-            status, reason = "unmeasured", elsewhere or gap or promise.reason
+            cause = elsewhere or cause or promise.cause
+            status, reason = "unmeasured", text(cause)
         elif budget.severity == "goal":
             progress = _progress(budget, value)
             status, reason = ("pass" if excess(budget, value) <= 0 else "open"), ""
@@ -381,6 +386,7 @@ class _Judge:
             source=budget.source,
             fact_source=fact.source if fact else None,
             reason=reason,
+            cause=cause if value is None else None,
             required=budget.severity == "limit"
             and not elsewhere
             and (budget.tier in self.required_tiers or budget.name in self.insisted),
@@ -466,7 +472,7 @@ def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for v in verdicts:
         if v.severity == "limit" and v.status != "unmeasured":
             counts.setdefault(v.budget, Counter())[v.status] += 1
-    lost = Counter(v.subject.variant for v in verdicts if v.status == "unmeasured" and v.reason == NOT_BUILT)
+    lost = Counter(v.subject.variant for v in verdicts if isinstance(v.cause, DidNotCompile))
     for variant, gaps in lost.items():
         yield f"{variant}: {gaps} facts are unmeasured, as it does not build"
     for name, count in counts.items():
@@ -474,16 +480,14 @@ def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
             yield f'{name}: all {waived} of {waived} are waived: that is a goal (severity = "goal"), not a limit'
 
 
-def _number(fact: Fact | None) -> tuple[float | None, str]:
-    """A fact's finite value, or ``None`` and what it is instead (empty if there is no fact)."""
-    if fact is None:
-        return None, ""
-    if fact.value is None:
-        return None, fact.note or f"{fact.source} gave no value"
+def _number(fact: Fact | None) -> tuple[float | None, Cause | None]:
+    """A fact's finite value, or ``None`` and the cause (none if there is no fact)."""
+    if fact is None or fact.value is None:
+        return None, fact.cause if fact else None
     value = fact.number
     if value is None or not math.isfinite(value):
-        return None, f"{fact.source} gave {fact.value!r}, which is no measurement"
-    return value, ""
+        return None, Impossible("a finite number", repr(fact.value))
+    return value, None
 
 
 def _progress(budget: Budget, value: float) -> float:

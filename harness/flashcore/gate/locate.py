@@ -14,12 +14,11 @@ from pathlib import Path
 
 from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Verdict
+from flashcore.model.causes import CompileFailed, SourceLine
 from flashcore.model.record import Record, Subject
 from flashcore.readers.kernel_names import identifier
 from flashcore.suites.load import MANIFEST
 
-_ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
-_SITE = re.compile(r"^(?P<file>.+):(?P<line>\d+)\b")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 _VARIANT = re.compile(r"""^[ \t]*\[variant\.(?P<quote>["']?)(?P<name>.+?)(?P=quote)\]""", re.MULTILINE)
 
@@ -43,14 +42,14 @@ class Places:
         self.suite = record.suite
         self.folder = Path(record.suite.root)
         self.root = root.resolve()
-        self._errors = {(a.variant, a.arch): a.message for a in record.artifacts if a.status == "failed"}
+        self._errors = {(a.variant, a.arch): a.cause for a in record.artifacts}
         self._defined: dict[tuple[str, str | None], Place | None] = {}
         self._declared: dict[str, Place | None] = {}
-        self._sites: dict[tuple[str, str | None, str | None], str] = {}
+        self._sites: dict[tuple[str, str | None, str | None], SourceLine] = {}
         for fact in record.facts.named("local_memory_site"):
-            if isinstance(fact.value, str) and (s := fact.subject):
+            if isinstance(fact.detail, SourceLine) and (s := fact.subject):
                 for key in ((s.variant, s.arch, s.kernel), (s.variant, None, s.kernel), (s.variant, None, None)):
-                    self._sites.setdefault(key, fact.value)
+                    self._sites.setdefault(key, fact.detail)
         self._kernels: dict[tuple[str, str | None], str] = {
             (p.variant, p.shape): p.launches[0].kernel for p in record.plans if p.launches
         }
@@ -72,9 +71,12 @@ class Places:
         return self._declared[subject.variant]
 
     def _error(self, subject: Subject) -> Place | None:
-        message = self._errors.get((subject.variant, subject.arch or ""), "")
-        found = _ERROR.search(message)
-        return self._place(self.folder / found["file"], int(found["line"])) if found else None
+        cause = self._errors.get((subject.variant, subject.arch or ""))
+        return (
+            self._place(self.folder / cause.file, cause.line)
+            if isinstance(cause, CompileFailed) and cause.file
+            else None
+        )
 
     def _site(self, subject: Subject) -> Place | None:
         for key in (
@@ -82,8 +84,8 @@ class Places:
             (subject.variant, None, subject.kernel),
             (subject.variant, None, None),
         ):
-            if (text := self._sites.get(key)) and (found := _SITE.match(text)):
-                return self._place(self.folder / found["file"], int(found["line"]))
+            if site := self._sites.get(key):
+                return self._place(self.folder / site.file, site.line)
         return None
 
     def _definition(self, subject: Subject) -> Place | None:

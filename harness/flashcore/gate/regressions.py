@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flashcore.gate.baseline import EVERY, NO_KERNEL, Baseline, Key, compilers, plain, present, renames, shaped
-from flashcore.gate.expand import NOT_BUILT, PLANNED, WHOLE_PLAN, Promise, Promises, excess
+from flashcore.gate.expand import PLANNED, WHOLE_PLAN, Promise, Promises, excess
 from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import Cause, DidNotCompile, Gone, PlanFailed
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Budget, GateRule, RuleSeverity
@@ -63,7 +64,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     notes = [f"kernel renamed: {was} is now {now} ({v}, {a})" for (v, a, now), was in sorted(names.items())]
     now_called = {(v, a, was): now for (v, a, now), was in names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
-    planless = {p.variant: f"no launch plan on {p.shape}: {p.error}" for p in record.plans if p.error}
+    planless = {p.variant: PlanFailed(p.cause, p.shape) for p in record.plans if p.cause}
     shapes: dict[Key, dict[str, Fact]] = {}
     for key, fact in facts.items():
         shapes.setdefault(shaped(key, EVERY), {})[key.shape] = fact
@@ -96,12 +97,12 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
             kernel = None if here.kernel == NO_KERNEL else here.kernel
             subject = Subject(key.variant, key.arch, None if key.shape == EVERY else key.shape, kernel)
             if built[key.variant, key.arch] == "failed":
-                why = NOT_BUILT
+                cause: Cause = DidNotCompile()
             elif key.variant in planless and key.fact in PLANNED | WHOLE_PLAN:
-                why = planless[key.variant]
+                cause = planless[key.variant]
             else:
-                why = "this kernel or fact does not exist any more (if this is intended: flashcore baseline save)"
-            found.append((budget, Promise(subject, None, why)))
+                cause = Gone()
+            found.append((budget, Promise(subject, None, cause)))
         found += [(budget, Promise(fact.subject, fact)) for fact in chosen.values()]
     notes += [f"{what}: no longer in the suite, {n} facts of the baseline left out" for what, n in gone.items()]
     new, bare = _unknown(old, facts, names), _unlisted(old, facts)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.measure.context import Context
-from flashcore.measure.workers.journal import HANG
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import plugin
+from flashcore.model.causes import Cause, DidNotCompile, FailedBefore, NotBuilt, Unanswered, WrongBefore, hangs
 from flashcore.model.record import Artifact, CaseOutcome, CaseStatus
 from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
 
@@ -22,21 +22,21 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
     Args:
         before: the outcomes of the stages before it.
     """
-    failed = {o.case: o.reason for o in before if o.status != "ok"}
+    failed = {o.case: o.cause or Unanswered() for o in before if o.status != "ok"}
     # A variant that is wrong on one shape, or hangs there, is trusted on none.
-    bad = [o for o in before if o.status == "failed" and (o.stage == "check" or HANG in o.reason)]
+    bad = [o for o in before if o.status == "failed" and (o.stage == "check" or hangs(o.cause))]
     wrong = {o.variant: o for o in reversed(bad)}
     ready: list[Pair] = []
     left_out: list[CaseOutcome] = []
 
-    def leave(variant: Variant, shape: Shape, status: CaseStatus, reason: str) -> None:
-        left_out.append(CaseOutcome(variant.name, shape.name, stage, status, reason))
+    def leave(variant: Variant, shape: Shape, status: CaseStatus, cause: Cause) -> None:
+        left_out.append(CaseOutcome(variant.name, shape.name, stage, status, cause))
 
     for variant, shape in context.cases(stage):
         if (case := f"{variant.name}/{shape.name}") in failed:
-            leave(variant, shape, "skipped", f"failed before: {failed[case]}")
+            leave(variant, shape, "skipped", FailedBefore(failed[case]))
         elif first := wrong.get(variant.name):
-            leave(variant, shape, "skipped", f"wrong on {first.shape}: {first.reason}")
+            leave(variant, shape, "skipped", WrongBefore(first.shape, first.cause or Unanswered()))
         elif obstacle := _obstacle(context, variant, shape):
             leave(variant, shape, *obstacle)
         else:
@@ -44,18 +44,18 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
     return ready, left_out
 
 
-def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseStatus, str] | None:
+def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseStatus, Cause] | None:
     """The status of a case that was not built, or that its own launch plan refuses, and why."""
     if variant.is_reference:
         return None
     artifact = context.built.artifact(variant.name, context.gpu_arch)
     if artifact is None or artifact.status == "unsupported":
-        return "unsupported", artifact.message if artifact else f"not built for {context.gpu_arch}"
+        return "unsupported", (artifact and artifact.cause) or NotBuilt(context.gpu_arch or "")
     if artifact.status == "failed":
-        return "skipped", f"did not compile for {artifact.arch}"
+        return "skipped", DidNotCompile(artifact.arch)
     plan = context.built.plan(variant.name, shape.name)
-    if plan is not None and plan.error:
-        return "failed" if plan.crashed else "unsupported", plan.error
+    if plan is not None and plan.cause:
+        return "failed" if plan.crashed else "unsupported", plan.cause
     return None
 
 

@@ -18,6 +18,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
+from flashcore.model.causes import BuildsFailed
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.model.suite import Shape, Suite
@@ -135,9 +136,8 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
     say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
-    reasons = [f"{len(failed)} of {len(artifacts)} did not compile"] if failed else []
-    reasons += [f"{len(crashed)} launch plans crashed"] if crashed else []
-    note = StageNote("build", "failed" if reasons else "ok", round(seconds, 3), ", ".join(reasons))
+    cause = BuildsFailed(len(failed), len(artifacts), len(crashed)) if failed or crashed else ""
+    note = StageNote("build", "failed" if cause else "ok", round(seconds, 3), cause)
     return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))
 
 

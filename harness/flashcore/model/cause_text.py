@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from flashcore.model import causes as c
+from flashcore.model.text import number
 
 _MOST_COMPLAINTS = 3
 
@@ -77,7 +78,7 @@ def _sources(cause: c.SourcesChanged) -> str:
     return f"stale: {compilers(cause.compilers)}, and the sources, the flags, the plan or the problem changed"
 
 
-def compilers(changes: tuple[tuple[str, str, str], ...]) -> str:
+def compilers(changes: Iterable[tuple[str, str, str]]) -> str:
     """Each changed compiler; an object file names g++ by ``GCC: (Debian 12.2.0-14) 12.2.0``."""
     return ", ".join(
         f"{part} code compiled by {then.replace('GCC: ', 'g++ ', 1)}, now {now.replace('GCC: ', 'g++ ', 1)}"
@@ -91,8 +92,8 @@ def _builds(cause: c.BuildsFailed) -> str:
 
 
 def _ncu(cause: c.NcuDisagrees) -> str:
-    expected = f"expected at most {cause.share:.0%} and {cause.slack_us:.4g} µs between them"
-    found = f"cold_p50 by events {cause.events_us:.4g} µs, by ncu {cause.ncu_us:.4g} µs"
+    expected = f"expected at most {cause.share:.0%} and {number(cause.slack_us, 'us')} between them"
+    found = f"cold_p50 by events {number(cause.events_us, 'us')}, by ncu {number(cause.ncu_us, 'us')}"
     return f"void: two clocks disagree: {found}; {expected}"
 
 
@@ -129,6 +130,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NeverBegan: "the process never began a task: {because}",
     c.WorkerLost: "its worker was lost {times} times: {message}",
     c.Raised: lambda x: ": ".join(filter(None, (x.kind, x.message))),
+    c.InStep: "{because} (in: {step})",
     c.HungBefore: "skipped: hung on {shape}: {because}",
     c.Unanswered: "its process gave no answer",
     c.Interrupted: "interrupted",
@@ -139,7 +141,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.PlanRefused: "{message}",
     c.PlanCrashed: _plan_crashed,
     c.PlanHung: "the launch plan gave no answer within {seconds:.0f} s",
-    c.NoPlan: "there is no launch plan: a reference, or its plan could not be read",
+    c.NoPlan: lambda x: (
+        "there is no launch plan: a peer, or its plan could not be read" if x.profiled else "no launch plan"
+    ),
     c.PlanFailed: lambda x: (
         f"{f'no launch plan on {x.shape}' if x.shape else 'the launch plan is an error'}: {text(x.because)}"
     ),
@@ -151,7 +155,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.BuildsFailed: _builds,
     c.WrongAnswer: _wrong,
     c.NotCompared: lambda x: f"not compared: {text(x.because) or 'no answer to compare'}",
-    c.NotFinite: "found {value} on {input}",
+    c.NotFinite: "found {value} on seed {seed}, kind {kind}",
     c.SanitizerErrors: lambda x: f"{x.tool}: {reported(x.errors, x.warnings)}{_tail(x.first)}",
     c.NotSanitized: "{tool}: unmeasured: {because}",
     c.BatchNotClean: lambda x: f"its batch is not clean: {reported(x.errors, x.warnings)}",
@@ -161,6 +165,12 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NcuDisagrees: _ncu,
     c.LaunchesMissing: _launches,
     c.BelowEmptyKernel: "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
+    c.WrongTimedAnswer: "void: the answer of a timed call is wrong: {complaint}, {regime}, turn {turn}, seed {seed}",
+    c.SlowOnNewData: "void: a call takes {new_us:.3f} µs on data that it has not met, into poisoned outputs, and "
+    "{known_us:.3f} µs on what it knows: it keeps what it found before",
+    c.BelowFloor: lambda x: (
+        f"void: {x.fact} {number(x.us, 'us')} is below its {x.resource} floor of {number(x.floor_us, 'us')}"
+    ),
     c.NotTimed: lambda x: f"not timed {x.regime}".strip(),
     c.ReferenceNotTimed: lambda x: (
         f"baseline {x.reference} was not timed" if x.reference else "no peer was timed on this shape"
@@ -172,6 +182,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NoNvml: lambda x: x.message or "NVML told nothing",
     c.NoTool: "no {tool} on this machine",
     c.Unreadable: "{tool} could not read it",
+    c.NotInLog: "the ptxas log does not name this kernel",
+    c.CalledSeparately: "{function} is compiled separately, and its callers are not known",
+    c.UnknownArch: "the limits of {arch} are not known here",
     c.NoMachineCode: "no machine code to read",
     c.GridUnknown: "the grid is not known: the kernel was recorded",
     c.KernelNotBuilt: "the cubin has no kernel {kernel}: the plan names another",
@@ -191,19 +204,32 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NoSamples: lambda x: (
         "no warp was held: all stall reasons are 0" if x.stalls else "no warp was sampled: the kernel is too short"
     ),
-    c.NotProfiled: "{message}",
+    c.NotProfiled: "not profiled: {because}",
+    c.NoRows: "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its report, or the "
+    "case launches no kernel ({output})",
+    c.RowsMissing: lambda x: f"its rows may be incomplete: {'; '.join(x.rows)}",
+    c.NotRun: "it was not run",
+    c.PhasesUnknown: "{evidence}",
     c.Impossible: "expected {expected}, found {found}",
+    c.OtherCompiler: "{message}",
+    c.OtherGpu: "for {wanted} only; this record is of {gpu}",
+    c.NoStage: lambda x: "not checked" if x.stage == "check" else f"no {x.stage} of this case",
+    c.NoCubin: "the report has no cubin that says it",
+    c.Renamed: lambda x: (
+        f'no limit on {x.fact} names this kernel: renamed? (name each, or add kernels = ["*"])'
+        if x.fact
+        else f"no kernel matches {', '.join(x.kernels)}: renamed?"
+    ),
+    c.Gone: "this kernel or fact does not exist any more (if this is intended: flashcore baseline save)",
     c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
     c.NeverMeasured: "never measured",
     c.ReferenceChanged: "stale: the peer's file or the problem changed",
-    c.NoHostHash: lambda x: (
-        f"stale: {'built' if x.recorded else 'recorded'} without a hash of the host code: record it again"
-    ),
+    c.NoHostHash: "stale: {part} without a hash of the host code: record it again",
     c.CodeChanged: "stale: the {part} code, the plan or the problem changed",
     c.SourcesChanged: _sources,
     c.OverReference: "over {reference}, {regime}: medians of {rounds} rounds, bootstrap over rounds",
     c.Caches: lambda x: "cache-control none" if x.kept else "cache control unknown",
     c.Sampled: "{samples:,.0f} samples of warps, standard error {error:.1f} points",
     c.WorstInput: "worst on seed {seed}, kind {kind}",
-    c.SourceLine: "{file}:{line}",
+    c.SourceLine: "",  # the value says it
 }

@@ -163,6 +163,14 @@ class Raised(Cause):
     message: str
 
 
+class InStep(Cause):
+    """A task failed in this step."""
+
+    code = "in_step"
+    step: str
+    because: Cause
+
+
 class HungBefore(Cause):
     """The variant hung on another shape, so this case is not run."""
 
@@ -181,6 +189,13 @@ class Interrupted(Cause):
     """The work was stopped."""
 
     code = "interrupted"
+
+
+def hangs(cause: Cause | None) -> bool:
+    """Whether a task's time limit was the cause, in whatever step or tool."""
+    nested = [getattr(cause, f.name) for f in dataclasses.fields(cause)] if cause else []
+    causes = [c for value in nested for c in (value if isinstance(value, tuple) else (value,)) if isinstance(c, Cause)]
+    return isinstance(cause, Hang) or any(map(hangs, causes))
 
 
 # --- builds and launch plans ----------------------------------------------------------------------------
@@ -240,9 +255,10 @@ class PlanHung(Cause):
 
 
 class NoPlan(Cause):
-    """There is no launch plan: a reference, or its plan could not be read."""
+    """There is no launch plan; ``profiled``: of a reference, or its plan could not be read."""
 
     code = "no_plan"
+    profiled: bool = False
 
 
 class PlanFailed(Cause):
@@ -331,7 +347,8 @@ class NotFinite(Cause):
 
     code = "not_finite"
     value: str
-    input: str
+    seed: int
+    kind: str
 
 
 class SanitizerErrors(Cause):
@@ -409,6 +426,34 @@ class BelowEmptyKernel(VoidTiming):
     empty_us: float
 
 
+class WrongTimedAnswer(VoidTiming):
+    """The answer of a timed call is wrong."""
+
+    code = "wrong_timed_answer"
+    complaint: str
+    regime: str
+    turn: int
+    seed: int
+
+
+class SlowOnNewData(VoidTiming):
+    """A call takes longer on new data than on data it was called with before (µs): it reuses results."""
+
+    code = "slow_on_new_data"
+    new_us: float
+    known_us: float
+
+
+class BelowFloor(VoidTiming):
+    """The time is below what a resource allows (µs)."""
+
+    code = "below_floor"
+    fact: str
+    us: float
+    resource: str
+    floor_us: float
+
+
 class NotTimed(Cause):
     """The case was not timed; ``regime``: not in this one."""
 
@@ -473,6 +518,26 @@ class Unreadable(Cause):
 
     code = "unreadable"
     tool: str
+
+
+class NotInLog(Cause):
+    """The compiler's log does not name the kernel."""
+
+    code = "not_in_log"
+
+
+class CalledSeparately(Cause):
+    """A function with spills is compiled separately, and its callers are not known."""
+
+    code = "called_separately"
+    function: str
+
+
+class UnknownArch(Cause):
+    """The limits of the arch are not known."""
+
+    code = "unknown_arch"
+    arch: str
 
 
 class NoMachineCode(Cause):
@@ -599,10 +664,37 @@ class NoSamples(Cause):
 
 
 class NotProfiled(Cause):
-    """ncu returned no usable row for the case."""
+    """The case has no counters."""
 
     code = "not_profiled"
-    message: str
+    because: Cause
+
+
+class NoRows(Cause):
+    """The case ran, but ncu returned no launch of it; ``output`` is ncu's last message."""
+
+    code = "no_rows"
+    output: str
+
+
+class RowsMissing(Cause):
+    """Rows of ncu's report were dropped, which may be the case's."""
+
+    code = "rows_missing"
+    rows: tuple[str, ...]
+
+
+class NotRun(Cause):
+    """The case was not run."""
+
+    code = "not_run"
+
+
+class PhasesUnknown(Cause):
+    """The samples cannot be attributed to the phases of the code: why, as evidence."""
+
+    code = "phases_unknown"
+    evidence: str
 
 
 class Impossible(Cause):
@@ -611,6 +703,48 @@ class Impossible(Cause):
     code = "impossible"
     expected: str
     found: str
+
+
+class OtherCompiler(Cause):
+    """The static facts are by another compiler release than what they are compared with."""
+
+    code = "other_compiler"
+    message: str
+
+
+class OtherGpu(Cause):
+    """A budget is for other GPUs than the record's."""
+
+    code = "other_gpu"
+    wanted: str
+    gpu: str
+
+
+class NoStage(Cause):
+    """The record has no such stage of the case."""
+
+    code = "no_stage"
+    stage: str
+
+
+class NoCubin(Cause):
+    """The imported report has no cubin."""
+
+    code = "no_cubin"
+
+
+class Renamed(Cause):
+    """A budget's kernels are not there under these names; ``fact``: no limit on it names this kernel."""
+
+    code = "renamed"
+    kernels: tuple[str, ...] = ()
+    fact: str = ""
+
+
+class Gone(Cause):
+    """The baseline has a kernel or fact that does not exist any more."""
+
+    code = "gone"
 
 
 # --- records --------------------------------------------------------------------------------------------
@@ -640,10 +774,10 @@ class ReferenceChanged(Stale):
 
 
 class NoHostHash(Stale):
-    """The record, or the present build, has no hash of the host code."""
+    """The ``recorded`` run, or what is ``built`` now, has no hash of the host code."""
 
     code = "no_host_hash"
-    recorded: bool
+    part: str
 
 
 class CodeChanged(Stale):
@@ -676,7 +810,7 @@ class Caches(Basis):
     """How ncu left the caches before a kernel, where it did not flush them: kept, or the report does not say."""
 
     code = "caches"
-    kept: bool
+    kept: bool | None
 
 
 class Sampled(Basis):
@@ -696,8 +830,11 @@ class WorstInput(Basis):
 
 
 class SourceLine(Basis):
-    """A line of a source file."""
+    """A line of a source file, which the value names."""
 
     code = "source_line"
     file: str
     line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"

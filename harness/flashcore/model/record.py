@@ -1,6 +1,5 @@
 """What each stage passes to the next, as frozen data: facts and what they are about, up to the run record.
 
-Nothing here imports anything but the standard library and :mod:`flashcore.model.suite`, so every layer may use it.
 Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) everywhere.
 """
 
@@ -12,11 +11,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Cause, Detail, PlanRefused, Stale
 from flashcore.model.suite import Stage, Suite
+from flashcore.model.text import Value as Value
 
-SCHEMA_VERSION = 2
-
-Value = float | int | str | bool
+SCHEMA_VERSION = 3
 
 
 class Source(StrEnum):
@@ -69,8 +69,9 @@ class Subject:
 class Fact:
     """One measured value, or the statement that it could not be measured.
 
-    ``value`` is ``None`` exactly when the fact is unmeasured; ``note`` then says why. A value that
-    is not finite is never stored: it is unmeasured, with the note saying what was found.
+    ``value`` is ``None`` exactly when the fact is unmeasured; ``detail`` is then its cause. Of a measured value it is a
+    remark for people, or a :class:`~flashcore.model.causes.Basis` where programs need to know how it was measured. A
+    value that is not finite is never stored: it is unmeasured.
     """
 
     subject: Subject
@@ -78,7 +79,17 @@ class Fact:
     value: Value | None
     unit: str
     source: Source
-    note: str = ""
+    detail: Detail | str = ""
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it is unmeasured."""
+        return self.detail if isinstance(self.detail, Cause) else None
+
+    @property
+    def note(self) -> str:
+        """The detail in words, for people."""
+        return text(self.detail)
 
     @property
     def number(self) -> float | None:
@@ -163,26 +174,34 @@ class Launch:
 class Plan:
     """What a variant launches on a shape, and the workspace it needs in bytes.
 
-    With ``error`` set there are no launches: the variant refuses the shape, or, if ``crashed``, its plan function
-    crashed or did not return.
+    With a ``cause`` there are no launches: the variant refuses the shape, or its plan function crashed or did not
+    return.
     """
 
     variant: str
     shape: str
     launches: tuple[Launch, ...]
     workspace_bytes: int
-    error: str = ""
-    crashed: bool = False
+    cause: Cause | None = None
+
+    @property
+    def error(self) -> str:
+        """Why there are no launches, for people."""
+        return text(self.cause)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the plan function failed, rather than refused the shape."""
+        return self.cause is not None and not isinstance(self.cause, PlanRefused)
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """What the build made of one (variant, arch).
 
-    ``status`` is ``ok``, ``failed`` (``message`` holds the compiler's words) or ``unsupported``
-    (``message`` holds the reason). ``closure`` hashes the text of the user's files without comments, the flags and
-    the config; ``code`` hashes the kernels' code sections, ``host`` the host's, made by ``cxx``: they decide
-    freshness. Only what is built for the host's arch has a ``host``.
+    ``status`` is ``ok``, ``failed`` or ``unsupported``, the last two with their ``cause``. ``closure`` hashes the text
+    of the user's files without comments, the flags and the config; ``code`` hashes the kernels' code sections, ``host``
+    the host's, made by ``cxx``: they decide freshness. Only what is built for the host's arch has a ``host``.
 
     A callable with kernels has ``cubins`` in place of ``cubin``: file by kernel; ``calls`` hashes, for each shape, the
     code of what is launched there with its grid and arguments, and ``cxx`` is its compiler.
@@ -191,7 +210,7 @@ class Artifact:
     variant: str
     arch: str
     status: Literal["ok", "failed", "unsupported"]
-    message: str = ""
+    cause: Cause | None = None
     closure: str = ""
     code: str = ""
     flags: tuple[str, ...] = ()
@@ -206,25 +225,35 @@ class Artifact:
     cubins: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def message(self) -> str:
+        """Why there is no code, for people; of a failed build the compiler's message."""
+        return text(self.cause)
+
 
 CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """The outcome of one case in one stage. ``reason`` is empty only when ``ok``."""
+    """The outcome of one case in one stage. Only an ``ok`` one has no ``cause``."""
 
     variant: str
     shape: str
     stage: Stage
     status: CaseStatus
-    reason: str = ""
+    cause: Cause | None = None
     seconds: float | None = None
     origin: str = ""  # the run it was joined from; empty: this one
 
     @property
     def case(self) -> str:
         return f"{self.variant}/{self.shape}"
+
+    @property
+    def reason(self) -> str:
+        """The cause in words, for people."""
+        return text(self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +329,17 @@ class CaseKey:
 
 @dataclass(frozen=True, slots=True)
 class StageNote:
-    """How a stage went: seconds, and what it could not do (empty if nothing)."""
+    """How a stage went, in how many seconds. ``detail`` is why it did not succeed, or a remark for people."""
 
     stage: str
     status: Literal["ok", "failed", "skipped"]
     seconds: float
-    reason: str = ""
+    detail: Cause | str = ""
+
+    @property
+    def reason(self) -> str:
+        """The detail in words, for people."""
+        return text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +452,7 @@ class Record:
     """Everything one invocation recorded; all that analysis, report and gate ever see.
 
     ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
-    case to the reason why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
+    case to why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
     microseconds, in the order of the rounds. ``listings`` are those of the kernels whose warps were sampled.
     ``recording`` is the same in all runs that one command recorded, one for each kind of GPU; empty where it recorded
     one.
@@ -435,7 +469,7 @@ class Record:
     stages: tuple[StageNote, ...]
     facts: Facts
     keys: Mapping[str, CaseKey] = field(default_factory=dict)
-    stale: Mapping[str, str] = field(default_factory=dict)
+    stale: Mapping[str, Stale] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     roofs: tuple[Roof, ...] = ()  # measured ones, copied from the roof record that this run was drawn against

@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from flashcore.model.record import Value
+#: Of a fact.
+Value = float | int | str | bool
 
 #: Stands wherever a fact has no value: never an empty cell, never 0.
 UNMEASURED = "unmeasured"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from flashcore.model.causes import SourceLine
 from flashcore.readers import sass
 
 Use = Literal["none", "spills", "array", "spills and array", "stack frame", "unmeasured"]
@@ -173,10 +174,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What local memory is used for, the worst line as ``file:line`` (or empty), and both in words."""
+    """What local memory is used for, the worst line if there is one, and both in words."""
 
     use: Use
-    worst: str
+    worst: SourceLine | None
     text: str
 
 
@@ -214,7 +215,7 @@ def _has_array(evidence: Evidence, spilled: int | None) -> bool:
     return not spilled and bool(evidence.stack)
 
 
-def _worst(accesses: Sequence[Site], *, arrays: bool) -> str:
+def _worst(accesses: Sequence[Site], *, arrays: bool) -> SourceLine | None:
     """The line with the deepest, then the most bytes; of spills unless there are only arrays."""
     spills = [s for s in accesses if s.slot]
     totals: dict[tuple[str, int], dict[int, int]] = {}  # line → depth → bytes
@@ -223,9 +224,8 @@ def _worst(accesses: Sequence[Site], *, arrays: bool) -> str:
             by_depth = totals.setdefault((site.file, site.line), {})
             by_depth[site.depth] = by_depth.get(site.depth, 0) + site.bytes
     if not totals:
-        return ""
-    file, line = max(totals, key=lambda place: (*max(totals[place].items()), -place[1]))
-    return f"{file}:{line}"
+        return None
+    return SourceLine(*max(totals, key=lambda place: (*max(totals[place].items()), -place[1])))
 
 
 _NAMES: Mapping[Use, str] = {
@@ -238,7 +238,7 @@ _NAMES: Mapping[Use, str] = {
 }
 
 
-def _words(evidence: Evidence, use: Use, worst: str) -> str:
+def _words(evidence: Evidence, use: Use, worst: SourceLine | None) -> str:
     parts = []
     if evidence.spill_stores or evidence.spill_loads:
         parts.append(f"ptxas spills {evidence.spill_stores} B and refills {evidence.spill_loads} B")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from flashcore.model.causes import Stale
 from flashcore.model.record import Built, Environment, Fact, Facts, Listing, Listings, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 from flashcore.records import freshness, lookup
@@ -57,7 +58,7 @@ def record_of(
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     listings: list[Collection[Listing]] = [measured.listings]
-    stale: dict[str, str] = {}
+    stale: dict[str, Stale] = {}
     origins: list[Origin] = []
     for run in recorded:
         joined = freshness.join(run, keys, done)

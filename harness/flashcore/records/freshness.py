@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from flashcore.model import cause_text
+from flashcore.model.causes import CodeChanged, NeverMeasured, NoHostHash, ReferenceChanged, SourcesChanged, Stale
 from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Listings, Origin, Plan, Record, Source
 from flashcore.model.suite import GPU_STAGES, CompiledCallable, Shape, Suite, Variant
 
@@ -96,37 +98,29 @@ def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
 
 
-def freshness(present: CaseKey, recorded: CaseKey | None) -> str:
-    """Empty if the recorded facts are about the present code, else the reason why not."""
+def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
+    """Why the recorded facts are not about the present code; ``None`` if they are."""
     if recorded is None:
-        return "never measured"
+        return NeverMeasured()
     if present.peer and recorded.peer:  # those of runs before this was recorded have no hash
         same = not (present.code and recorded.code) or present.code == recorded.code
-        return "" if same else "stale: the peer's file or the problem changed"
+        return None if same else ReferenceChanged()
     if not (present.host and recorded.host):
-        who = "recorded" if present.host else "built"
-        return f"stale: {who} without a hash of the host code: record it again"
-    for what, compiler, code in _COMPILED:
+        return NoHostHash("recorded" if present.host else "built")
+    for part, compiler, code in _COMPILED:
         same = getattr(present, compiler) == getattr(recorded, compiler)
         if same and getattr(present, code) != getattr(recorded, code):
-            return f"stale: the {what} code, the plan or the problem changed"
-    other = _other_compilers(present, recorded)
-    if other and present.closure != recorded.closure:
-        return f"stale: {', '.join(other)}, and the sources, the flags, the plan or the problem changed"
-    return ""
+            return CodeChanged(part)
+    compilers = _other_compilers(present, recorded)
+    return SourcesChanged(compilers) if compilers and present.closure != recorded.closure else None
 
 
-def _other_compilers(present: CaseKey, recorded: CaseKey) -> list[str]:
-    return [
-        f"{what} code compiled by {_compiler(then)}, now {_compiler(now)}"
-        for what, compiler, _ in _COMPILED
+def _other_compilers(present: CaseKey, recorded: CaseKey) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (part, then, now)
+        for part, compiler, _ in _COMPILED
         if (then := getattr(recorded, compiler)) != (now := getattr(present, compiler))
-    ]
-
-
-def _compiler(version: str) -> str:
-    """As a person says it: an object file names g++ by ``GCC: (Debian 12.2.0-14) 12.2.0``."""
-    return version.replace("GCC: ", "g++ ", 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +130,7 @@ class Joined:
     facts: list[Fact]
     outcomes: list[CaseOutcome]
     samples: dict[str, tuple[float, ...]]
-    stale: dict[str, str]
+    stale: dict[str, Stale]
     origin: Origin | None
     listings: Listings
 
@@ -170,7 +164,7 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         and (f.subject.case, stages.get(f.source, "check")) not in measured
     ]
     outcomes = [
-        CaseOutcome(o.variant, o.shape, o.stage, o.status, o.reason, o.seconds, o.origin or recorded.id)
+        CaseOutcome(o.variant, o.shape, o.stage, o.status, o.cause, o.seconds, o.origin or recorded.id)
         for o in recorded.outcomes
         if o.case in fresh and (o.case, o.stage) not in measured
     ]
@@ -185,7 +179,7 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         cases = len({f.subject.case for f in facts})
         what = f"{len(facts)} facts of {cases} cases"
         if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
-            what += f" (by the text of their sources, which is the same: {', '.join(sorted(others))})"
+            what += f" (by the text of their sources, which is the same: {cause_text.compilers(sorted(others))})"
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
     listings = Listings(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))

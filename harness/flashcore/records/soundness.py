@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from flashcore.model.catalogue import spec_of
+from flashcore.model.causes import Detail, Impossible
 from flashcore.model.record import Fact, Record, Source, Subject, Value
 
 #: No counter, size or rate comes near it; sums and ratios of smaller values stay finite.
@@ -29,10 +30,17 @@ def complaint(value: Value | None, unit: str) -> str:
     return "at least 0" if value < 0 and unit not in _SIGNED else ""
 
 
-def measured(fact: Fact) -> tuple[Value | None, str]:
-    """The value and note to store: an impossible value is stored as unmeasured, and the note says what it was."""
-    why = complaint(fact.value, fact.unit)
-    return (None, f"expected {why}, found {_short(fact.value)}") if why else (fact.value, fact.note)
+def measured(fact: Fact) -> tuple[Value | None, Detail | str]:
+    """The value and detail to store: an impossible value is stored as unmeasured, with what it was.
+
+    Raises:
+        ValueError: there is neither a value nor a cause.
+    """
+    if expected := complaint(fact.value, fact.unit):
+        return None, Impossible(expected, _short(fact.value))
+    if fact.value is None and fact.cause is None:
+        raise ValueError(f"{fact.name} of {fact.subject}: expected the cause of a missing value, found none")
+    return fact.value, fact.detail
 
 
 def mistakes(record: Record) -> Iterator[str]:
@@ -85,8 +93,10 @@ def _facts(record: Record) -> Iterator[str]:
         if not unit or fact.unit != unit:
             what = f"the unit {unit}" if unit else "a name of the catalogue, or ncu's own"
             yield f"fact {_short(name)} of {s}: expected {what}, found {_short(fact.unit if unit else name)}"
-        elif (why := complaint(fact.value, fact.unit)) or not isinstance(fact.note, str):
-            yield f"fact {name} of {s}: expected {why or 'a note in words'}, found {_short(fact.value)}"
+        elif expected := complaint(fact.value, fact.unit):
+            yield f"fact {name} of {s}: expected {expected}, found {_short(fact.value)}"
+        elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):
+            yield f"fact {name} of {s}: expected a cause, or else a value, found {_short(fact.detail)}"
 
 
 def _misplaced(s: Subject, record: Record, archs: set[str]) -> str:

@@ -5,8 +5,9 @@ known without looking at file times. While a run is under way its folder ends in
 last act is to rename it, so a folder without that ending is complete.
 
 ``run.json`` holds everything but the facts and the samples, which lie beside it compressed. ``facts.json.gz`` has rows
-``[subject, name, value, unit, source, note]`` over a table of subjects. Where warps were sampled, ``listings.json.gz``
-has rows ``[offset, text, line, values]`` over tables of lines and of names.
+``[subject, name, value, unit, source, detail]`` over tables of subjects and of details: each cause is stored once, a
+remark in its row. Where warps were sampled, ``listings.json.gz`` has rows
+``[offset, text, line, values]`` over tables of lines and of names.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
+from flashcore.model.causes import Detail, as_json, from_json
 from flashcore.model.files import PARTIAL, Lock, write_atomically, writing
 from flashcore.model.record import (
     SCHEMA_VERSION,
@@ -39,7 +41,7 @@ from flashcore.model.record import (
     Source,
     Subject,
 )
-from flashcore.records import convert, soundness
+from flashcore.records import schema_2, soundness
 
 if TYPE_CHECKING:
     import datetime
@@ -52,6 +54,8 @@ LISTINGS = "listings.json.gz"
 _BESIDE = ("facts", "samples", "listings")  # in files of their own
 _LATER = ("gpus", "recording")  # came after the schema: absent where there is nothing to say
 _LOCK = "going.lock"
+#: The schemas that can be read.
+READABLE = (schema_2.VERSION, SCHEMA_VERSION)
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB of them
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
@@ -122,6 +126,7 @@ def write(record: Record, folder: Path) -> None:
         if not header[name]:
             del header[name]  # and a run that has none reads as it always did
     subjects: dict[Subject, int] = {}
+    details: dict[Detail, int] = {}
     rows = [
         [
             subjects.setdefault(fact.subject, len(subjects)),
@@ -129,12 +134,13 @@ def write(record: Record, folder: Path) -> None:
             value,
             fact.unit,
             fact.source.value,
-            note,
+            details.setdefault(detail, len(details)) if isinstance(detail, Detail) else detail,
         ]
-        for fact, (value, note) in ((f, soundness.measured(f)) for f in record.facts)
+        for fact, (value, detail) in ((f, soundness.measured(f)) for f in record.facts)
     ]
     table = [[s.variant, s.arch, s.shape, s.kernel, s.launch] for s in subjects]
-    write_atomically(folder / FACTS, _packed({"subjects": table, "facts": rows}))
+    data = {"subjects": table, "details": [as_json(d) for d in details], "facts": rows}
+    write_atomically(folder / FACTS, _packed(data))
     samples = {k: [round(x, 4) for x in v] for k, v in record.samples.items()}
     write_atomically(folder / SAMPLES, _packed(samples))
     if record.listings:
@@ -174,9 +180,12 @@ def read(folder: Traversable) -> Record:
         RecordError: it is not complete, not readable, or of an older or newer schema.
     """
     path = folder / HEADER
-    header = convert.header(_load(path, path.read_bytes if path.is_file() else None))
+    header = _load(path, path.read_bytes if path.is_file() else None)
     schema = header.get("schema_version") if isinstance(header, dict) else None
-    if schema != SCHEMA_VERSION:
+    old = schema == schema_2.VERSION
+    if old:
+        header = schema_2.header(header, SCHEMA_VERSION)
+    elif schema != SCHEMA_VERSION:
         if isinstance(schema, int):
             age = "newer" if schema > SCHEMA_VERSION else "older"
             mend = "update flashcore" if age == "newer" else "record the run again"
@@ -193,15 +202,13 @@ def read(folder: Traversable) -> Record:
         raise RecordError("\n".join([f"{path}: expected a run record", *lines])) from error
     values = {name: getattr(checked, name) for name in type(checked).model_fields}
     with _no_collection():
-        facts = _read_facts(folder / FACTS)
+        facts = _read_facts(folder / FACTS, old=old)
     samples_path = folder / SAMPLES
     samples = _load(samples_path, lambda: _unpacked(samples_path))
     if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
     listings = Listings(lambda: _read_listings(folder / LISTINGS))
-    record = Record(
-        facts=facts, listings=listings, samples={convert.samples(k): tuple(v) for k, v in samples.items()}, **values
-    )
+    record = Record(facts=facts, listings=listings, samples={k: tuple(v) for k, v in samples.items()}, **values)
     wrong = list(itertools.islice(soundness.mistakes(record), 10))
     if not RUN_ID.fullmatch(record.id):  # names the folder of its report
         wrong.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
@@ -224,17 +231,17 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read_facts(path: Traversable) -> Facts:
+def _read_facts(path: Traversable, *, old: bool) -> Facts:
     data = _load(path, lambda: _unpacked(path))
     try:
         subjects = [Subject(*row) for row in data["subjects"]]
+        details = [] if old else [from_json(detail) for detail in data["details"]]
         sources = {s.value: s for s in Source}
         return Facts(
-            Fact(subjects[index], named, value, unit, sources[source], note)
-            for index, name, value, unit, source, note in data["facts"]
-            if (named := convert.fact(name)) is not None
+            Fact(subjects[index], name, value, unit, sources[source], details[told] if type(told) is int else told)
+            for index, name, value, unit, source, told in (schema_2.facts(data["facts"]) if old else data["facts"])
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
 
 
@@ -333,6 +340,8 @@ def _header_form() -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Detail):
+        return as_json(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):

@@ -10,6 +10,7 @@ from typing import Any
 from flashcore.explain import bounds_in_use
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.roofline import Gap
+from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject
@@ -311,7 +312,7 @@ def _correct(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
     """Whether a case is right, and the visible note if it, or a later stage, is not."""
     stale = book.record.stale.get(f"{variant.name}/{shape.name}")
     if stale is not None:
-        return Cell("stale", title=stale, sort=2.0, mark="stale"), f"stale: {stale}"
+        return Cell("stale", title=cause_text.text(stale), sort=2.0, mark="stale"), cause_text.text(stale)
     stages: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
     outcomes = [o for s in stages if (o := book.outcome(variant.name, shape.name, s)) is not None]
     note = next((f"{o.status} in {o.stage}: {o.reason}" for o in outcomes if o.status != "ok"), "")

@@ -17,6 +17,7 @@ from flashcore.gate import judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Judgement, Status, Verdict
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause_text import text
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, CaseOutcome, Listing, Record, Subject
 from flashcore.model.suite import Budget, Shape, Stage, Tier, Variant
@@ -257,7 +258,7 @@ class Book:
             for o in record.outcomes
             if o.status != "ok" and o.case not in record.stale
         ]
-        stale = ([*case.split("/"), "all measured stages", "stale", reason] for case, reason in record.stale.items())
+        stale = ([*c.split("/"), "all measured stages", "stale", text(cause)] for c, cause in record.stale.items())
         return failures + [Failure(*fields) for fields in stale]
 
     def outcome(self, variant: str, shape: str, stage: Stage) -> CaseOutcome | None:
@@ -314,7 +315,7 @@ class Book:
         """Why a case has nothing from a stage."""
         stale = self.record.stale.get(f"{variant}/{shape}")
         if stale is not None:
-            return f"stale: {stale}"
+            return text(stale)
         outcome = self.outcome(variant, shape, stage)
         if outcome is not None and outcome.status != "ok":
             return f"{outcome.status} in {stage}: {outcome.reason}"

@@ -46,7 +46,7 @@ def record_of(context: Context, **changes: object) -> Record:
     cases = [(v, s) for v, s in context.cases("check") if v.is_reference]
     assert cases and cases[0][0].name in context.references
     keys = freshness.case_keys(context.suite, cases, (), (), "sm_90a", "13.0.88")
-    outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)
+    outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", None, 0.1) for v, s in cases)
     return replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE, **changes)  # type: ignore[arg-type]
 
 
@@ -110,7 +110,7 @@ def test_a_source_is_known_before_its_static_facts_are_read(
     cases = [(v, s) for v, s in context.cases("check") if isinstance(v.kind, Cuda) and v.name in context.references]
     keys = freshness.case_keys(context.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
     assert keys and not any(a.code for a in compiling.first.artifacts)
-    outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", "", 0.1) for v, s in cases)
+    outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", None, 0.1) for v, s in cases)
     run_ = replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE)
     assert recorded.known_right(context, compiling.first, [run_]) == keys.keys()
 

@@ -10,8 +10,10 @@ import pytest
 
 from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.ncu_facts import LEFT_OUT, MEASURED, Built, facts_of, metrics_to_ask, unmeasured
+from flashcore.measure.profile.ncu_facts import MEASURED, Built, facts_of, metrics_to_ask, unmeasured
 from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
+from flashcore.model.cause_text import MANY_PASSES
+from flashcore.model.causes import Message, PlanRefused
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
@@ -95,7 +97,7 @@ def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
     names = [f.name for f in facts_of(CASE, [row()], chip="gh100") if f.subject == CASE]
     counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in OWN_STAGE]
     assert sorted(names) == sorted(counters) == sorted(MEASURED)
-    assert sorted(f.name for f in unmeasured("v", "s", "why")) == sorted(counters)
+    assert sorted(f.name for f in unmeasured("v", "s", Message("why"))) == sorted(counters)
 
 
 def test_a_full_row_leaves_nothing_unmeasured() -> None:
@@ -298,7 +300,7 @@ def test_a_metric_that_one_launch_lacks_is_unmeasured_for_the_case(kind: Kind) -
             broken = row({metric: None}, kernel="combine")
             found = fact(case(first, broken), name)
             note = "launch 1: ncu did not return it"
-            assert found.value is None and found.note == note + (f": {LEFT_OUT}" if spec.many_passes else ""), name
+            assert found.value is None and found.note == note + (f": {MANY_PASSES}" if spec.many_passes else ""), name
             both = fact(case(row({metric: None}), broken), name)
             assert both.value is None and both.note == found.note.removeprefix("launch 1: "), (
                 "of all alike it is said once"
@@ -375,4 +377,4 @@ def test_plan_of_a_cluster_against_ncu() -> None:
 
 def test_no_plan_is_unmeasured() -> None:
     assert fact(case(row()), "plan_matches").value is None
-    assert fact(case(row(), plan=Plan("v", "s", (), 0, "S too large")), "plan_matches").value is None
+    assert fact(case(row(), plan=Plan("v", "s", (), 0, PlanRefused("S too large"))), "plan_matches").value is None

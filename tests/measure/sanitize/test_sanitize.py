@@ -22,6 +22,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.sanitize import sanitize
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.causes import NotSanitized
 from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
 from tests import factory, stages
 from tests.conftest import ROOT, TESTS, flashcore
@@ -138,7 +139,7 @@ def test_what_was_not_counted_is_unmeasured_and_the_rest_is_measured(run: Run, k
     assert [own[n].status for n in NAMES] == ["ok", "ok", "ok", "failed"]
     assert "unmeasured" in own["v3/s65"].reason
     (lost,) = (f for f in result.facts if f.subject.variant == "v3" and f.name == "sanitizer_memcheck_errors")
-    assert lost.value is None and lost.note.startswith("not sanitized: ")
+    assert isinstance(lost.cause, NotSanitized)
 
 
 def test_a_hang_costs_one_time_limit(run: Run, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:

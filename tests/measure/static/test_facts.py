@@ -14,6 +14,7 @@ import pytest
 
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as facts_module
+from flashcore.model.causes import Message
 from flashcore.model.record import Artifact, Facts, Launch, Plan, Subject
 from flashcore.readers import cubin, sass
 from tests.conftest import TESTS
@@ -227,7 +228,7 @@ def test_a_damaged_cache_is_made_anew(artifact: Artifact, content: str) -> None:
 
 
 def test_what_failed_has_no_facts() -> None:
-    assert facts_module.facts(Artifact("v", "sm_90a", "failed", "no")) == ([], "")
+    assert facts_module.facts(Artifact("v", "sm_90a", "failed", Message("no"))) == ([], "")
 
 
 # --- with a plan --------------------------------------------------------------------------------

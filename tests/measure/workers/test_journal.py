@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, Journal, answers, parse, read_journal, tasks_of
+from flashcore.model.causes import Message
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, until
 
@@ -28,7 +29,7 @@ def test_lines_of_another_form_are_left_out() -> None:  # item 18: without a key
         {"event": "begin"}, {"event": "result"}, {"event": "fail", "name": "a"}, {"event": "step", "name": "a"},
         {"event": "start"}, {"event": "start", "pid": "x"}, {"event": "result", "name": ["a"]}, {"event": ["begin"]},
         {"event": "result", "name": "a", "seconds": "long"}, {"event": "result", "name": "a", "seconds": 1e999},
-        {"event": "result", "name": "a", "data": [1]}, {"event": "fail", "name": "a", "reason": None}, {"name": "a"},
+        {"event": "result", "name": "a", "data": [1]}, {"event": "fail", "name": "a", "cause": None}, {"name": "a"},
     ]  # fmt: skip
     text = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n" + b"[" * 50_000
     text += b'\n{"event": "result", "name": "a", "seconds": ' + b"9" * 5_000 + b"}\n"
@@ -60,7 +61,7 @@ def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
     journal.begin("a")
     journal.end("a")
     journal.begin("b")
-    journal.fail("b", "no")
+    journal.fail("b", Message("no"))
     journal.end("b")
     journal.close()
     found = answers(tmp_path)

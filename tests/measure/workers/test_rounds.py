@@ -7,8 +7,11 @@ from pathlib import Path
 
 from flashcore.measure.workers.journal import Journal, Result, Task
 from flashcore.measure.workers.rounds import ROUNDS, Settled, settle, told
+from flashcore.model.causes import Message, NotRun, Unanswered
 
 TASKS = [Task(name, {}) for name in ("good", "bad", "lost")]
+
+FAULT, UNANSWERED = Message("its own fault"), Unanswered()
 
 
 class Tool:
@@ -32,18 +35,18 @@ class Tool:
             if name in self.finds:
                 settled.reports[name] = result.data["said"]
             elif name == "bad":
-                settled.failed[name] = "its own fault"
+                settled.failed[name] = FAULT
             else:
-                settled.open[name] = "nothing was said of it"
+                settled.open[name] = UNANSWERED
 
 
 def test_only_what_is_open_is_run_again_and_not_for_ever(tmp_path: Path) -> None:
     tool = Tool()
     settled = settle(tmp_path, TASKS, tool.perform, tool.harvest)
     assert tool.rounds == [["good", "bad", "lost"], *[["lost"]] * (ROUNDS - 1)]
-    assert (settled.reports, settled.failed) == ({"good": "round-0"}, {"bad": "its own fault"})
-    assert [settled.why(t.name) for t in TASKS[1:]] == ["its own fault", "nothing was said of it"]
-    assert settled.why("other") == "it was not run"
+    assert (settled.reports, settled.failed) == ({"good": "round-0"}, {"bad": FAULT})
+    assert [settled.cause(t.name) for t in TASKS[1:]] == [FAULT, UNANSWERED]
+    assert settled.cause("other") == NotRun()
 
 
 def test_called_again_it_reads_what_was_left_and_tries_the_open_anew(tmp_path: Path) -> None:
@@ -70,4 +73,6 @@ def test_rounds_that_cost_nobody_a_chance(tmp_path: Path) -> None:
 
 def test_a_line_of_progress() -> None:
     assert told(Result("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
-    assert told(Result("v/s", "failed", "it fell\nand more", seconds=2), "ran") == "v/s: 2.0 s, failed: it fell"
+    assert (
+        told(Result("v/s", "failed", Message("it fell\nand more"), seconds=2), "ran") == "v/s: 2.0 s, failed: it fell"
+    )

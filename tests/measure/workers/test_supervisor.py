@@ -16,6 +16,7 @@ import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, read_journal
+from flashcore.model.causes import Hang, HungBefore
 from tests import stages
 from tests.conftest import ROOT, TESTS
 
@@ -144,9 +145,9 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
 
 
 def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
-    other = Result("s65", "failed", "no answer within 1 s in step spin cold: hang?", step="spin cold")
-    assert hung([other]) == {"spin": "skipped: hung on s65: no answer within 1 s in step spin cold: hang?"}
-    assert hung([Result("s65", "failed", "no answer within 1 s: hang?")]) == {}
+    hang = Hang(1.0, "spin cold")
+    assert hung([Result("s65", "failed", hang, step="spin cold")]) == {"spin": HungBefore("s65", hang)}
+    assert hung([Result("s65", "failed", Hang(1.0))]) == {}
     assert Task("spin", {}).variant == ""
 
 

@@ -11,6 +11,7 @@ import pytest
 from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
+from flashcore.model.causes import Cause, PlanCrashed, PlanRefused
 from flashcore.model.record import Built, Launch, Plan
 from flashcore.model.suite import PythonCallable
 from flashcore.plugins.against import match_cases
@@ -44,8 +45,8 @@ def test_the_same_code_has_the_same_host_code_and_launch(after: match_cases.Side
     assert match_cases._same_code(side(), after, VARIANT, VARIANT, SHAPE) is same
 
 
-def built(*artifacts: object, error: str = "", crashed: bool = False) -> match_cases.Side:
-    plan = Plan("fast", "mission", (), 0, error, crashed)
+def built(*artifacts: object, cause: Cause | None = None) -> match_cases.Side:
+    plan = Plan("fast", "mission", (), 0, cause)
     job = types.SimpleNamespace(gpu_arch="sm_90a", suite=SUITE)
     return match_cases.Side(job, Built("13.0.88", tuple(artifacts), (plan,)))  # type: ignore[arg-type]
 
@@ -62,8 +63,8 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
         (built(ABSENT), "unsupported", "no TMA"),
         (built(), "unsupported", "not declared for sm_90a"),
         (built(factory.artifact("fast", "sm_80", "failed", "x")), "unsupported", "not declared for sm_90a"),
-        (built(OK, error="too long"), "unsupported", "too long"),
-        (built(OK, error="SIGSEGV", crashed=True), "failed", "SIGSEGV"),
+        (built(OK, cause=PlanRefused("too long")), "unsupported", "too long"),
+        (built(OK, cause=PlanCrashed(-11)), "failed", "the launch plan was ended by signal 11"),
     ],
 )
 def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: str) -> None:
@@ -76,7 +77,7 @@ def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: st
     [
         (built(BROKEN), "undecided", "main: does not compile for sm_90a: fast.cu(3): error"),
         (built(ABSENT), "nothing to compare with", "main: no TMA"),
-        (built(OK, error="too long"), "nothing to compare with", "main: too long"),
+        (built(OK, cause=PlanRefused("too long")), "nothing to compare with", "main: too long"),
         (built(OK), "same code", ""),
     ],
 )

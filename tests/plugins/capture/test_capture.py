@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.model.causes import Hang
 from flashcore.plugins.capture import capture as capturing
 from flashcore.plugins.capture.capture import OUTPUT, Captured, Settings, capture
 from tests.conftest import ROOT
@@ -79,8 +80,8 @@ time.sleep(99)
 """
     found = run(LOOP + body, tmp_path, time_limit=2)
     survey, measure = found.runs
-    assert survey.code is None and survey.reason.startswith("no answer within 2 s") and len(survey.rows) == 30
-    assert len(measured(found)) == 2 and not found.missed and measure.reason == capturing.STOPPED
+    assert survey.code is None and survey.cause == Hang(2) and len(survey.rows) == 30
+    assert len(measured(found)) == 2 and not found.missed and measure.cause == capturing.Stopped()
     assert not [p for p in _command_lines() if tmp_path.name in p and "time.sleep(99)" in p]
 
 

@@ -33,7 +33,7 @@ def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
 
 @pytest.mark.parametrize(("code", "shown"), [(0, 0), (3, 3), (-11, 139), (None, NO_END)])
 def test_the_commands_own_code_is_given_on_request(code: int | None, shown: int) -> None:
-    found = Captured((Ran("survey", code, "", 0.0, None),), Survey((), {}), ())
+    found = Captured((Ran("survey", code, None, 0.0, None),), Survey((), {}), ())
     assert _exit(found, propagate=True) == shown and _exit(found, propagate=False) == 0
 
 

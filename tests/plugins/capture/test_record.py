@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError
+from flashcore.model.causes import Hang
 from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.record import record
 from flashcore.plugins.capture.survey import TIME, select, survey
@@ -27,7 +28,7 @@ def captured(tmp_path: Path) -> Captured:
     rows = tuple(replace(r, metrics={TIME: r.metrics[TIME]}) for r in read_report(report).results)
     surveyed = survey(rows)
     cases = select(surveyed, 3)
-    runs = (Ran("survey", 0, "", 1.0, report, rows), Ran("measure-1", 7, "", 2.0, report, rows))
+    runs = (Ran("survey", 0, None, 1.0, report, rows), Ran("measure-1", 7, None, 2.0, report, rows))
     return Captured(runs, surveyed, (*cases, replace(cases[0], key=replace(cases[0].key, kernel="gone()"))), (), {})
 
 
@@ -47,9 +48,7 @@ def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captu
 
 
 def test_nothing_measured_is_no_record(captured: Captured) -> None:
-    empty = replace(
-        captured, runs=(captured.runs[0], replace(captured.runs[1], rows=(), reason="no answer within 5 s"))
-    )
+    empty = replace(captured, runs=(captured.runs[0], replace(captured.runs[1], rows=(), cause=Hang(5))))
     with pytest.raises(FlashcoreError, match=r"expected one of the 4 kernels to be measured, found none: no answer"):
         record("20260101T000000Z-0001", "app", "./app", empty, None)
 

@@ -10,6 +10,7 @@ import pytest
 from flashcore.measure.build import build
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
+from flashcore.model.causes import Message, PlanRefused
 from flashcore.model.record import Artifact, Built, Fact, Launch, Plan, Source, Subject
 from flashcore.model.suite import CudaSource
 from flashcore.plugins.tune import candidates, grid
@@ -39,7 +40,7 @@ def job() -> Context:
 def facts(name: str, **values: float) -> list[Fact]:
     shapes = {"registers": None, "stack_bytes": None}
     subjects = {n: Subject(name, ARCH, shapes.get(n, "mission"), "k") for n in values}
-    return [Fact(subjects[n], n, v, "1", Source.CUBIN, note="too much") for n, v in values.items()]
+    return [Fact(subjects[n], n, v, "1", Source.CUBIN, detail="too much") for n, v in values.items()]
 
 
 def test_what_cannot_run_falls_and_soft_budgets_are_told(
@@ -56,7 +57,7 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
         {},
     ]
     artifacts = [Artifact(f"toy_{i}", ARCH, "ok", code="c", cubin=f"{tmp_path}/{i}/x.cubin") for i in range(3)]
-    failed = Artifact("toy_3", ARCH, "failed", "static assertion failed")
+    failed = Artifact("toy_3", ARCH, "failed", Message("static assertion failed"))
     plans = tuple(Plan(f"toy_{i}", "mission", (LAUNCH,), 0) for i in range(3))
     all_facts = tuple(f for i, v in enumerate(values) for f in facts(f"toy_{i}", **v))
     built = Built("13.0.88", (*artifacts, failed), plans, all_facts)
@@ -69,7 +70,9 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
     assert results[1].reason.startswith("smem_limit: 2000") and results[1].broken == {"smem_limit": 1.0}
     assert results[2].reason == "cannot be launched: too much"
     assert results[3].reason == "static assertion failed"
-    refused = replace(built, plans=(replace(plans[0], error="expected whole tiles", launches=()), *plans[1:]))
+    refused = replace(
+        built, plans=(replace(plans[0], cause=PlanRefused("expected whole tiles"), launches=()), *plans[1:])
+    )
     monkeypatch.setattr(candidates, "compile_all", lambda job: refused)
     assert candidates.build(narrow, points, [0])[1][0].reason == "expected whole tiles"
 

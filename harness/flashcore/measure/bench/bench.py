@@ -19,11 +19,32 @@ from typing import Any
 from flashcore.measure.bench.statistics import StopRule, percentiles, summarize
 from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers.journal import SKIPPED, Result, Task
+from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause_text import text
+from flashcore.model.causes import (
+    BelowEmptyKernel,
+    BelowMedian,
+    Cause,
+    ClocksDisagree,
+    Detail,
+    HungBefore,
+    LaunchesMissing,
+    NoFormula,
+    NoNvml,
+    NotTimed,
+    OneSample,
+    OtherProcesses,
+    OverReference,
+    ReferenceNotTimed,
+    TooFewCalls,
+    Unanswered,
+    VoidTiming,
+    from_json,
+)
 from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
@@ -146,15 +167,15 @@ class Measured:
     proved: Mapping[str, Sequence[int]]
     uncertain: float  # us by which the time of a single call may be off
 
-    def doubt(self, mode: str) -> str:
-        """Why the times of a mode are void, though the calls did their work; empty if they are valid."""
+    def doubt(self, mode: str) -> VoidTiming | None:
+        """Why the times of a mode are void, though the calls did their work; ``None`` if they are valid."""
         if others := self.state.get("others"):
-            return f"void: {others} other processes used the GPU while this shape was timed"
+            return OtherProcesses(others)
         if mode in self.calls:
             p50, single = statistics.median(self.samples[mode]), statistics.median(self.calls[mode])
             if abs(p50 - single) > _APART * max(p50, single) + 4 * self.uncertain:
-                return f"void: two clocks disagree: {p50:.3f} µs by difference, {single:.3f} µs by events around calls"
-        return ""
+                return ClocksDisagree(p50, single)
+        return None
 
     def __str__(self) -> str:
         return ", ".join(f"{mode} {statistics.median(v):.4g} µs" for mode, v in self.samples.items())
@@ -165,11 +186,11 @@ class Failed:
     """Why a case was not timed."""
 
     case: Case
-    reason: str
+    cause: Cause
     seconds: float
 
     def __str__(self) -> str:
-        return self.reason
+        return text(self.cause)
 
 
 def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]:
@@ -178,13 +199,14 @@ def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]
         culprit = result.step.partition(" ")[0]
         # A failure before the first variant's turn is due to none of them, and would repeat.
         for case in [c for c in cases if c.variant == culprit] or cases:
-            yield Failed(case, result.reason, result.seconds)
+            yield Failed(case, result.cause or Unanswered(), result.seconds)
         return
     data = result.data
     for case in cases:
         reported = data["variants"].get(case.variant)
         if reported is None:
-            yield Failed(case, data["failed"].get(case.variant, "not timed"), 0.0)
+            cause = from_json(data["failed"].get(case.variant, {"cause": NotTimed.code}))
+            yield Failed(case, cause if isinstance(cause, Cause) else NotTimed(), 0.0)
         else:
             kernels = reported["kernels"]
             if case.is_reference and kernels is not None:
@@ -195,20 +217,16 @@ def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]
             one = Measured(
                 case, reported["samples"], *mine, data["clock"], empty, data["state"], reported["seconds"], *proved
             )
-            yield Failed(case, reason, reported["seconds"]) if (reason := void(one)) else one
+            yield Failed(case, doubt, reported["seconds"]) if (doubt := void(one)) else one
 
 
-def void(one: Measured) -> str:
-    """Why the timing is void; empty if it is valid.
+def void(one: Measured) -> VoidTiming | None:
+    """Why the timing is void; ``None`` if it is valid.
 
     Back to back a programmatic launch may rightly take less than an empty plain one.
     """
     if one.kernels is not None and one.kernels < max(one.case.launches, 1):
-        wanted = f"the {one.case.launches} of its plan" if one.case.launches else "at least one"
-        return (
-            f"void: the captured graph of a call holds {one.kernels} kernels, expected {wanted}: does the launcher "
-            "use the stream that it is given?"
-        )
+        return LaunchesMissing(one.kernels, one.case.launches)
     for mode in ("isolated", "cold"):
         values, empty = one.samples.get(mode), one.empty.get(mode)
         if (
@@ -217,16 +235,16 @@ def void(one: Measured) -> str:
             and one.kernels is not None
             and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty
         ):
-            return f"void: {mode} {p50:.3f} µs is less than an empty kernel takes, {empty:.3f} µs"
-    return ""
+            return BelowEmptyKernel(mode, p50, empty)
+    return None
 
 
 def _outcome(case: Case, measured: Mapping[str, Measured], failed: Mapping[str, Failed]) -> CaseOutcome:
     if case.name in measured:
-        return CaseOutcome(case.variant, case.shape, "bench", "ok", "", measured[case.name].seconds)
+        return CaseOutcome(case.variant, case.shape, "bench", "ok", None, measured[case.name].seconds)
     lost = failed[case.name]
-    status: CaseStatus = "skipped" if lost.reason.startswith(SKIPPED) else "failed"
-    return CaseOutcome(case.variant, case.shape, "bench", status, lost.reason, lost.seconds)
+    status: CaseStatus = "skipped" if isinstance(lost.cause, HungBefore) else "failed"
+    return CaseOutcome(case.variant, case.shape, "bench", status, lost.cause, lost.seconds)
 
 
 # --- facts --------------------------------------------------------------------------------------
@@ -249,11 +267,9 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
             yield from _unless(timing.doubt(mode), _mode_facts(case, timing, mode, values))
         if "back_to_back" in timing.samples:
             yield _fact(case, "launches_per_sample", timing.launches, f"calls in one graph replay, {timing.clock}")
-        doubt = timing.doubt(regime) if regime in timing.samples else ""
-        yield from _ratio_facts(
-            case, "speedup_vs_baseline", ranked, baseline, doubt or f"baseline {baseline} was not timed"
-        )
-        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or "no peer was timed on this shape")
+        doubt = timing.doubt(regime) if regime in timing.samples else None
+        yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, doubt or ReferenceNotTimed(baseline))
+        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or ReferenceNotTimed())
         yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
         for name, value in timing.own_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
@@ -261,16 +277,16 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
         yield from _state_facts(case, timing.state)
 
 
-def _unless(doubt: str, facts: Iterable[Fact]) -> Iterator[Fact]:
+def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
     """The facts, without values if there is a reason to doubt them."""
     for fact in facts:
-        yield replace(fact, value=None, note=doubt) if doubt else fact
+        yield replace(fact, value=None, detail=doubt) if doubt else fact
 
 
 def _fact(
-    case: Case, name: str, value: float | int | str | None, note: str = "", source: Source = Source.EVENTS
+    case: Case, name: str, value: float | int | str | None, detail: Detail | str = "", source: Source = Source.EVENTS
 ) -> Fact:
-    return Fact(case.subject, name, value, FACTS[name].unit, source, note)
+    return Fact(case.subject, name, value, FACTS[name].unit, source, detail)
 
 
 def _mode_facts(case: Case, timing: Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
@@ -284,48 +300,49 @@ def _mode_facts(case: Case, timing: Measured, mode: str, values: Sequence[float]
     summary = summarize(values)
     for name in ("p50", "mean"):
         yield _fact(case, f"{mode}_{name}", getattr(summary, name), note)
-    yield _fact(case, f"{mode}_std", summary.std, note if summary.std is not None else "one sample")
+    yield _fact(case, f"{mode}_std", summary.std, note if summary.std is not None else OneSample())
     yield _fact(case, f"{mode}_samples", summary.count, note)
     if mode in timing.calls:
         calls = timing.calls[mode]
         for name, value in zip(("p90", "p99"), percentiles(calls), strict=True):
-            note = f"events around each of {len(calls)} calls, less the median of empty pairs"
             if value is None:
-                note += ": too few"
+                yield _fact(case, f"{mode}_{name}", None, TooFewCalls(len(calls)))
             elif value < summary.p50:  # two clocks that contradict each other: neither is a percentile of the other's
-                value, note = None, f"{note}: {value:.3f} µs, which is below the p50 by difference"
-            yield _fact(case, f"{mode}_{name}", value, note)
+                yield _fact(case, f"{mode}_{name}", None, BelowMedian(len(calls), value))
+            else:
+                note = f"events around each of {len(calls)} calls, less the median of empty pairs"
+                yield _fact(case, f"{mode}_{name}", value, note)
     if mode in REGIMES:
         floor = timing.empty.get(mode)
-        yield _fact(case, f"{mode}_launch_floor", floor, "an empty kernel, timed in turn with these; not subtracted")
+        how = "an empty kernel, timed in turn with these; not subtracted"
+        yield _fact(case, f"{mode}_launch_floor", floor, NotTimed(mode) if floor is None else how)
 
 
 def _ratio_facts(
-    case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: str
+    case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: Cause
 ) -> Iterator[Fact]:
     names = (name, f"{name}_low", f"{name}_high")
     values: tuple[float | None, ...] = (None, None, None)
-    note = lacking
+    detail: Detail = lacking
     if other is not None and other in ranked and case.variant in ranked:
         speedup = ratio(ranked[other], ranked[case.variant])
         values = (speedup.value, speedup.low, speedup.high)
         rounds = min(len(ranked[other]), len(ranked[case.variant]))
-        note = f"over {other}, {case.rank_by}: medians of {rounds} rounds, bootstrap over rounds"
+        detail = OverReference(other, case.rank_by, rounds)
     for n, value in zip(names, values, strict=True):
-        yield _fact(case, n, value, note)
+        yield _fact(case, n, value, detail)
 
 
 def _tflops(case: Case, times: Sequence[float]) -> Fact:
     flop = work_of(load_problem(case.root, case.problem_file), case.params, case.roof).get("flop")
     if not flop or not times:
-        lacking = "the problem's work() gives no flop" if times else f"not timed {case.rank_by}"
-        return _fact(case, "tflops", None, lacking)
+        return _fact(case, "tflops", None, NoFormula("flop") if times else NotTimed(case.rank_by))
     return _fact(case, "tflops", flop / statistics.median(times) / 1e6, f"work()['flop'] over {case.rank_by}_p50")
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
     """Clock, temperature and throttling while the shape was timed."""
-    lacking = state.get("note", "NVML told nothing")
+    lacking = NoNvml(state.get("note", ""))
     note = f"{state.get('looks', 0)} looks between the rounds of this shape"
     clocks, degrees, reasons = (state.get(k) for k in ("sm_clock", "temperature", "throttle"))
     for name, value in (

@@ -14,9 +14,10 @@ from flashcore.measure.bench.interleave import Turns, Watch, distributions, rele
 from flashcore.measure.bench.proof import Proof, Sets
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
-from flashcore.measure.workers.journal import Journal, Task, answers, describe, hung
+from flashcore.measure.workers.journal import Journal, Task, answers, hung, raised
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, synchronize
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.model.causes import Cause, as_json
 
 #: Nanoseconds; the chip's own clock is too coarse to time less.
 _SHORTEST_SPAN = 20_000
@@ -35,7 +36,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     sets = Sets(timer, cases[0], problem, device)
     dice = random.Random(drawn := secrets.randbelow(1 << 32))
     ready: dict[str, Timed] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Cause] = {}
     callers: dict[str, Caller] = {}
     proofs: dict[str, Proof] = {}
     stuck = hung(answers(log.path.parent).values())  # on a shape before: one time limit is enough
@@ -52,7 +53,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         except Exception as error:
             if is_poisoned(device):
                 raise
-            failed[case.variant] = describe(error)
+            failed[case.variant] = raised(error)
     empty = {_EMPTY: timer.empty()} if ready else {}
     watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {v: {} for v in (*ready, *empty)}
@@ -81,8 +82,8 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     for variant, one in ready.items():
         log.step(task.name, f"{variant} own clock")
         own_clocks[variant] = _own_clock(callers[variant], sets.inputs[0], one)
-        if reason := proofs[variant].verdict(calls[variant], timer.doubt):
-            failed[variant] = reason
+        if void := proofs[variant].void(calls[variant], timer.doubt):
+            failed[variant] = void
     data = {
         "variants": {
             v: {
@@ -101,7 +102,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             if v not in failed
         },
         "empty": _rounded(samples.get(_EMPTY, {})),
-        "failed": failed,
+        "failed": {variant: as_json(cause) for variant, cause in failed.items()},
         "clock": timer.clock,
         "state": watch.seen,
         "drawn": drawn,

@@ -26,6 +26,7 @@ from flashcore.measure.workers.accuracy import soundness
 from flashcore.measure.workers.guarded import Outputs, copied, write
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.measure.workers.references import References
+from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +108,7 @@ class Proof:
         self._known_times: list[float] = []
         #: Of each mode the turns whose answers were right; the last one is -1.
         self.turns: dict[str, list[int]] = {}
-        self.complaint = ""
+        self.wrong: WrongTimedAnswer | None = None
         #: us of a call on new data, as the clock of single calls says; unknown where there is none.
         self.new: float | None = None
 
@@ -160,30 +161,25 @@ class Proof:
         if peer:
             outputs.update(self._caller.named(self._timed.answer(mode)))
         seed, wrong = self._sets.complaints(case, i % sets, outputs)
-        if wrong and not self.complaint:
-            self.complaint = f"void: the answer of a timed call is wrong: {wrong[0]}, {mode}, turn {turn}, seed {seed}"
+        if wrong and not self.wrong:
+            self.wrong = WrongTimedAnswer(wrong[0], mode, turn, seed)
         self.turns.setdefault(mode, []).append(turn)
         return value
 
-    def verdict(self, calls: Mapping[str, Sequence[float]], doubt: float) -> str:
-        """Why what was timed is no measurement; empty if it is one.
+    def void(self, calls: Mapping[str, Sequence[float]], doubt: float) -> VoidTiming | None:
+        """Why what was timed is no measurement; ``None`` if it is one.
 
         Args:
             calls: us of single calls by regime, less the time of an empty pair of events.
             doubt: us by which the timer's single calls may be off.
         """
         usual = max((statistics.median(c) for c in calls.values() if c), default=None)
-        if self.complaint or usual is None:
-            return self.complaint
+        if self.wrong or usual is None:
+            return self.wrong
         nothing = statistics.median(self._timed.each("isolated", calls=False))
         self.new = statistics.median(self._times) - nothing
         usual = max(usual, statistics.median(self._known_times) - nothing)
-        if self.new <= _LONGER * usual + doubt:
-            return ""
-        return (
-            f"void: a call takes {self.new:.3f} µs on data that it has not met, into poisoned outputs, and "
-            f"{usual:.3f} µs on what it knows: it keeps what it found before"
-        )
+        return None if self.new <= _LONGER * usual + doubt else SlowOnNewData(self.new, usual)
 
 
 def _tensors(inputs: Mapping[str, Any]) -> dict[str, Tensor]:

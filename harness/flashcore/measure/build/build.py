@@ -37,11 +37,13 @@ from flashcore.measure.build.ninja_graph import (
 )
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
+from flashcore.model.causes import UnsupportedArch
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
 from flashcore.readers import host_code
+from flashcore.readers.compiler_log import compile_failed
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -228,8 +230,8 @@ def _units(
         host = gpu_arch if gpu_arch in supported else (supported[-1] if supported else None)
         for arch in archs:
             if arch not in supported:
-                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
-                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
+                cause = UnsupportedArch(variant.where.archs, variant.where.unsupported.get(arch, ""))
+                artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
                 continue
             flags = compile_flags(suite, variant, arch, options.debug)
             dependencies.refuse_unsafe((*flags, variant.kind.file))
@@ -362,7 +364,7 @@ def _why(unit: Unit, missing: str, output: str) -> str:
 
 
 def _failed(unit: Unit, message: str, seconds: float) -> Artifact:
-    return Artifact(unit.variant.name, unit.arch, "failed", message, flags=unit.flags, seconds=seconds)
+    return Artifact(unit.variant.name, unit.arch, "failed", compile_failed(message), flags=unit.flags, seconds=seconds)
 
 
 def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from flashcore.measure.machine import python_process
 from flashcore.model import plugin
+from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, as_json, from_json
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
@@ -24,8 +25,7 @@ from flashcore.readers.kernel_names import canonical
 
 TIME_LIMIT = 20.0
 _CAPACITY = 32
-_ANSWER = {"error", "crashed", "launches", "workspace"}
-_HANGS = "the launch plan gave no answer"
+_ANSWER = {"cause", "launches", "workspace"}
 
 
 class _Record(ctypes.Structure):
@@ -63,8 +63,7 @@ def plans(
 ) -> list[Plan]:
     """The launch plan of every variant that was built, on each of the shapes that it supports.
 
-    If the variant refuses a shape, its plan has ``error`` set and no launches; if the plan function crashes or hangs,
-    ``crashed`` is set too.
+    If the variant refuses a shape, or its plan function crashes or hangs, its plan has that cause and no launches.
 
     Args:
         recorder: of the variants that are foreign launchers.
@@ -93,7 +92,7 @@ def plans(
     for library, answers in _ask(missing).items():
         known[library].update(answers)
         # A missing answer may be due to a busy machine: the question is asked again next time.
-        kept = {k: a for k, a in known[library].items() if not a["error"].startswith(_HANGS)}
+        kept = {k: a for k, a in known[library].items() if not isinstance(_cause(a), PlanHung)}
         write_atomically(_cache(library), json.dumps(kept).encode())
     found = [
         _plan(name, shape, known[library][_key(size)])
@@ -130,22 +129,22 @@ def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[st
     answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
     pending = [(library, size) for library, sizes in questions for size in sizes]
     while pending:
-        output, reason = _child([[str(library), question] for library, question in pending])
+        output, cause = _child([[str(library), question] for library, question in pending])
         for line in output.splitlines():
             library, size = pending.pop(0)
             answers[library][_key(size)] = json.loads(line)
         if not pending:
             break
         guilty, size = pending.pop(0)
-        answer = {"error": reason, "crashed": True, "launches": [], "workspace": 0}
+        answer = {"cause": as_json(cause), "launches": [], "workspace": 0}
         answers[guilty][_key(size)] = answer
-        if reason.startswith(_HANGS):  # it would hang again on every other shape
+        if isinstance(cause, PlanHung):  # it would hang again on every other shape
             answers[guilty].update({_key(size): answer for library, size in pending if library == guilty})
             pending = [(library, size) for library, size in pending if library != guilty]
     return answers
 
 
-def _child(questions: list[Any]) -> tuple[str, str]:
+def _child(questions: list[Any]) -> tuple[str, Cause]:
     """What a child wrote, in complete lines, and how it ended."""
     import subprocess
 
@@ -161,14 +160,16 @@ def _child(questions: list[Any]) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
-        reason = f"{_HANGS} within {TIME_LIMIT:.0f} s"
+        cause: Cause = PlanHung(TIME_LIMIT)
     else:
         output = done.stdout
-        code = done.returncode
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        words = done.stderr.decode(errors="replace").strip()[-200:]
-        reason = f"the launch plan {how}" + (f": {words}" if words else "")
-    return output[: output.rfind(b"\n") + 1].decode(), reason
+        cause = PlanCrashed(done.returncode, done.stderr.decode(errors="replace").strip()[-200:])
+    return output[: output.rfind(b"\n") + 1].decode(), cause
+
+
+def _cause(answer: Mapping[str, Any]) -> Cause | None:
+    cause = answer["cause"] and from_json(answer["cause"])
+    return cause if isinstance(cause, Cause) else None
 
 
 def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
@@ -179,7 +180,7 @@ def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
         )
         for r in answer["launches"]
     )
-    return Plan(variant, shape, launches, answer["workspace"], answer["error"], answer["crashed"])
+    return Plan(variant, shape, launches, answer["workspace"], _cause(answer))
 
 
 def _kernel(told: str) -> str:
@@ -208,9 +209,9 @@ def main() -> None:
             count = plugin.resolve(recording["by"])(library, recording, dims, *out)
         else:
             count = library.flashcore_launch_plan(dims, *out)
+        refusal = PlanRefused((error.value or b"refused").decode(errors="replace"))
         answer = {
-            "error": (error.value or b"refused").decode(errors="replace") if count < 0 else "",
-            "crashed": False,
+            "cause": as_json(refusal) if count < 0 else None,
             "workspace": workspace.value,
             "launches": [
                 {

@@ -24,6 +24,8 @@ from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Cause, InStep, NotCompared, OutOfBounds, Unanswered, WrongAnswer, from_json
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.records.freshness import module_hash
@@ -69,26 +71,20 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         return Task(name, payload)
 
     def tell(result: Result) -> None:
-        complaints = _complaints(result)
-        progress(f"{result.name}: " + (complaints[0] if complaints else "right"))
+        progress(f"{result.name}: {text(_wrong(result)).partition('; ')[0] or 'right'}")
 
     def results_of(tasks: list[Task]) -> list[Result]:
         return context.workers.run(tasks, _program(context), context.folder / "check", tell)
 
     results = {r.name: r for r in results_of([task(c, c.name, c.name in opchecked) for c in ordered])}
     # Where the one that was asked is wrong, the others of its schema are.
-    others = [
-        c
-        for first, *rest in pending
-        if _complaints(results[first.name])
-        for c in rest
-        if not _complaints(results[c.name])
-    ]
+    wrong = {name for name, result in results.items() if _wrong(result)}
+    others = [c for first, *rest in pending if first.name in wrong for c in rest if c.name not in wrong]
     if others:
         again = results_of([task(c, f"{c.name}~opcheck", True) for c in others])
         results |= {c.name: r for c, r in zip(others, again, strict=True)}
         opchecked |= {c.name for c in others}
-    _remember(context, [c for c in ordered if c.name in opchecked and not _complaints(results[c.name])])
+    _remember(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])])
     return StageResult(
         tuple(fact for case in cases for fact in _facts(case, results[case.name])),
         tuple(_outcome(case, results[case.name]) for case in cases),
@@ -101,10 +97,9 @@ def _program(context: Context) -> Program:
 
 
 def _outcome(case: Case, result: Result) -> CaseOutcome:
-    complaints = _complaints(result)
-    status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if complaints else "ok"
-    more = f"; and {len(complaints) - 3} more" if len(complaints) > 3 else ""
-    return CaseOutcome(case.variant, case.shape, "check", status, "; ".join(complaints[:3]) + more, result.seconds)
+    wrong = _wrong(result)
+    status: CaseStatus = "skipped" if result.status == "skipped" else "failed" if wrong else "ok"
+    return CaseOutcome(case.variant, case.shape, "check", status, wrong, result.seconds)
 
 
 def _alike(cases: Sequence[Case]) -> list[list[Case]]:
@@ -139,15 +134,20 @@ def _remember(context: Context, cases: Sequence[Case]) -> None:
             write_atomically(path, b"")
 
 
-def _complaints(result: Result) -> list[str]:
+def _wrong(result: Result) -> Cause | None:
+    """What is wrong with a case; ``None`` if nothing is."""
     if result.status != "ok" or result.data is None:
-        return [result.reason + (f" (in: {result.step})" if result.step else "")]
-    return list(result.data["complaints"])
+        cause = result.cause or Unanswered()
+        return InStep(result.step, cause) if result.step else cause
+    complaints = tuple(result.data["complaints"])
+    kind = OutOfBounds if result.data["out_of_bounds"] else WrongAnswer
+    return kind(complaints) if complaints else None
 
 
 def _facts(case: Case, result: Result) -> Iterator[Fact]:
     """What was measured; each worst over seeds and kinds, and unmeasured where nothing finite was."""
     worst = (result.data or {}).get("worst", {})
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):
-        value, where = worst.get(name, (None, "not compared: " + (result.reason or "no answer to compare")))
-        yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, where)
+        value, where = worst.get(name, (None, None))
+        detail = from_json(where) if where else NotCompared(result.cause)
+        yield Fact(case.subject, name, value, FACTS[name].unit, Source.CHECK, detail)

@@ -24,6 +24,7 @@ from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import Expected, References
+from flashcore.model.causes import Detail, NotFinite, WorstInput, as_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,6 +35,10 @@ _UNSEEN = 100
 #: What the first opcheck imports, which is most of its time.
 _OPCHECK = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
 _references = References()
+
+
+#: Errors by the fact's name: the largest, or ``None`` for one that is not finite, and the input.
+_Worst = dict[str, tuple[float | None, Detail]]
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
@@ -53,25 +58,26 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     caller = Caller(case, problem, device)
     outputs = caller.outputs()
     complaints: list[str] = []
-    worst: dict[str, tuple[float | None, str]] = {}
+    worst: _Worst = {}
+    outside = False
     for kind in kinds:
         for seed in case.seeds if kind not in edges else case.seeds[:1]:
-            where = f"seed {seed}, kind {kind}"
-            log.step(task.name, where)
+            where = WorstInput(seed, kind)
+            log.step(task.name, f"seed {seed}, kind {kind}")
             expected = _references.get(case, problem, device, seed, kind)
             for cost in expected.cost.values():
-                _keep_worst(worst, "quantization_max_error", cost.max, f"worst on {where}")
-                _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, f"worst on {where}")
-            errors_here: dict[str, tuple[float | None, str]] = {}
-            wrong = _compare(caller, outputs, expected, errors_here, where)
+                _keep_worst(worst, "quantization_max_error", cost.max, where)
+                _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, where)
+            errors_here: _Worst = {}
+            wrong, outside = _compare(caller, outputs, expected, errors_here, where)
             # For unusual values, only the errors that do not grow with them.
-            for fact, (value, note) in errors_here.items():
+            for fact, (value, detail) in errors_here.items():
                 if kind not in edges or "over_class" in fact:
-                    _keep_worst(worst, fact, value, note)
+                    _keep_worst(worst, fact, value, detail)
                 if kind == problem.KINDS[0] and f"normal_{fact}" in NORMAL:
-                    _keep_worst(worst, f"normal_{fact}", value, note)
-            complaints += [f"{text}, on {where}" for text in wrong]
-            if any("out-of-bounds write" in text for text in wrong):
+                    _keep_worst(worst, f"normal_{fact}", value, detail)
+            complaints += [f"{text}, on seed {seed}, kind {kind}" for text in wrong]
+            if outside:
                 break  # it writes out of bounds: no more calls than needed
     if not complaints:
         expected = _references.get(case, problem, device, case.seeds[0], kinds[0])
@@ -89,17 +95,22 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             complaints += _opcheck(caller, inputs)
     if device != "cpu":
         torch.cuda.empty_cache()
-    return {"complaints": complaints, "worst": worst}
+    return {
+        "complaints": complaints,
+        "out_of_bounds": outside,
+        "worst": {name: (value, as_json(detail)) for name, (value, detail) in worst.items()},
+    }
 
 
 def _compare(
     caller: Caller,
     outputs: Outputs,
     expected: Expected,
-    worst: dict[str, tuple[float | None, str]],
-    where: str,
-) -> list[str]:
-    """Calls once and compares; takes the errors into ``worst`` and returns complaints."""
+    worst: _Worst,
+    where: WorstInput,
+) -> tuple[list[str], bool]:
+    """Calls once and compares; takes the errors into ``worst`` and returns complaints, and whether any is about writes
+    out of bounds."""
     case, inputs, reference = caller.case, expected.inputs, expected.reference
     missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
     if missing:
@@ -111,18 +122,20 @@ def _compare(
     complaints = [] if case.is_reference else _changed(inputs, given)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
-            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"]
-    complaints += [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
-    complaints += soundness(outputs, _unwritten(caller, outputs, given), reference)
+            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False
+    beside = [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
+    unsound = soundness(outputs, _unwritten(caller, outputs, given), reference)
+    outside = bool(beside) or bool(unsound and damages(outputs.guards))
+    complaints += beside + unsound
     for name, answer in reference.items():
         measured = errors(outputs[name], answer)
         ratio_max, ratio_frobenius = over_class(measured, expected.entitled[name])
         values = (measured.max, measured.mean, measured.frobenius, ratio_max, ratio_frobenius)
         for fact, value in zip(FACT_NAMES, values, strict=True):
-            _keep_worst(worst, fact, value, f"worst on {where}")
+            _keep_worst(worst, fact, value, where)
         if not complaints:
             complaints += judge(measured, expected.entitled[name], case.tolerance, caller.problem.FENCE)
-    return complaints
+    return complaints, outside
 
 
 def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -139,15 +152,15 @@ def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> d
     return {name: masks[name] & second.guards[name].unwritten() for name in poisoned}
 
 
-def _keep_worst(worst: dict[str, tuple[float | None, str]], name: str, value: float | None, where: str) -> None:
+def _keep_worst(worst: _Worst, name: str, value: float | None, detail: Detail) -> None:
     """Keeps the larger; a value that is not finite is worse than any other, and is reported as unmeasured."""
     if name in worst and worst[name][0] is None:
         return
-    if value is not None and not math.isfinite(value):
-        value, where = None, where.replace("worst", f"found {value}")
+    if value is not None and not math.isfinite(value) and isinstance(detail, WorstInput):
+        value, detail = None, NotFinite(str(value), detail.seed, detail.kind)
     before = worst[name][0] if name in worst else None
     if value is None or before is None or value > before:
-        worst[name] = (value, where)
+        worst[name] = (value, detail)
 
 
 def _changed(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

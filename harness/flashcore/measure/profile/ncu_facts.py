@@ -13,11 +13,33 @@ from dataclasses import dataclass, field, replace
 from flashcore.measure.profile import crosschecks
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS, PHASE_SHARE, FactSpec, Kind
+from flashcore.model.cause_text import text
+from flashcore.model.causes import (
+    CannotCombine,
+    Cause,
+    CounterContradicts,
+    CounterRefused,
+    Detail,
+    LaunchUnmeasured,
+    Message,
+    NoCounter,
+    NoneOf,
+    NoNumber,
+    NoPlan,
+    NoSamples,
+    NotAdditive,
+    NotReturned,
+    PartUnmeasured,
+    PhasesUnknown,
+    PlanFailed,
+    Sampled,
+    ZeroDenominator,
+)
 from flashcore.model.record import Fact, Launch, Listing, Plan, Source, Subject
 from flashcore.readers import phases
 from flashcore.readers.kernel_names import canonical, without_arguments
 from flashcore.readers.ncu.numerals import convert
-from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, STALLED, Result
+from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, STALLED, Reading, Result
 
 DERIVED = {
     "memory_stalls",
@@ -34,7 +56,6 @@ MEASURED: dict[str, FactSpec] = {
     name: spec for name, spec in FACTS.items() if spec.is_metric or name in DERIVED or name.startswith("stall_share_")
 }
 #: Why a metric that takes many passes may be missing.
-LEFT_OUT = "it takes many passes; a run of many cases asks for it only on a variant's first shape"
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts
@@ -42,11 +63,21 @@ _COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value, or ``None`` and why. ``weight`` is the denominator of a ratio, if that was read."""
+    """A value, or ``None`` and its cause. ``weight`` is the denominator of a ratio, if that was read."""
 
     value: float | None
-    note: str = ""
+    detail: Detail | str = ""
     weight: float | None = None
+
+    @property
+    def cause(self) -> Cause:
+        """Why there is no value."""
+        return self.detail if isinstance(self.detail, Cause) else Message(self.note)
+
+    @property
+    def note(self) -> str:
+        """The detail in words, for people."""
+        return text(self.detail)
 
 
 Values = dict[str, Measured]
@@ -127,15 +158,15 @@ def facts_of(
     return facts
 
 
-def unmeasured(variant: str, shape: str, reason: str) -> list[Fact]:
-    """Every fact a profile measures, unmeasured for one reason: of a case that could not be profiled."""
-    return as_facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, reason)))
+def unmeasured(variant: str, shape: str, cause: Cause) -> list[Fact]:
+    """Every fact a profile measures, unmeasured for one cause: of a case that could not be profiled."""
+    return as_facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, cause)))
 
 
 def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
     """The facts of one subject, in the catalogue's order."""
     names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
-    return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].note) for n in names]
+    return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].detail) for n in names]
 
 
 # --- one launch ----------------------------------------------------------------------------------
@@ -155,11 +186,11 @@ def launch_values(
     metrics = {name: metric for name, spec in specs.items() if (metric := spec.ncu_name(chip)) and not spec.opcodes}
     numbers = {name: value for name in metrics if (value := values[name].value) is not None}
     for name, reason in crosschecks.impossible(row, numbers, metrics, chip, registers).items():
-        values[name] = replace(values[name], value=None, note=reason)
+        values[name] = replace(values[name], value=None, detail=CounterContradicts(reason))
     launched = values["ncu_registers"]
     if registers is not None and launched.value is not None and launched.value != registers:
         note = f"the code needs {registers}; the driver gives no fewer than these"
-        values["ncu_registers"] = replace(launched, note=note)
+        values["ncu_registers"] = replace(launched, detail=note)
     _derive(values, chip)
     values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
     return values
@@ -168,37 +199,39 @@ def launch_values(
 def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) -> Measured:
     metric = spec.ncu_name(chip)
     if metric is None:
-        return Measured(None, f"{chip} has no such metric")
+        return Measured(None, NoCounter(chip))
     if metric in refused and metric not in row:  # some are returned even so
-        return Measured(None, f"ncu refused {metric}: {refused[metric]}")
+        return Measured(None, CounterRefused(metric, refused[metric]))
     reading = row.read(metric)
     if spec.many_passes and metric not in row:
-        return Measured(None, f"{reading.note}: {LEFT_OUT}")
+        return Measured(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
     if spec.opcodes:
-        return _opcodes(reading.value, reading.instances, reading.note, spec.opcodes)
+        return _opcodes(reading, spec.opcodes)
     weight = row.number(spec.weight) if spec.weight is not None else None
     if spec.kind is Kind.RATIO and weight == 0:
-        return Measured(None, f"nothing to divide by: {spec.weight} is 0", weight)
+        return Measured(None, ZeroDenominator(spec.weight or ""), weight)
     if reading.value is None:
-        return Measured(None, reading.note, weight)
+        return Measured(None, reading.detail, weight)
     value = convert(reading.value, reading.unit, spec.unit)
     if value is None or not math.isfinite(value):
         given = f"{reading.value:g} {reading.unit or '(no unit)'}"
-        return Measured(None, f"ncu gave {given}, expected a value in {spec.unit}", weight)
-    return Measured(value, reading.note, weight)
+        return Measured(None, NoNumber(given, f"expected a value in {spec.unit}"), weight)
+    return Measured(value, reading.detail, weight)
 
 
-def _opcodes(total: float | None, instances: Mapping[str, float] | None, note: str, opcodes: Sequence[str]) -> Measured:
+def _opcodes(reading: Reading, opcodes: Sequence[str]) -> Measured:
     """How often these opcodes were executed. One that is not listed counts as 0, but only if the listed ones add up to
     ncu's total."""
+    total = reading.value
     if total is None:
-        return Measured(None, note)
-    if instances is None and total > 0:
-        return Measured(None, "ncu gave no counts per opcode (--print-metric-instances details)")
-    listed = instances or {}
+        return Measured(None, reading.detail)
+    if reading.instances is None and total > 0:
+        return Measured(None, NoNumber("no counts per opcode (--print-metric-instances details)"))
+    listed = reading.instances or {}
     added = math.fsum(listed.values())
     if abs(added - total) > _COUNT_TOLERANCE:
-        return Measured(None, f"ncu's counts per opcode add up to {added:,.0f}, not to its total {total:,.0f}")
+        evidence = f"ncu's counts per opcode add up to {added:,.0f}, not to its total {total:,.0f}"
+        return Measured(None, CounterContradicts(evidence))
     return Measured(math.fsum(listed.get(opcode, 0.0) for opcode in opcodes))
 
 
@@ -206,7 +239,7 @@ def _barriers_per_block(row: Result, executed: Measured) -> Measured:
     if executed.value is None:
         return executed
     warps = math.prod(row.grid) * math.ceil(math.prod(row.block) / 32)
-    return Measured(executed.value / warps) if warps else Measured(None, "ncu gave an empty grid or block")
+    return Measured(executed.value / warps) if warps else Measured(None, NoNumber("an empty grid or block"))
 
 
 # --- phases --------------------------------------------------------------------------------------
@@ -215,21 +248,21 @@ def _barriers_per_block(row: Result, executed: Measured) -> Measured:
 def _phase_shares(row: Result, code: phases.Code, refused: str) -> Values:
     """The share of each phase in the samples of one launch."""
     names = [PHASE_SHARE + phase for phase in code.names]
-    samples = f"ncu refused {SAMPLES}: {refused}" if refused else _samples_by_phase(row, code)
-    if isinstance(samples, str):
+    samples = CounterRefused(SAMPLES, refused) if refused else _samples_by_phase(row, code)
+    if isinstance(samples, Cause):
         return dict.fromkeys(names, Measured(None, samples))
     total = math.fsum(samples.values())
     if total == 0:
-        return dict.fromkeys(names, Measured(None, "no warp was sampled: the kernel is too short"))
+        return dict.fromkeys(names, Measured(None, NoSamples()))
     values: Values = {}
     for name, phase in zip(names, code.names, strict=True):
         share = samples.get(phase, 0.0) / total
         error = 100 * math.sqrt(share * (1 - share) / total)
-        values[name] = Measured(100 * share, f"{total:,.0f} samples of warps, standard error {error:.1f} points")
+        values[name] = Measured(100 * share, Sampled(total, round(error, 1)))
     return values
 
 
-def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | str:
+def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Cause:
     """Phase → samples; or why they cannot be told apart.
 
     ncu names instructions by their address in memory. It lists all those of the kernel with how often they
@@ -237,22 +270,23 @@ def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | str:
     of the code whose phases are known.
     """
     if code.why:
-        return code.why
+        return PhasesUnknown(code.why)
     kernel = canonical(row.kernel)
     if kernel not in code.kernels:
-        return f"the kernel {kernel} is not in the variant's own code"
+        return PhasesUnknown(f"the kernel {kernel} is not in the variant's own code")
     phase_at = code.kernels[kernel]
     reading = row.read(SAMPLES)
     if reading.value is None:
-        return reading.note
+        return Measured(None, reading.detail).cause
     sampled, executed = _addresses(reading.instances), _addresses(row.read(EXECUTED).instances)
     if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
-        return f"ncu's samples per address do not add up to its total {reading.value:,.0f}"
+        return CounterContradicts(f"ncu's samples per address do not add up to its total {reading.value:,.0f}")
     if not executed:
-        return f"ncu gave no {EXECUTED} per address, which tells where the kernel begins"
+        return NoNumber(f"no {EXECUTED} per address", "which tells where the kernel begins")
     start = min(executed)
     if strange := sorted({*executed, *sampled} - {start + offset for offset in phase_at}):
-        return f"ncu names an instruction at {strange[0] - start:#x} of the kernel, where the code built here has none"
+        at = f"{strange[0] - start:#x} of the kernel"
+        return PhasesUnknown(f"ncu names an instruction at {at}, where the code built here has none")
     samples: dict[str, float] = {}
     for address, count in sampled.items():
         phase = phase_at[address - start]
@@ -266,7 +300,7 @@ def listings(case: Subject, rows: Sequence[Result], code: phases.Code) -> list[L
     counts: dict[str, dict[int, dict[str, float]]] = {}  # kernel → offset → name → count
     for row in rows:
         kernel = canonical(row.kernel)
-        if kernel not in code.listing or isinstance(_samples_by_phase(row, code), str):
+        if kernel not in code.listing or isinstance(_samples_by_phase(row, code), Cause):
             continue
         start = min(_addresses(row.read(EXECUTED).instances))
         by_offset = counts.setdefault(kernel, {})
@@ -314,19 +348,19 @@ def _plausible(flop: Measured, values: Values) -> Measured:
     type that no counter tells, and their number is not known."""
     products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
     reason = "" if flop.value is None else crosschecks.too_few_flops(flop.value, products)
-    return Measured(None, reason) if reason else flop
+    return Measured(None, CounterContradicts(reason)) if reason else flop
 
 
 def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
     """The weighted sum of the facts that the chip has; unmeasured if one of those is."""
     parts = {name: factor for name, factor in factors.items() if name in has}
     if not parts:
-        return Measured(None, "this chip has none of " + ", ".join(factors))
+        return Measured(None, NoneOf(tuple(factors)))
     result = 0.0
     for name, factor in parts.items():
         value = values[name].value
         if value is None:
-            return Measured(None, f"{name}: {values[name].note}")
+            return Measured(None, PartUnmeasured(name, values[name].cause))
         result += factor * value
     return Measured(result)
 
@@ -337,7 +371,7 @@ def _share(part: Measured, total: Measured) -> Measured:
     if total.value is None:
         return total
     if total.value == 0:
-        return Measured(None, "no warp was held: all stall reasons are 0")
+        return Measured(None, NoSamples(stalls=True))
     return Measured(100.0 * part.value / total.value)
 
 
@@ -373,8 +407,8 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
     numbers: list[float] = []
     for i, measured in counted:
         if measured.value is None:
-            alike = all(v.value is None and v.note == measured.note for _, v in counted)
-            return Measured(None, measured.note if alike else f"launch {i}: {measured.note}")
+            alike = all(v.value is None and v.detail == measured.detail for _, v in counted)
+            return Measured(None, measured.detail if alike else LaunchUnmeasured(i, measured.cause))
         numbers.append(measured.value)
     match kind:
         case Kind.COUNTER:
@@ -387,25 +421,25 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
             weights = [v.weight for _, v in counted]
             return _mean(numbers, weights, FACTS[name].weight or "its denominator")
         case Kind.NONE:
-            return Measured(None, "does not add up over launches")
+            return Measured(None, NotAdditive())
 
 
 def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str) -> Measured:
     factors = [w for w in weights if w is not None]
     if len(factors) < len(weights):
-        return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is unmeasured")
+        return Measured(None, CannotCombine(len(weights), weight, zero=False))
     total = math.fsum(factors)
     if total <= 0:
-        return Measured(None, f"cannot be combined over {len(weights)} launches: {weight} is 0")
+        return Measured(None, CannotCombine(len(weights), weight, zero=True))
     return Measured(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
 
 
 def _plan_matches(rows: Sequence[Result], plan: Plan | None) -> Measured:
     """1 if ncu saw the plan's launches in the plan's order, else 0 with the first difference."""
     if plan is None:
-        return Measured(None, "there is no launch plan: a peer, or its plan could not be read")
-    if plan.error:
-        return Measured(None, f"the launch plan is an error: {plan.error}")
+        return Measured(None, NoPlan(profiled=True))
+    if plan.cause:
+        return Measured(None, PlanFailed(plan.cause))
     if len(rows) != len(plan.launches):
         seen = ", ".join(canonical(row.kernel) for row in rows)
         return Measured(0.0, f"the plan has {len(plan.launches)} launches, ncu saw {len(rows)}: {seen}")

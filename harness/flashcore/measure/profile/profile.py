@@ -27,13 +27,14 @@ from flashcore.measure.machine.capabilities import lacking, reported_in
 from flashcore.measure.profile import code, ncu_facts
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
-from flashcore.measure.workers.journal import SKIPPED, Result, Task
+from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import Cause, HungBefore, Message, NoRows, NotProfiled, RowsMissing, Unanswered
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject
 from flashcore.readers import phases
@@ -176,9 +177,9 @@ def profiled(cases: Sequence[Profiled], folder: Path, profiling: Profiling) -> S
     outcomes: list[CaseOutcome] = []
     listings: list[Listing] = []
     for case in cases:
-        reason = "" if case.name in settled.reports else settled.why(case.name)
-        if reason:
-            facts += ncu_facts.unmeasured(case.variant, case.shape, f"not profiled: {reason}")
+        cause = None if case.name in settled.reports else settled.cause(case.name)
+        if cause:
+            facts += ncu_facts.unmeasured(case.variant, case.shape, NotProfiled(cause))
         else:
             subject, rows = Subject(case.variant, shape=case.shape), settled.reports[case.name]
             phased = profiling.codes.get(case.variant) if case.name in stage.deep else None
@@ -187,9 +188,9 @@ def profiled(cases: Sequence[Profiled], folder: Path, profiling: Profiling) -> S
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
                 listings += ncu_facts.listings(subject, rows, phased)
-        status: CaseStatus = "skipped" if reason.startswith(SKIPPED) else "failed" if reason else "ok"
+        status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed" if cause else "ok"
         seconds = settled.seconds.get(case.name)
-        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, reason, seconds))
+        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, cause, seconds))
     return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
 
 
@@ -317,7 +318,7 @@ class _UnderNcu:
         for name, result in answers.items():
             if result.status != "ok":
                 if not excused:
-                    settled.failed[name] = result.reason or "failed without a reason"
+                    settled.failed[name] = result.cause or Unanswered()
                     settled.seconds[name] = result.seconds
             elif name in rows and name not in incomplete:
                 settled.reports[name] = rows[name]
@@ -325,17 +326,14 @@ class _UnderNcu:
             elif unreadable and name not in incomplete:
                 settled.failed[name] = unreadable
             else:
-                settled.open[name] = incomplete.get(name) or (
-                    "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its "
-                    f"report, or the case launches no kernel ({ncu.last_words(log)})"
-                )
+                settled.open[name] = incomplete.get(name) or NoRows(ncu.last_words(log))
 
-    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_results.Result]], str, dict[str, str]]:
-        """The rows of a round by case; why a report cannot be read (empty if all can); and the cases whose
+    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_results.Result]], Cause | None, dict[str, Cause]]:
+        """The rows of a round by case; why a report cannot be read (``None`` if all can); and the cases whose
         rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
         rows: dict[str, list[ncu_results.Result]] = {}
-        incomplete: dict[str, str] = {}
-        unreadable = ""
+        incomplete: dict[str, Cause] = {}
+        unreadable: Cause | None = None
         stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.gz"))}
         for stem in sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)]):
             try:
@@ -343,13 +341,13 @@ class _UnderNcu:
             except WriteError:
                 raise
             except FlashcoreError as error:
-                unreadable = str(error)
+                unreadable = Message(str(error))
                 continue
             for name, launches in table.by_range().items():
                 rows[name] = launches
                 incomplete.pop(name, None)
                 if name in table.suspects:
-                    incomplete[name] = "its rows may be incomplete: " + "; ".join(table.notes)
+                    incomplete[name] = RowsMissing(table.notes)
         return rows, unreadable, incomplete
 
     def _table(self, report: Path, saved: Path) -> raw_page.Table:

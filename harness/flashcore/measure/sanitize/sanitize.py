@@ -19,12 +19,23 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.machine.compute_sanitizer import Report, Tool, command_line, find_sanitizer, parse
 from flashcore.measure.settings import Sanitize
 from flashcore.measure.workers import rounds
-from flashcore.measure.workers.journal import HANG, SKIPPED, Result, Task, hung, read_journal
+from flashcore.measure.workers.journal import Result, Task, hung, read_journal
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import (
+    BatchNotClean,
+    Cause,
+    Hang,
+    HungBefore,
+    Message,
+    NotSanitized,
+    SanitizerErrors,
+    Several,
+    Unanswered,
+)
 from flashcore.model.files import writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
 
@@ -50,50 +61,43 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     progress = context.progress("sanitize", len(cases))
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
     settled: dict[Tool, Settled[Report]] = {}
-    stuck: dict[str, str] = {}
+    stuck: dict[str, HungBefore] = {}
     with writing(folder):
         for tool in chosen.tools:
             stage = _UnderTool(tool, sanitizer, chosen.limits, context.workers, progress)
             ready = [t for t in tasks if t.variant not in stuck]
             results = settled[tool] = rounds.settle(folder / tool, ready, stage.perform, stage.harvest)
             results.failed |= {t.name: stuck[t.variant] for t in tasks if t not in ready}
-            stuck |= hung(Result(name, "failed", why) for name, why in results.failed.items())
+            stuck |= hung(Result(name, "failed", cause) for name, cause in results.failed.items())
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for case in cases:
-        complaints = []
+        causes: list[Cause] = []
         for tool, results in settled.items():
             report = results.reports.get(case.name)
-            facts += _facts(case.subject, tool, report, results.why(case.name))
+            missing = NotSanitized(tool, results.cause(case.name))
+            facts += _facts(case.subject, tool, report, missing)
             if report is None:
-                complaints.append(f"{tool}: unmeasured: {results.why(case.name)}")
+                causes.append(missing)
             elif not report.clean:
-                complaints.append(f"{tool}: {_counted(report)}: {report.first}".removesuffix(": "))
+                causes.append(SanitizerErrors(tool, report.errors, report.warnings, report.first))
         seconds = sum(results.seconds.get(case.name, 0.0) for results in settled.values())
-        skipped = bool(complaints) and all(SKIPPED in c for c in complaints)
-        status: CaseStatus = "skipped" if skipped else "failed" if complaints else "ok"
-        outcomes.append(CaseOutcome(case.variant, case.shape, "sanitize", status, "; ".join(complaints), seconds))
+        skipped = all(isinstance(x, NotSanitized) and isinstance(x.because, HungBefore) for x in causes)
+        status: CaseStatus = "ok" if not causes else "skipped" if skipped else "failed"
+        cause = causes[0] if len(causes) == 1 else Several(tuple(causes)) if causes else None
+        outcomes.append(CaseOutcome(case.variant, case.shape, "sanitize", status, cause, seconds))
     return StageResult(tuple(facts), tuple(outcomes))
 
 
-def _facts(subject: Subject, tool: Tool, report: Report | None, why: str) -> list[Fact]:
+def _facts(subject: Subject, tool: Tool, report: Report | None, missing: Cause) -> list[Fact]:
     names = ["errors"] + (["warnings"] if tool == "racecheck" else [])
     values: list[int | None] = [None, None] if report is None else [report.errors, report.warnings]
-    note = f"not sanitized: {why}" if report is None else report.first
+    detail = missing if report is None else report.first
     facts = []
     for kind, value in zip(names, values, strict=False):
         name = f"sanitizer_{tool}_{kind}"
-        facts.append(Fact(subject, name, value, FACTS[name].unit, Source.SANITIZER, note))
+        facts.append(Fact(subject, name, value, FACTS[name].unit, Source.SANITIZER, detail))
     return facts
-
-
-def _counted(report: Report) -> str:
-    parts = [
-        f"{n} {word}{'s' if n != 1 else ''}"
-        for n, word in ((report.errors, "error"), (report.warnings, "warning"))
-        if n
-    ]
-    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,8 @@ class _UnderTool:
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
         """Attributes each process' count to the cases that it ran."""
         for name, result in answers.items():
-            over = settled.failed if result.status == "skipped" or result.reason.startswith(HANG) else settled.open
-            over[name] = result.reason or "its process did not say"
+            over = settled.failed if isinstance(result.cause, Hang | HungBefore) else settled.open
+            over[name] = result.cause or Unanswered()
         for journal in sorted(path.glob("journal-*.jsonl")):
             begun = [line["name"] for line in read_journal(journal) if line.get("event") == "begin"]
             log = _log(journal)
@@ -139,13 +143,13 @@ class _UnderTool:
                 if name in settled.failed:
                     continue
                 if isinstance(report, str):
-                    settled.open[name] = f"{result.reason}; {report}" if result.reason else report
+                    settled.open[name] = Several((result.cause, Message(report))) if result.cause else Message(report)
                 elif (report.clean and result.status == "ok") or (alone and not report.clean):
                     settled.reports[name] = report
                 elif alone:
-                    settled.failed[name] = result.reason
+                    settled.failed[name] = result.cause or Unanswered()
                 else:
-                    settled.open[name] = result.reason or f"its batch is not clean: {_counted(report)}"
+                    settled.open[name] = result.cause or BatchNotClean(report.errors, report.warnings)
 
 
 def _log(journal: Path) -> Path:

@@ -19,6 +19,19 @@ from typing import Any
 
 from flashcore.chips import occupancy
 from flashcore.measure.machine import toolchain
+from flashcore.model.cause_text import text
+from flashcore.model.causes import (
+    CalledSeparately,
+    Cause,
+    GridUnknown,
+    KernelNotBuilt,
+    NoMachineCode,
+    NotInLog,
+    NoTool,
+    Unreadable,
+    as_json,
+    from_json,
+)
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, local_memory, sass
@@ -116,18 +129,18 @@ def _cached(path: Path) -> dict[str, Any] | None:
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
-    text = log.read_text(encoding="utf-8", errors="replace") if log else ""
-    spills = ptxas_spills(text)
-    why = "the ptxas log does not name this kernel"
+    words = log.read_text(encoding="utf-8", errors="replace") if log else ""
+    spills = ptxas_spills(words)
+    cause: Cause = NotInLog()
     if content.separate and any(map(any, spills.values())):
-        why, spills = f"{content.separate[0]} is compiled separately, and its callers are not known", {}
+        cause, spills = CalledSeparately(content.separate[0]), {}
     code = listing(path, disassembler)
     functions = sass.parse(code or "")
     return {
         "format": _FORMAT,
         "code": content.code,
-        "warnings": _WARNING.findall(text),
-        "spills_unknown": why,
+        "warnings": _WARNING.findall(words),
+        "spills_unknown": as_json(cause),
         "kernels": {
             k.name: {
                 "registers": k.registers,
@@ -198,15 +211,15 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
         yield Fact(subject, name, values[name], "B", Source.CUBIN)
     yield Fact(subject, "barriers", values["barriers"], "1", Source.CUBIN)
     stores, loads = values["spills"] or (None, None)
-    note = data["spills_unknown"] if stores is None else ""
-    yield Fact(subject, "spill_store_bytes", stores, "B", Source.PTXAS, note)
-    yield Fact(subject, "spill_load_bytes", loads, "B", Source.PTXAS, note)
+    unknown = from_json(data["spills_unknown"]) if stores is None else ""
+    yield Fact(subject, "spill_store_bytes", stores, "B", Source.PTXAS, unknown)
+    yield Fact(subject, "spill_load_bytes", loads, "B", Source.PTXAS, unknown)
     warnings = data["warnings"]
     yield Fact(subject, "compiler_warnings", len(warnings), "1", Source.PTXAS, ", ".join(sorted(set(warnings))))
     counts = (data["sass"] or {}).get(kernel, {})
-    note = "nvdisasm could not read it" if data["sass"] is not None else "no nvdisasm on this machine"
+    missing = NoTool("nvdisasm") if data["sass"] is None else Unreadable("nvdisasm")
     for name in _COUNTS:
-        yield Fact(subject, name, counts.get(name), "1", Source.SASS, "" if counts else note)
+        yield Fact(subject, name, counts.get(name), "1", Source.SASS, "" if counts else missing)
 
 
 def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
@@ -216,13 +229,13 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
     stores, loads = values["spills"] or (None, None)
     usage = local_memory.classify(local_memory.Evidence(stores, loads, values["stack_bytes"], sites))
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
-    note = "no machine code to read" if sites is None else ""
-    yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, note)
-    yield Fact(
-        subject, "local_memory", None if usage.use == "unmeasured" else usage.use, "text", Source.SASS, usage.text
-    )
+    yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, NoMachineCode() if sites is None else "")
+    if usage.use == "unmeasured":
+        yield Fact(subject, "local_memory", None, "text", Source.SASS, NoMachineCode())
+    else:
+        yield Fact(subject, "local_memory", usage.use, "text", Source.SASS, usage.text)
     if usage.worst:
-        yield Fact(subject, "local_memory_site", usage.worst, "text", Source.SASS)
+        yield Fact(subject, "local_memory_site", str(usage.worst), "text", Source.SASS, usage.worst)
 
 
 def plan_facts(
@@ -237,7 +250,7 @@ def plan_facts(
         static: the static facts of this artifact by subject and name.
         sms: multiprocessors of the device, for waves; ``None`` leaves them unmeasured.
     """
-    if not plan.error:
+    if plan.cause is None:
         case = Subject(artifact.variant, artifact.arch, plan.shape)
         yield Fact(case, "workspace_bytes", plan.workspace_bytes, "B", Source.PLAN)
     repeats = Counter(launch.kernel for launch in plan.launches)
@@ -255,13 +268,11 @@ def _launch_facts(
 ) -> Iterator[Fact]:
     threads, blocks, cluster = (math.prod(dims) for dims in (launch.block, launch.grid, launch.cluster))
     yield Fact(subject, "threads", threads, "1", Source.PLAN)
-    note = "" if blocks else "the grid is not known: the kernel was recorded"
-    yield Fact(subject, "blocks", blocks or None, "1", Source.PLAN, note)
+    yield Fact(subject, "blocks", blocks or None, "1", Source.PLAN, "" if blocks else GridUnknown())
     yield Fact(subject, "dynamic_smem", launch.dynamic_smem, "B", Source.PLAN)
     if kernel is None:
-        note = f"the cubin has no kernel {launch.kernel}: the plan names another"
         for name, unit in (("smem", "B"), ("theoretical_occupancy", "pct"), ("blocks_per_sm", "1")):
-            yield Fact(subject, name, None, unit, Source.OCCUPANCY, note)
+            yield Fact(subject, name, None, unit, Source.OCCUPANCY, KernelNotBuilt(launch.kernel))
         return
     static_smem = int(kernel["static_smem"].number or 0)
     yield Fact(subject, "smem", static_smem + launch.dynamic_smem, "B", Source.OCCUPANCY)
@@ -269,8 +280,10 @@ def _launch_facts(
     fit = occupancy.occupancy(arch, threads, registers, static_smem, launch.dynamic_smem, cluster)
     pct = None if fit.pct is None else round(fit.pct, 4)
     limiter = None if fit.blocks_per_sm is None else fit.limiter
-    yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, fit.reason)
-    yield Fact(subject, "blocks_per_sm", fit.blocks_per_sm, "1", Source.OCCUPANCY, fit.reason)
-    yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, fit.reason)
+    # The values of a launch that fails are known to be 0: its cause is a remark.
+    detail = fit.cause if fit.cause and pct is None else text(fit.cause)
+    yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, detail)
+    yield Fact(subject, "blocks_per_sm", fit.blocks_per_sm, "1", Source.OCCUPANCY, detail)
+    yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, detail)
     if sms is not None and fit.blocks_per_sm and blocks:
         yield Fact(subject, "waves", round(blocks / (sms * fit.blocks_per_sm), 4), "1", Source.OCCUPANCY)

@@ -27,14 +27,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.errors import Exit, FlashcoreError
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Cause, Hang, HungBefore, Raised, as_json, from_json
 
 #: What a child prints before the error that ends it, so that it is found among other output.
 SAYS = "flashcore child: "
 #: The exit code of a child that cannot go on at all (EX_IOERR).
 HOPELESS = 74
-#: How the reason of a task begins that hung, and of one that was not run because of it.
-HANG = "no answer within"
-SKIPPED = "skipped: "
 #: The variable that names the process with which the child is to end.
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
 #: Seconds of answers that a host which loses power may cost.
@@ -77,10 +76,15 @@ class Result:
 
     name: str
     status: Literal["ok", "failed", "skipped"]
-    reason: str = ""
+    cause: Cause | None = None
     data: dict[str, Any] | None = None
     seconds: float = 0.0
     step: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The cause in words, for people."""
+        return text(self.cause)
 
 
 # --- the child's side ---------------------------------------------------------------------------
@@ -127,7 +131,7 @@ class Journal:
     def fail(
         self,
         name: str,
-        reason: str,
+        cause: Cause,
         *,
         poisoned: bool = False,
         step: str = "",
@@ -137,16 +141,16 @@ class Journal:
 
         ``step`` and ``seconds`` are known from ``step()`` and ``begin()`` unless given.
         """
-        line: dict[str, Any] = {"event": "fail", "name": name, "reason": reason}
+        line: dict[str, Any] = {"event": "fail", "name": name, "cause": as_json(cause)}
         line["step"] = step or self._step.get(name, "")
-        line["poisoned"] = poisoned or bool(POISON.search(reason))
+        line["poisoned"] = poisoned
         if seconds is not None:
             line["seconds"] = seconds
         self._answer(line)
 
-    def skip(self, name: str, reason: str) -> None:
+    def skip(self, name: str, cause: Cause) -> None:
         """The task is not run."""
-        self._answer({"event": "skip", "name": name, "reason": reason})
+        self._answer({"event": "skip", "name": name, "cause": as_json(cause)})
 
     def lost(self, gpu: str, reason: str) -> None:
         """No more children are started on this GPU."""
@@ -275,7 +279,7 @@ def _perform(
     except Exception as error:
         traceback.print_exc()
         poisoned = bool(POISON.search(str(error))) or is_poisoned()
-        journal.fail(task.name, describe(error), poisoned=poisoned)
+        journal.fail(task.name, raised(error), poisoned=poisoned)
         return not poisoned
     journal.result(task.name, data)
     return True
@@ -316,22 +320,24 @@ def _has_ended(pid: int) -> bool:
         return False
 
 
-def describe(error: BaseException) -> str:
-    """An exception in one line: its type, and the first lines of its message."""
+def raised(error: BaseException) -> Raised:
+    """An exception as a cause: its type, and the first lines of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " ".join(lines[:3])
-    kind = type(error).__name__
-    if isinstance(error, FlashcoreError):
-        return text
-    return f"{kind}: {text[:400]}" if text else kind
+    message = " ".join(lines[:3])
+    return Raised("", message) if isinstance(error, FlashcoreError) else Raised(type(error).__name__, message[:400])
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    return text(raised(error))
 
 
 # --- reading
 
 #: The fields of each event's line, with their types.
-_SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name reason"}
-_SAID["fail"] = _SAID["lost"] = _SAID["skip"]
-_IS = {"pid": int, "name": str, "step": str, "reason": str, "seconds": int | float, "data": dict | None}
+_SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name cause"}
+_SAID |= {"fail": _SAID["skip"], "lost": "name reason"}
+_IS = {"pid": int, "name": str, "step": str, "reason": str, "cause": dict, "seconds": int | float, "data": dict | None}
 
 
 def _is_whole(line: Any) -> bool:
@@ -369,23 +375,27 @@ def answers(folder: Path) -> dict[str, Result]:
     return by_name
 
 
-def hung(results: Iterable[Result]) -> dict[str, str]:
+def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
     """Variants that hung, with why their other cases are not run: one time limit is enough. Where the task's name
     tells none, the first word of the step does."""
-    reasons: dict[str, str] = {}
+    causes: dict[str, HungBefore] = {}
     for r in results:
         variant = r.name.rpartition("/")[0] or r.step.partition(" ")[0]
-        if variant and r.reason.startswith(HANG):
-            reasons.setdefault(variant, f"{SKIPPED}hung on {r.name.rpartition('/')[2]}: {r.reason}")
-    return reasons
+        if variant and isinstance(r.cause, Hang):
+            causes.setdefault(variant, HungBefore(r.name.rpartition("/")[2], r.cause))
+    return causes
+
+
+_FAILED: dict[str, Literal["failed", "skipped"]] = {"fail": "failed", "skip": "skipped"}
 
 
 def answer_of(line: Mapping[str, Any]) -> Result | None:
     seconds = float(line.get("seconds", 0.0))
     if line.get("event") == "result":
-        return Result(line["name"], "ok", "", line.get("data"), seconds)
-    if line.get("event") == "skip":
-        return Result(line["name"], "skipped", line["reason"])
-    if line.get("event") == "fail":
-        return Result(line["name"], "failed", line["reason"], None, seconds, line.get("step", ""))
+        return Result(line["name"], "ok", None, line.get("data"), seconds)
+    if status := _FAILED.get(str(line.get("event"))):
+        with contextlib.suppress(ValueError, RecursionError):  # of another form
+            cause = from_json(line["cause"])
+            if isinstance(cause, Cause):
+                return Result(line["name"], status, cause, None, seconds, line.get("step", ""))
     return None

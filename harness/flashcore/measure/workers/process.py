@@ -20,9 +20,7 @@ from typing import Any
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.measure.machine import capabilities, python_process
 from flashcore.measure.workers.journal import (
-    HANG,
     HOPELESS,
-    POISON,
     SAYS,
     SUPERVISOR,
     Result,
@@ -32,6 +30,7 @@ from flashcore.measure.workers.journal import (
     unwritable,
 )
 from flashcore.measure.workers.program import Program
+from flashcore.model.causes import Cause, Crash, Hang, NoStart, Unanswered
 
 POLL = 0.02  # seconds between two looks at the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
@@ -54,7 +53,7 @@ class Process:
     current: str | None = None  # the task in progress
     step: str = ""
     busy: float = 0.0  # seconds since the task in progress began
-    reason: str = ""  # why the process is over
+    cause: Cause = Unanswered()  # noqa: RUF009  why the process is over
     code: int | None = None
     _popen: subprocess.Popen[bytes] | None = None
     _log: Path = Path()
@@ -123,7 +122,7 @@ class Process:
 
     def watch(self) -> Iterator[Result | None]:
         """Yields answers as they come, and nothing where there is none yet, until the process is over; then
-        ``reason`` says why."""
+        ``cause`` says why."""
         limits = self.program.limits
         self._wanted = {t.name for t in self.tasks}
         mark = began = time.monotonic()
@@ -146,25 +145,24 @@ class Process:
                     if result.name not in self.answered:
                         self.answered.add(result.name)
                         yield result
-                    if line.get("poisoned") or (result.reason and POISON.search(result.reason)):
+                    if line.get("poisoned"):
                         poisoned = finishing = True  # what it begins after this is not to be trusted
             self.waits = self._open and not poisoned and len(self.answered) == len(self.tasks)
             finishing = poisoned or (not self._open and len(self.answered) == len(self.tasks))
             self.busy = time.monotonic() - began
             if over:
-                self.reason = self._death()
+                self.cause = self._death()
                 return
             waited = time.monotonic() - mark
             if finishing:
                 if waited > limits.finish_limit:
                     return
             elif self.current is not None and waited > limits.time_limit:
-                at = f" in step {self.step}" if self.step else ""
-                self.reason = f"{HANG} {limits.time_limit:g} s{at}: hang?"
+                self.cause = Hang(limits.time_limit, self.step)
                 self._end()
                 return
             elif self.current is None and waited > limits.startup_limit:
-                self.reason = f"no task begun within {limits.startup_limit:g} s{self._tail()}"
+                self.cause = NoStart(limits.startup_limit, self._tail())
                 self._end()
                 return
             yield None
@@ -235,18 +233,9 @@ class Process:
             whole, _, self._rest = (self._rest + data).rpartition(b"\n")
             yield from parse(whole)
 
-    def _death(self) -> str:
+    def _death(self) -> Crash:
         code = self.code or 0
-        if code == 0:
-            return f"ended with exit code 0 before it answered{self._tail()}"
-        if code > 0:
-            return f"exit code {code}{self._tail()}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"killed by {name}{hint}{self._tail() if name == 'SIGABRT' else ''}"
+        return Crash(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
 
     def _text(self) -> str:
         try:
@@ -258,7 +247,7 @@ class Process:
 
     def _tail(self) -> str:
         lines = [line.strip() for line in self._text().splitlines() if line.strip()]
-        return f": {' | '.join(lines[-3:])[-500:]}" if lines else ""
+        return " | ".join(lines[-3:])[-500:]
 
 
 def _alive(pid: int) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flashcore.measure.workers.journal import Result, Task
+from flashcore.model.causes import Cause
 
 #: Gives, for a task file and a journal, the argv of the process (or of what wraps it).
 Command = Callable[[Path, Path], Sequence[str]]
@@ -58,7 +59,7 @@ class Program:
 class Child(Protocol):
     """A batch of tasks under way: :class:`~flashcore.measure.workers.process.Process`, or its like on another host.
 
-    ``current`` is the task in progress when the process ended, ``reason`` why it ended, ``lost`` why its place was lost
+    ``current`` is the task in progress when the process ended, ``cause`` why it ended, ``lost`` why its place was lost
     with it (empty if it was not): unanswered tasks then go to another place. ``waits``: it has answered its tasks and
     asks for more; given none it ends.
     """
@@ -67,7 +68,7 @@ class Child(Protocol):
     current: str | None
     step: str
     busy: float
-    reason: str
+    cause: Cause
     lost: str
     answered: set[str]
     waits: bool

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from flashcore.measure.workers.journal import Result, Task, answers, read_journal
+from flashcore.model.causes import Cause, NotRun
 
 ROUNDS = 3  # a case that is still open after so many is left so
 
@@ -28,14 +29,14 @@ class Settled(Generic[T]):
     """
 
     reports: dict[str, T] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    open: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, Cause] = field(default_factory=dict)
+    open: dict[str, Cause] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     more_rounds: int = 0
 
-    def why(self, name: str) -> str:
+    def cause(self, name: str) -> Cause:
         """Why the tool reported nothing about a case."""
-        return self.failed.get(name) or self.open.get(name) or "it was not run"
+        return self.failed.get(name) or self.open.get(name) or NotRun()
 
 
 def settle(

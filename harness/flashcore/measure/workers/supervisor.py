@@ -27,11 +27,11 @@ from flashcore.measure.workers.journal import Journal, Result, Task, answers, hu
 from flashcore.measure.workers.process import POLL, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.measure.workers.shares import Shares
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Cause, HungBefore, NeverBegan, WorkerLost
 
 #: A task in progress when its place was lost is tried on so many places, and then has failed: it may be the cause.
 _PLACES_LOST = 3
-#: How the reason of a task begins whose processes died before any task.
-NEVER_BEGAN = "the process never began a task"
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Supervisor:
     _journal: Journal = field(init=False)
     _shares: Shares = field(init=False)
     _results: dict[str, Result] = field(init=False)
-    _stuck: dict[str, str] = field(init=False)  # variants that hung → why their other tasks are not run
+    _stuck: dict[str, HungBefore] = field(init=False)  # variants that hung → why their other tasks are not run
     _running: dict[int, tuple[Child, Iterator[Result | None]]] = field(init=False, default_factory=dict)
     #: Slots whose place was lost → until when it may come back; 0: never.
     _away: dict[int, float] = field(init=False, default_factory=dict)
@@ -126,9 +126,9 @@ class Supervisor:
             batch = self._shares.take(slot, most, len(self.slots) - len(self._away)) if most > 0 else []
             skipped = [t for t in (self._shares.of(slot) if self._stuck else ()) if t.variant in self._stuck]
             for task in skipped:
-                reason = self._stuck[task.variant]
-                self._journal.skip(task.name, reason)
-                self._settle(Result(task.name, "skipped", reason))
+                cause = self._stuck[task.variant]
+                self._journal.skip(task.name, cause)
+                self._settle(Result(task.name, "skipped", cause))
             if not skipped:
                 return batch
 
@@ -139,9 +139,9 @@ class Supervisor:
             self._stuck.setdefault(variant, why)
         self.on_result(result)
 
-    def _fail(self, name: str, reason: str, seconds: float = 0.0, step: str = "") -> None:
-        self._journal.fail(name, reason, step=step, seconds=seconds)
-        self._settle(Result(name, "failed", reason, None, seconds, step))
+    def _fail(self, name: str, cause: Cause, seconds: float = 0.0, step: str = "") -> None:
+        self._journal.fail(name, cause, step=step, seconds=seconds)
+        self._settle(Result(name, "failed", cause, None, seconds, step))
 
     def _end(self, slot: int, process: Child) -> None:
         """After a process ended: its task in progress has failed, or its place is lost."""
@@ -150,7 +150,7 @@ class Supervisor:
             if (name := process.current) is not None:
                 self._interrupted[name] += 1
                 if self._interrupted[name] == _PLACES_LOST:
-                    self._fail(name, f"its worker was lost {_PLACES_LOST} times: {process.lost}", 0.0, process.step)
+                    self._fail(name, WorkerLost(_PLACES_LOST, process.lost), 0.0, process.step)
             self._bad_starts[slot] = 0 if process.answered else self._bad_starts[slot] + 1
             for_good = self._bad_starts[slot] == _PLACES_LOST
             until = 0.0 if for_good else time.monotonic() + self.program.limits.startup_limit
@@ -164,16 +164,16 @@ class Supervisor:
             self._lose(slot, str(error).partition("\n")[0], 0.0)
             return
         if process.current is not None:
-            self._fail(process.current, process.reason, round(process.busy, 3), process.step)
+            self._fail(process.current, process.cause, round(process.busy, 3), process.step)
         elif not process.answered:
             self._bad_starts[slot] += 1
             if not self._is_last_gpu(slot):
                 if self._bad_starts[slot] > 1:
-                    self._lose(slot, process.reason, 0.0)
+                    self._lose(slot, text(process.cause), 0.0)
                 return
             # One failed start may be caused by the first task; a second one is not.
             for task in self._shares.of(slot)[: 1 if self._bad_starts[slot] == 1 else None]:
-                self._fail(task.name, f"{NEVER_BEGAN}: {process.reason}")
+                self._fail(task.name, NeverBegan(process.cause))
             return
         self._bad_starts[slot] = 0
 

@@ -26,9 +26,11 @@ from flashcore.measure.machine.ncu import (
 )
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.profile import chip_of
-from flashcore.measure.workers.journal import HANG, Task
+from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Program
+from flashcore.model.cause_text import FORMS, text
+from flashcore.model.causes import Cause, Hang
 from flashcore.model.files import write_atomically, writing
 from flashcore.plugins.capture import survey as surveys
 from flashcore.readers.ncu import raw_page
@@ -37,8 +39,15 @@ from flashcore.readers.ncu.results import Result
 STARTER = python_process.child("flashcore.plugins.capture.start")
 ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
 OUTPUT = "output.txt"
-#: The reason of a command that was ended on purpose.
-STOPPED = "ended once the chosen launches were measured"
+
+
+class Stopped(Cause):
+    """The command was ended on purpose."""
+
+    code = "capture_stopped"
+
+
+FORMS[Stopped] = "ended once the chosen launches were measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +93,11 @@ class Settings:
 @dataclass(frozen=True, slots=True)
 class Ran:
     """One run of the command. ``code`` is its exit code (below 0: a signal's), ``None`` if it did not end by itself,
-    for ``reason``. ``report`` is ncu's, if it wrote one."""
+    for ``cause``. ``report`` is ncu's, if it wrote one."""
 
     name: str
     code: int | None
-    reason: str
+    cause: Cause | None
     seconds: float
     report: Path | None
     rows: tuple[Result, ...] = ()
@@ -140,7 +149,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
         for window in todo:
             measured |= {surveys.Key.from_row(row) for row in passes.measure(window).rows}
         missing = {case.key for case in cases} - measured
-        if not missing or attempt == ATTEMPTS - 1 or passes.runs[-1].reason.startswith(HANG):
+        if not missing or attempt == ATTEMPTS - 1 or isinstance(passes.runs[-1].cause, Hang):
             break
         todo = surveys.wider_windows(found, [case for case in cases if case.key in missing], attempt)
     left = tuple(case for case in cases if case.key not in measured)
@@ -169,7 +178,7 @@ class _Passes:
 
     def measure(self, window: surveys.Window) -> Ran:
         """All metrics of a window of launches; anew without those that ncu refuses."""
-        hangs = any(run.reason.startswith(HANG) for run in self.runs)
+        hangs = any(isinstance(run.cause, Hang) for run in self.runs)
         which = [
             "--kernel-name-base", window.base, "--kernel-name", f"regex:{surveys.pattern(window.kernels)}",
             "--launch-skip", str(window.skip), "--launch-count", str(window.count),
@@ -204,7 +213,7 @@ class _Passes:
             raise missing
         if not report.exists():
             if name == "survey" and not refused_metrics(said, metrics):
-                how = ran.reason or f"the command ended with exit code {ran.code}"
+                how = text(ran.cause) or f"the command ended with exit code {ran.code}"
                 raise FlashcoreError(
                     f"expected a command that launches kernels, found none ({how}; ncu: {last_words(said)})\n"
                     f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
@@ -215,8 +224,8 @@ class _Passes:
             write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
         for note in table.notes:
             chosen.progress(f"{name}: {note}")
-        stopped = ran.code is None and "--kill" in which and not ran.reason.startswith(HANG)
-        self.runs[-1] = replace(ran, reason=STOPPED if stopped else ran.reason, report=report, rows=table.rows)
+        stopped = ran.code is None and "--kill" in which and not isinstance(ran.cause, Hang)
+        self.runs[-1] = replace(ran, cause=Stopped() if stopped else ran.cause, report=report, rows=table.rows)
         return self.runs[-1]
 
     def run(self, name: str, command: Callable[[Path, Path], list[str]]) -> Ran:
@@ -238,7 +247,7 @@ class _Passes:
             folder.mkdir(parents=True, exist_ok=True)
         result = Pool().run([Task(name, payload)], Program(command=command, limits=limits), folder)[0]
         code = int(result.data["code"]) if result.data is not None else None
-        self.runs.append(Ran(name, code, result.reason, result.seconds, None))
+        self.runs.append(Ran(name, code, result.cause, result.seconds, None))
         self.chosen.progress(f"{name}: {result.seconds:.1f} s, {result.reason or f'exit code {code}'}")
         return self.runs[-1]
 

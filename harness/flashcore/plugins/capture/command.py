@@ -139,11 +139,11 @@ class _Echo:
 
 def _exit(found: Captured, *, propagate: bool) -> int:
     """0 if all chosen kernels were measured, else 3. Or the command's own exit code of its first run."""
-    from flashcore.plugins.capture.capture import STOPPED
+    from flashcore.plugins.capture.capture import Stopped
 
     code = found.runs[0].code
     if propagate:
         if code is None:
-            return Exit.OK if found.runs[0].reason == STOPPED else NO_END
+            return Exit.OK if isinstance(found.runs[0].cause, Stopped) else NO_END
         return 128 - code if code < 0 else code
     return Exit.UNMEASURED if found.missed else Exit.OK

@@ -9,8 +9,9 @@ from pathlib import Path
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.cause_text import text
 from flashcore.model.record import Record, StageNote
-from flashcore.plugins.capture.capture import STOPPED, Captured, Ran
+from flashcore.plugins.capture.capture import Captured, Ran, Stopped
 from flashcore.plugins.capture.survey import Case, Key
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.read_report import read_report
@@ -36,14 +37,16 @@ def record(run_id: str, name: str, command: str, found: Captured, ncu: str | Non
             whole = _read(run.report)
             reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in ids)))
     if not reports:
-        why = "; ".join(filter(None, (run.reason for run in found.runs))) or "it launched them in no later run"
+        why = "; ".join(text(run.cause) for run in found.runs if run.cause) or "it launched them in no later run"
         raise FlashcoreError(f"expected one of the {len(wanted)} kernels to be measured, found none: {why}")
     made = record_of(run_id, reports, name=name, command=command)
     gpu, arch = Gpu.find(), made.environment.gpu_arch
     here = of_this_machine(Path.cwd(), None, gpu, arch, ncu) if gpu is not None else made.environment
     suite = replace(made.suite, title=f"captured: {command}", notes=tuple(remarks(found)))
     notes = tuple(
-        StageNote(run.name, "ok" if run.code == 0 or run.reason == STOPPED else "failed", run.seconds, ended(run))
+        StageNote(
+            run.name, "ok" if run.code == 0 or isinstance(run.cause, Stopped) else "failed", run.seconds, ended(run)
+        )
         for run in found.runs
     )
     return replace(made, suite=suite, environment=here, stages=notes), reports
@@ -60,7 +63,7 @@ def _read(report: Path) -> Report:
 def ended(run: Ran) -> str:
     """How the command ended, in words; empty if it succeeded."""
     if run.code is None:
-        return run.reason
+        return text(run.cause)
     if run.code < 0:
         return f"the command was ended by signal {-run.code}"
     return f"the command ended with exit code {run.code}" if run.code else ""

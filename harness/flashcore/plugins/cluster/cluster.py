@@ -31,11 +31,11 @@ from flashcore import __version__
 from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import gpu_choice, gpu_lease
 from flashcore.measure.machine.gpu import Gpu, uuids
-from flashcore.measure.workers import supervisor
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Result, Task, answer_of, parse, unwritable
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
+from flashcore.model.causes import Cause, NeverBegan, Unanswered
 
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
@@ -155,6 +155,13 @@ class RayGpu:
         ray.kill(self.actor)
 
 
+def _is_hosts_own(line: bytes) -> bool:
+    """Whether a line of the supervisor there is about that host rather than about a task."""
+    return any(
+        event["event"] == "start" or event.get("cause", {}).get("cause") == NeverBegan.code for event in parse(line)
+    )
+
+
 @dataclass(slots=True)
 class _RemoteChild:
     """A batch on an actor: the content of its files is written here as it arrives."""
@@ -166,7 +173,7 @@ class _RemoteChild:
     current: str | None = None
     step: str = ""
     busy: float = 0.0
-    reason: str = ""
+    cause: Cause = Unanswered()  # noqa: RUF009
     lost: str = ""
     answered: set[str] = field(default_factory=set)
     waits: bool = False  # the supervisor there refills its processes
@@ -202,7 +209,7 @@ class _RemoteChild:
                 name, content = ray.get(next(self._stream))
             except StopIteration:
                 self._stream = None
-                self.reason = "ended before it answered"
+                self.cause = Unanswered()
                 return
             except ray.exceptions.RayError as error:
                 self._stream = None
@@ -215,9 +222,7 @@ class _RemoteChild:
                 self._error = content[1:]
                 continue
             if name == "supervisor.jsonl":
-                left_out = (b'"start"', supervisor.NEVER_BEGAN.encode())
-                lines = [line for line in content.splitlines(True) if not any(o in line for o in left_out)]
-                content = b"".join(lines)
+                content = b"".join(line for line in content.splitlines(True) if not _is_hosts_own(line))
             if content:
                 self._write(name, content)
             for line in parse(content) if name.endswith(".jsonl") else ():
@@ -350,7 +355,7 @@ class _Actor:
             errors: list[tuple[int, str, str]] = []
 
             def tell(result: Result) -> None:
-                if result.reason.startswith(supervisor.NEVER_BEGAN):  # caused by this host, not by the task
+                if isinstance(result.cause, NeverBegan):  # caused by this host, not by the task
                     raise CapabilityError(result.reason, "see that flashcore's extra `run` is installed there")
 
             def work() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from flashcore.errors import RecordError
 from flashcore.model.catalogue import spec_of
+from flashcore.model.causes import Caches
 from flashcore.model.record import Instruction
 from flashcore.readers.ncu import numerals, raw_page
 from flashcore.readers.ncu.results import BY_ADDRESS, Finding, Metric, Report, Result
@@ -68,7 +69,7 @@ _COUNTS = {
 }
 _BEGIN = re.compile(r'"?(ID|Process ID|File Path|Function Name|Kernel Name)"?\s*[,;]')
 _SOURCE_BEGINS = ("File Path", "Function Name", "Kernel Name")
-_CACHES = "cache control unknown"  # a page does not say how it was profiled
+_CACHES = Caches(kept=None)  # a page does not say how it was profiled
 _READER = "flashcore's reader of CSV"
 _RAW = "--page raw --print-units base --print-metric-instances details"
 _SOURCE = "--page source --print-source cuda,sass"

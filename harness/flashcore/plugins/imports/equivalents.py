@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from flashcore.model.causes import NotReturned
 from flashcore.readers.ncu.results import Reading, Result
 
 #: A metric → another that counts the same.
@@ -41,7 +42,7 @@ class Completed(Result):
         if metric in self and self.metrics[metric].value is not None:
             return super().read(metric)
         equivalent = reading(metric, lambda other: self.number(other) if other in self else None)
-        return equivalent or Reading(None, note="the report does not have it")
+        return equivalent or Reading(None, detail=NotReturned(report=True))
 
 
 def reading(metric: str, number: Callable[[str], float | None]) -> Reading | None:
@@ -51,13 +52,13 @@ def reading(metric: str, number: Callable[[str], float | None]) -> Reading | Non
         number: the value of a metric that the report has.
     """
     if (same := _SAME.get(metric)) and (value := number(same)) is not None:
-        return Reading(value, "inst", note=f"as {same}")
+        return Reading(value, "inst", detail=f"as {same}")
     if metric in _NOTHING and all(number(part) == 0 for part in _NOTHING[metric]):
-        return Reading(0.0, note=f"as {' + '.join(_NOTHING[metric])}")
+        return Reading(0.0, detail=f"as {' + '.join(_NOTHING[metric])}")
     if metric in _TIMES:
         other, factor, unit = _TIMES[metric]
         if (value := number(other)) is not None:
-            return Reading(factor * value, unit, note=f"as {factor} × {other}")
+            return Reading(factor * value, unit, detail=f"as {factor} × {other}")
     return _by_cycle(metric, number) if metric.endswith(".sum") else None
 
 
@@ -70,4 +71,4 @@ def _by_cycle(metric: str, number: Callable[[str], float | None]) -> Reading | N
     value = rate * cycles
     if abs(value - round(value)) > _WHOLE * max(value, 1.0):
         return None
-    return Reading(float(round(value)), note=f"as {metric}{_PER_CYCLE} × its unit's cycles")
+    return Reading(float(round(value)), detail=f"as {metric}{_PER_CYCLE} × its unit's cycles")

@@ -14,6 +14,7 @@ from typing import Any
 from flashcore.errors import CapabilityError, RecordError
 from flashcore.measure.machine import python_process
 from flashcore.model.catalogue import spec_of
+from flashcore.model.causes import Caches
 from flashcore.model.record import Instruction
 from flashcore.plugins.imports import container
 from flashcore.readers.ncu.results import Dim3, Finding, Metric, Report, Result
@@ -105,9 +106,9 @@ def _result(row: dict[str, Any], path: Path, command: str) -> Result:
     metrics = {name: Metric(*parts) for name, parts in row["metrics"].items()}
     if odd := next((name for name in metrics if not _is_metric(name)), None):
         raise _damaged(path, f"result {row['id']} has a metric called {odd[:60]!r}")
-    caches = "" if command else "cache control unknown"
+    caches = None if command else Caches(kept=None)
     if re.search(r"--cache-control[ =]none\b", command):
-        caches = "cache-control none"
+        caches = Caches(kept=True)
 
     def number(name: str) -> int:
         value = metrics[name].value if name in metrics else None

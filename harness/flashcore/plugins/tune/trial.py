@@ -120,7 +120,7 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
     for case, timing_data in zip(cases, data["bench"], strict=True):
         (timed,) = bench.settle(journal.Result(case.shape, "ok", data=timing_data), [case])
         if isinstance(timed, bench.Failed):
-            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
+            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed}")
         times[case.shape] = round(statistics.median(timed.samples[case.rank_by]), 4)
     return dataclasses.replace(result, times=times, error=data["error"])
 

@@ -19,6 +19,7 @@ from functools import cached_property
 
 from flashcore.errors import RecordError
 from flashcore.model.catalogue import spec_of
+from flashcore.model.causes import NoNumber
 from flashcore.readers.ncu import numerals
 from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result
 
@@ -48,7 +49,7 @@ def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
     """
     text = text.strip()
     if text.lower() in _NO_VALUE:
-        return Metric(None, unit, note=f"ncu gave {text!r}" if text else "ncu gave an empty value")
+        return Metric(None, unit, cause=NoNumber(repr(text) if text else "an empty value"))
     match = _WITH_INSTANCES.fullmatch(text)
     value = numerals.number(match["value"] if match else text, mark)
     if value is None:

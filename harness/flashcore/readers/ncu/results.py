@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Literal
 
 from flashcore.model.catalogue import STALL_REASONS
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Caches, Cause, Detail, NoNumber, NotReturned
 from flashcore.model.record import Instruction
 
 Dim3 = tuple[int, int, int]
@@ -41,24 +43,29 @@ class Metric:
     Args:
         instances: its parts by opcode, or by instruction: an address, or in a report its offset in the function
             (``0x1f0``), without those that are 0.
-        note: why it has no value.
+        cause: why it has no value, if the page gives one.
     """
 
     value: float | int | str | None
     unit: str = ""
     instances: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A metric as a number in ncu's own unit. Where ``value`` is ``None``, ``note`` says why; else how it was made, if
-    it was not simply read. ``instances`` is ``None`` if ncu listed none or they cannot be read."""
+    """A metric as a number in ncu's own unit. Where ``value`` is ``None``, ``detail`` is the cause; else how it was
+    made, if it was not simply read. ``instances`` is ``None`` if ncu listed none or they cannot be read."""
 
     value: float | None
     unit: str = ""
     instances: Mapping[str, float] | None = None
-    note: str = ""
+    detail: Detail | str = ""
+
+    @property
+    def note(self) -> str:
+        """The detail in words, for people."""
+        return text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class Result:
         process: the process's ID; empty if the report does not say.
         code: names its entry in :attr:`Report.code`; empty where the report has no code of it.
         averaged: the number of launches that its values are averages of; 0 for one launch's own values.
-        caches: a note on its duration where ncu did not flush the caches before, or where that is not known.
+        caches: where ncu did not flush the caches before, or where that is not known.
     """
 
     id: int
@@ -99,7 +106,7 @@ class Result:
     findings: tuple[Finding, ...] = ()
     code: str = ""
     mangled: str = ""
-    caches: str = ""
+    caches: Caches | None = None
     averaged: int = 0
 
     def __contains__(self, metric: str) -> bool:
@@ -108,20 +115,20 @@ class Result:
     def read(self, metric: str) -> Reading:
         """The reading of a metric, without a value where there is no number that a counter can have."""
         if metric not in self.metrics:
-            return Reading(None, note="ncu did not return it")
+            return Reading(None, detail=NotReturned())
         given = self.metrics[metric]
         value, unit = given.value, given.unit
         if value is None:
-            return Reading(None, unit, note=given.note or "no value")
+            return Reading(None, unit, detail=given.cause or NoNumber("no value"))
         if isinstance(value, str):
             shown = value if len(value) <= 40 else value[:37] + "..."
-            return Reading(None, unit, note=f"ncu gave {shown!r}, which is not a number")
+            return Reading(None, unit, detail=NoNumber(repr(shown), "which is not a number"))
         if not math.isfinite(value):
-            return Reading(None, unit, note=f"ncu gave {value}, which is not finite")
+            return Reading(None, unit, detail=NoNumber(str(value), "which is not finite"))
         if not 0 <= value <= LARGEST:
-            return Reading(None, unit, note=f"ncu gave {value:g}, which no counter can be")
-        note = self.caches if metric == "gpu__time_duration.sum" else ""
-        return Reading(plain(value), unit, given.instances or None, note)
+            return Reading(None, unit, detail=NoNumber(f"{value:g}", "which no counter can be"))
+        caches = self.caches if metric == "gpu__time_duration.sum" else None
+        return Reading(plain(value), unit, given.instances or None, caches or "")
 
     def number(self, metric: str) -> float | None:
         """Its value, ``None`` where it has none."""

@@ -17,6 +17,7 @@ from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
+from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Suite
 from flashcore.plugins.languages.triton import calls as triton_calls
@@ -303,8 +304,8 @@ def test_a_key_knows_the_compiler_the_code_and_the_arguments(compiled: Compiled)
     keys = freshness.case_keys(suite, cases, list(compiled.artifacts.values()), [], ARCH, "13.0.88")
     sound, comment, spilling = (keys[f"{n}/rows"] for n in ("sound", "comment", "spilling"))
     assert sound.nvcc == sound.cxx == f"triton {VERSION}"
-    assert freshness.freshness(comment, sound) == ""
-    assert freshness.freshness(spilling, sound).startswith("stale: the device code")
+    assert freshness.freshness(comment, sound) is None
+    assert freshness.freshness(spilling, sound) == CodeChanged("device")
 
 
 def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_path: Path) -> None:

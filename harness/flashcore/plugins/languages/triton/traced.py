@@ -25,11 +25,13 @@ from typing import Any
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking
+from flashcore.model.causes import PlanRefused, UnsupportedArch
 from flashcore.model.files import writing
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
 from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.readers import cubin
+from flashcore.readers.compiler_log import compile_failed
 
 TRACED, LOG = "traced.json", "variant.log"
 _FORMAT = 3  # of what is kept; raise it when that changes
@@ -58,8 +60,8 @@ def build(suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[V
             if arch in variant.where.archs:
                 units.append(_unit(suite, folder / suite.name, variant, arch))
             else:
-                reason = variant.where.unsupported.get(arch, f"declared for {', '.join(variant.where.archs)}")
-                artifacts.append(Artifact(variant.name, arch, "unsupported", reason))
+                cause = UnsupportedArch(variant.where.archs, variant.where.unsupported.get(arch, ""))
+                artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
     missing = [u for u in units if not _is_made(u, suite)]
     started = time.monotonic()
     if missing:
@@ -190,7 +192,7 @@ def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
     name, arch, folder = unit.variant.name, unit.arch, unit.folder
     found = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
     if "error" in found:
-        return Artifact(name, arch, "failed", found["error"], seconds=seconds)
+        return Artifact(name, arch, "failed", compile_failed(found["error"]), seconds=seconds)
     return Artifact(
         variant=name,
         arch=arch,
@@ -251,4 +253,10 @@ def _plan(variant: str, shape: str, found: Mapping[str, Any]) -> Plan:
         for call in found["calls"]
         for c in call
     )
-    return Plan(variant, shape, () if found["error"] else launches, found["workspace"], found["error"])
+    return Plan(
+        variant,
+        shape,
+        () if found["error"] else launches,
+        found["workspace"],
+        PlanRefused(found["error"]) if found["error"] else None,
+    )
