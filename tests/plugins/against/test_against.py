@@ -18,7 +18,7 @@ from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.plugins.against import against, checkout, tables, time_pairs
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row, as_json
-from flashcore.plugins.against.time_pairs import Found
+from flashcore.plugins.against.time_pairs import Timings
 from tests.conftest import ROOT, TOY, Built, flashcore
 from tests.plugins.against.test_checkout import git
 
@@ -140,7 +140,7 @@ def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch)
     peers = spin / "peers.py"
     peers.write_text("# a comment\n" + peers.read_text())
 
-    def never(*_: object, **__: object) -> Found:
+    def never(*_: object, **__: object) -> Timings:
         raise AssertionError("there is nothing to time")
 
     monkeypatch.setattr(time_pairs, "run", never)

@@ -12,7 +12,7 @@ from flashcore.plugins.against import against, tables
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Comparison, Row
 from flashcore.plugins.against.decide import Process
-from flashcore.plugins.against.time_pairs import Found, Lost, Times
+from flashcore.plugins.against.time_pairs import Lost, Times, Timings
 
 
 def comparison(*rows: Row, obstacle: str = "") -> Comparison:
@@ -52,7 +52,7 @@ def test_the_table_tells_the_spread_of_no_change() -> None:
 def test_a_build_that_fails_while_it_is_timed() -> None:
     times = [Times((10.0,) * 5, (10.0,) * 5, (10.0,) * 5)] * 4
     lost = {"a/s": Lost("after", "hang?"), "b/s": Lost("again", "hang?"), "c/s": Lost("", "no memory")}
-    rows = against._decided(Found({"d/s": times}, lost), Options("main"))
+    rows = against._decided(Timings({"d/s": times}, lost), Options("main"))
     assert {name: row.fate for name, row in rows.items()} == {
         "a/s": "failed", "b/s": "undecided", "c/s": "undecided", "d/s": "no difference"
     }  # fmt: skip

@@ -30,20 +30,20 @@ def contest(before: str, after: str, shape: str = "small", columns: int = 37) ->
     return Contest(f"{before}_{after}/{shape}", old, new, old)
 
 
-def turns(contests: list[Contest], folder: Path, **options: Any) -> time_pairs.Found:
+def turns(contests: list[Contest], folder: Path, **options: Any) -> time_pairs.Timings:
     with Pool() as workers:
         return time_pairs.run(contests, folder, workers, **options)
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
+def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Timings:
     """Two shapes; on the small one a build raises, one takes the process along, one hangs while it is timed."""
     contests = [contest("right", v) for v in ("right", "slower", "raises", "exits", "hangs_late")]
     contests += [contest("raises", "right"), contest("right", "slower", "wide", columns=300)]
     folder = tmp_path_factory.mktemp("turns")
     lines: list[str] = []
 
-    def run() -> time_pairs.Found:
+    def run() -> time_pairs.Timings:
         return turns(
             contests, folder, processes=PROCESSES, rounds=15, time_limit=6.0, progress=lines.append, device="cpu"
         )
@@ -60,7 +60,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Found:
     return result
 
 
-def test_every_process_times_all_three_builds(found: time_pairs.Found) -> None:
+def test_every_process_times_all_three_builds(found: time_pairs.Timings) -> None:
     assert set(found.times) == {"right_right/small", "right_slower/small", "right_slower/wide"}
     for times in found.times.values():
         assert len(times) == PROCESSES
@@ -69,12 +69,12 @@ def test_every_process_times_all_three_builds(found: time_pairs.Found) -> None:
             assert min(own.before + own.after + own.again) > 0
 
 
-def test_what_is_slower_takes_longer(found: time_pairs.Found) -> None:
+def test_what_is_slower_takes_longer(found: time_pairs.Timings) -> None:
     for own in found.times["right_slower/small"]:
         assert min(own.after) > 1.3 * min(own.before)  # which a busy machine does not lengthen
 
 
-def test_a_build_that_fails_costs_its_own_case_alone(found: time_pairs.Found) -> None:
+def test_a_build_that_fails_costs_its_own_case_alone(found: time_pairs.Timings) -> None:
     lost = {name.removesuffix("/small"): why for name, why in found.lost.items()}
     assert set(lost) == {"right_raises", "right_exits", "right_hangs_late", "raises_right"}
     assert lost["right_raises"] == Lost("after", "RuntimeError: invalid configuration argument")

@@ -84,7 +84,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
     if job.gpu_arch is not None:
         job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # nothing else runs here
-    found = time_pairs.Found()
+    timings = time_pairs.Timings()
     with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
         before = _built(root, job, options.revision, say)
@@ -102,8 +102,8 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
                 there = replace(job, workers=workers, folder=folder, device=options.device)
                 contests = _contests(before, after, pairs, folder)
                 rows |= _wrong(contests, there, options.revision)
-                found = _timed([c for c in contests if c.name not in rows], there, options.processes)
-                rows |= _decided(found, options)
+                timings = _timed([c for c in contests if c.name not in rows], there, options.processes)
+                rows |= _decided(timings, options)
     return Comparison(
         suite=job.suite.name,
         revision=options.revision,
@@ -114,7 +114,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         effect=options.effect,
         rounds=settings.bench.samples,
         rows=tuple(rows[f"{v.name}/{s.name}"] for v, s in job.cases("bench")),
-        throttle=tuple(sorted(found.throttle)),
+        throttle=tuple(sorted(timings.throttle)),
         obstacle=obstacle,
     )
 
@@ -209,7 +209,7 @@ def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) 
     return rows
 
 
-def _timed(contests: Sequence[time_pairs.Contest], job: Context, processes: int) -> time_pairs.Found:
+def _timed(contests: Sequence[time_pairs.Contest], job: Context, processes: int) -> time_pairs.Timings:
     return time_pairs.run(
         contests,
         job.folder / "turns",
@@ -222,14 +222,14 @@ def _timed(contests: Sequence[time_pairs.Contest], job: Context, processes: int)
     )
 
 
-def _decided(found: time_pairs.Found, options: Options) -> dict[str, Row]:
+def _decided(timings: time_pairs.Timings, options: Options) -> dict[str, Row]:
     """The timed cases, decided all together, and the cases whose timing failed."""
     cases = {
-        name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in found.times.items()
+        name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in timings.times.items()
     }
     rows: dict[str, Row] = {}
     for name, decision in decide.decide(cases, alpha=options.alpha, effect=options.effect).items():
-        times = found.times[name]
+        times = timings.times[name]
         rows[name] = Row(
             case=name,
             fate=decision.outcome,
@@ -240,7 +240,7 @@ def _decided(found: time_pairs.Found, options: Options) -> dict[str, Row]:
             critical=decision.critical,
             processes=tuple(cases[name]),
         )
-    for name, lost in found.lost.items():
+    for name, lost in timings.lost.items():
         if lost.side == "after":
             rows[name] = Row(name, "failed", f"not timed: {lost.reason}")
         else:

@@ -69,27 +69,27 @@ class Comparison:
         return {row.case: [math.expm1(p.null) for p in row.processes] for row in self.rows if row.processes}
 
 
-def as_json(found: Comparison) -> str:
+def as_json(comparison: Comparison) -> str:
     """All of it: shares as fractions (0.02 is 2 %), times in us, and the ratios of each process for each case."""
     words = {Exit.OK: "passed", Exit.FAILED: "failed", Exit.UNMEASURED: "undecided"}
-    aa_changes = [value for values in found.aa_changes.values() for value in values]
+    aa_changes = [value for values in comparison.aa_changes.values() for value in values]
     data = {
         "version": JSON_VERSION,
         "tool": f"flashcore {__version__}",
-        "suite": found.suite,
-        "revision": found.revision,
-        "commit": found.commit,
-        "gpu": found.gpu,
-        "nvcc": found.nvcc,
-        "alpha": found.alpha,
-        "effect": found.effect,
-        "rounds": found.rounds,
-        "throttle": list(found.throttle),
-        "outcome": words.get(found.exit_code, "infrastructure"),
-        "obstacle": found.obstacle,
-        "exit_code": int(found.exit_code),
+        "suite": comparison.suite,
+        "revision": comparison.revision,
+        "commit": comparison.commit,
+        "gpu": comparison.gpu,
+        "nvcc": comparison.nvcc,
+        "alpha": comparison.alpha,
+        "effect": comparison.effect,
+        "rounds": comparison.rounds,
+        "throttle": list(comparison.throttle),
+        "outcome": words.get(comparison.exit_code, "infrastructure"),
+        "obstacle": comparison.obstacle,
+        "exit_code": int(comparison.exit_code),
         "aa": {"comparisons": len(aa_changes), "largest": max(map(abs, aa_changes), default=None)},
-        "cases": [_row(row) for row in found.rows],
+        "cases": [_row(row) for row in comparison.rows],
     }
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -92,17 +92,19 @@ def decide(
         alpha: how often one or more cases of a gate run may be called slower by noise; likewise faster.
         effect: the share of the time before that a change must exceed to matter.
     """
-    judged = {name: found for name, found in cases.items() if not _gap(found)}
+    judged = {name: processes for name, processes in cases.items() if not _gap(processes)}
     level = alpha / max(len(judged), 1)
     # About zero and not about their mean: a second load that is always slower adds to the spread too.
-    spreads = {name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in found]) for name, found in judged.items()}
+    spreads = {
+        name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in processes]) for name, processes in judged.items()
+    }
     typical = statistics.median(spreads.values()) if spreads else 0.0
     decided: dict[str, Decision] = {}
-    for name, found in cases.items():
-        if gap := _gap(found):
+    for name, processes in cases.items():
+        if gap := _gap(processes):
             decided[name] = Decision("undecided", None, None, gap)
             continue
-        changes, count = [p.change for p in found], len(found)
+        changes, count = [p.change for p in processes], len(processes)
         critical = max(
             student_quantile(1 - level, count - 1) * statistics.stdev(changes),
             student_quantile(1 - level, 2 * count - 1) * max(spreads[name], typical),
@@ -122,11 +124,11 @@ def _decision(change: float, critical: float, effect: float) -> Decision:
     return Decision("no difference", ratio, threshold)
 
 
-def _gap(found: Sequence[Process]) -> str:
+def _gap(processes: Sequence[Process]) -> str:
     """Why the data do not suffice for a decision; empty if they do."""
-    if len(found) < FEWEST:
-        return f"timed in {len(found)} processes; at least {FEWEST} are needed"
-    if not all(math.isfinite(p.change) and math.isfinite(p.null) for p in found):
+    if len(processes) < FEWEST:
+        return f"timed in {len(processes)} processes; at least {FEWEST} are needed"
+    if not all(math.isfinite(p.change) and math.isfinite(p.null) for p in processes):
         return "a time is not a positive number"
     return ""
 

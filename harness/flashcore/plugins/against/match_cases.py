@@ -71,11 +71,11 @@ def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list
     rows: dict[str, Row] = {}
     pairs: list[Pair] = []
     for variant, shape in after.job.cases("bench"):
-        found = _pair(before, after, variant, shape, revision)
-        if isinstance(found, Row):
-            rows[found.case] = found
+        match = _pair(before, after, variant, shape, revision)
+        if isinstance(match, Row):
+            rows[match.case] = match
         else:
-            pairs.append(found)
+            pairs.append(match)
     return rows, pairs
 
 
@@ -108,12 +108,12 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
     """Why there is nothing to run, and whether that is a failure; ``None`` if there is something."""
     if variant.is_reference:
         return None
-    own = [a for a in side.built.artifacts if a.variant == variant.name and side.job.gpu_arch in (None, a.arch)]
-    for artifact in own:
+    artifacts = [a for a in side.built.artifacts if a.variant == variant.name and side.job.gpu_arch in (None, a.arch)]
+    for artifact in artifacts:
         if artifact.status == "failed":
             return True, f"does not compile for {artifact.arch}: {artifact.message}"
-    if not any(a.status == "ok" for a in own):
-        return False, own[0].message if own else f"not declared for {side.job.gpu_arch}"
+    if not any(a.status == "ok" for a in artifacts):
+        return False, artifacts[0].message if artifacts else f"not declared for {side.job.gpu_arch}"
     plan = side.built.plan(variant.name, shape.name)
     return (plan.crashed, plan.error) if plan is not None and plan.error else None
 

@@ -11,38 +11,40 @@ from flashcore.model.text import fixed
 from flashcore.plugins.against.comparison import Comparison, Row
 
 
-def comparison(found: Comparison) -> str:
+def comparison(result: Comparison) -> str:
     """The cases that were timed against a revision, then why others were not, and the summary."""
-    lines = [f"{found.suite}: the present tree against {found.revision} ({found.commit[:12]}), {found.gpu or 'no GPU'}"]
-    timed = [_timed(row) for row in found.rows if row.change is not None]
+    lines = [
+        f"{result.suite}: the present tree against {result.revision} ({result.commit[:12]}), {result.gpu or 'no GPU'}"
+    ]
+    timed = [_timed(row) for row in result.rows if row.change is not None]
     if timed:
         lines += ["", grid(("case", "before µs", "after µs", "change %", "noise threshold %", "verdict"), timed)]
-    same = [row.case for row in found.rows if row.fate == "same code"]
+    same = [row.case for row in result.rows if row.fate == "same code"]
     rest: dict[str, list[str]] = {}
-    for row in found.rows:
+    for row in result.rows:
         if row.change is None and row.fate != "same code":
             rest.setdefault(f"{row.fate}: {_first_line(row.reason) or 'no reason given'}", []).append(row.case)
     if rest:
         lines += ["", *(f"{why}: {_named(cases)}" for why, cases in rest.items())]
     if same:
         lines += ["", f"same code, so not timed: {_named(same)}"]
-    if found.aa_changes:
+    if result.aa_changes:
         # The number of A/A comparisons, and the largest difference among them.
-        most, case = max((max(map(abs, values)), case) for case, values in found.aa_changes.items())
-        count = sum(map(len, found.aa_changes.values()))
-        largest, effect = f"{100 * most:.2f} %", f"{100 * found.effect:g} %"
+        most, case = max((max(map(abs, values)), case) for case, values in result.aa_changes.items())
+        count = sum(map(len, result.aa_changes.values()))
+        largest, effect = f"{100 * most:.2f} %", f"{100 * result.effect:g} %"
         lines += [
             "",
             f"A/A: before was compared with itself {count} times, the largest difference {largest} ({case})",
-            f"slower: beyond noise ({found.alpha:g} a gate run, over all cases) and by more than {effect}",
+            f"slower: beyond noise ({result.alpha:g} a gate run, over all cases) and by more than {effect}",
         ]
-    if found.throttle:
-        lines.append(f"the clock was limited meanwhile: {', '.join(found.throttle)}")
-    words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: f"COULD NOT TIME ({found.obstacle})"}
-    fates = Counter(row.fate for row in found.rows)
+    if result.throttle:
+        lines.append(f"the clock was limited meanwhile: {', '.join(result.throttle)}")
+    words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: f"COULD NOT TIME ({result.obstacle})"}
+    fates = Counter(row.fate for row in result.rows)
     counts = ", ".join(f"{count} {fate}" for fate, count in fates.items()) or "no cases"
-    word = words.get(found.exit_code, "UNDECIDED")
-    return "\n".join([*lines, "", f"against {word}: {counts} (exit {int(found.exit_code)})"])
+    word = words.get(result.exit_code, "UNDECIDED")
+    return "\n".join([*lines, "", f"against {word}: {counts} (exit {int(result.exit_code)})"])
 
 
 def _timed(row: Row) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class Lost:
 
 
 @dataclass(slots=True)
-class Found:
+class Timings:
     """The outcome of the contests: their times, one from each process, or why there are none.
 
     ``throttle`` holds the driver's reasons for a lowered clock meanwhile.
@@ -94,7 +94,7 @@ def run(
     enough: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
     device: str = "cuda",
-) -> Found:
+) -> Timings:
     """Times every contest in ``processes`` child processes; resumable in ``folder``.
 
     Args:
@@ -107,28 +107,28 @@ def run(
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
-    found = Found(times={c.name: [] for c in contests})
+    timings = Timings(times={c.name: [] for c in contests})
     program = Program(command=_command, limits=Limits(time_limit=time_limit, batch=len(contests)))
     for process in range(processes):
-        if enough() or len(found.lost) == len(contests):
+        if enough() or len(timings.lost) == len(contests):
             break
         following = folder / f"{process + 1:03d}"
         if process + 1 < processes and not following.exists():  # else it was begun before, and may be done
             workers.prepare(program, following)  # it imports while this one times
         payload = {"process": process, "rounds": rounds, "device": device}
         perform = functools.partial(workers.run, program=program, folder=folder / f"{process:03d}")
-        _repetition(contests, payload, perform, found)
+        _repetition(contests, payload, perform, timings)
         progress(f"process {process + 1} of {processes}")
-    for name in found.lost:
-        found.times.pop(name, None)
-    return found
+    for name in timings.lost:
+        timings.times.pop(name, None)
+    return timings
 
 
 def _repetition(
     contests: Sequence[Contest],
     payload: Mapping[str, Any],
     perform: Callable[[list[journal.Task]], list[journal.Result]],
-    found: Found,
+    timings: Timings,
 ) -> None:
     """One process times every shape, a task each; after a build crashed it, a shape is timed again without that
     build."""
@@ -137,7 +137,7 @@ def _repetition(
         left = {
             shape: here
             for shape in attempts
-            if (here := [c for c in contests if c.after.shape == shape and c.name not in found.lost])
+            if (here := [c for c in contests if c.after.shape == shape and c.name not in timings.lost])
         }
         if not left:
             return
@@ -152,23 +152,23 @@ def _repetition(
         results = perform(tasks)
         for (shape, here), result in zip(left.items(), results, strict=True):
             if result.status == "failed" or result.data is None:
-                _blame(result, here, found)
+                _blame(result, here, timings)
                 attempts[shape] += 1
                 continue
             for name, (side, reason) in result.data["failed"].items():
-                found.lost.setdefault(name, Lost(side, reason))
+                timings.lost.setdefault(name, Lost(side, reason))
             for name, times in result.data["times"].items():
-                found.times[name].append(Times(**{side: tuple(times[side]) for side in SIDES}))
-            found.throttle.update(result.data["throttle"])
+                timings.times[name].append(Times(**{side: tuple(times[side]) for side in SIDES}))
+            timings.throttle.update(result.data["throttle"])
             del attempts[shape]
 
 
-def _blame(result: journal.Result, contests: Sequence[Contest], found: Found) -> None:
+def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings) -> None:
     """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
     label = result.step.partition(" ")[0]
     name, _, side = label.rpartition("@")
     for contest in [c for c in contests if c.name == name] or contests:
-        found.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
+        timings.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
 
 
 def _command(task_file: Path, journal_file: Path) -> list[str]:
@@ -227,9 +227,9 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     samples = sample(ready, first.rank_by, rule, turns)
     times = {}
     for name in contests.keys() - failed.keys():
-        own = {side: samples[f"{name}@{side}"] for side in SIDES}
-        count = min(map(len, own.values()))
-        times[name] = {side: [round(x, 4) for x in values[:count]] for side, values in own.items()}
+        by_side = {side: samples[f"{name}@{side}"] for side in SIDES}
+        count = min(map(len, by_side.values()))
+        times[name] = {side: [round(x, 4) for x in values[:count]] for side, values in by_side.items()}
     ready.clear()
     release(device)
     return {"times": times, "failed": failed, "throttle": watch.seen.get("throttle", [])}

@@ -135,25 +135,25 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
         folder.mkdir(parents=True, exist_ok=True)
     if chosen.settle:
         passes.run("plain", STARTER)
-    found = surveys.survey(passes.look().rows)
+    survey = surveys.survey(passes.look().rows)
     last = None if chosen.count is None else chosen.skip + chosen.count
-    cases = surveys.select(found, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
+    cases = surveys.select(survey, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
     if not cases:
         raise FlashcoreError(
-            f"expected launches to measure, found {sum(map(len, found.launches.values()))} launches of which the "
+            f"expected launches to measure, found {sum(map(len, survey.launches.values()))} launches of which the "
             f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
             "--launch-skip and --launch-count"
         )
-    todo, measured = surveys.windows(found, cases), set[surveys.Key]()
+    todo, measured = surveys.windows(survey, cases), set[surveys.Key]()
     for attempt in range(ATTEMPTS):
         for window in todo:
             measured |= {surveys.Key.from_row(row) for row in passes.measure(window).rows}
         missing = {case.key for case in cases} - measured
         if not missing or attempt == ATTEMPTS - 1 or isinstance(passes.runs[-1].cause, Hang):
             break
-        todo = surveys.wider_windows(found, [case for case in cases if case.key in missing], attempt)
+        todo = surveys.wider_windows(survey, [case for case in cases if case.key in missing], attempt)
     left = tuple(case for case in cases if case.key not in measured)
-    return Captured(tuple(passes.runs), found, tuple(cases), left, passes.refused)
+    return Captured(tuple(passes.runs), survey, tuple(cases), left, passes.refused)
 
 
 class _Passes:

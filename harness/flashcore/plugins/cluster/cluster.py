@@ -250,9 +250,9 @@ class _RemoteChild:
         try:
             if number not in self._numbers:
                 used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
-                own = self._numbers[number] = f"{max(used, default=0) + 1:03d}"
+                local = self._numbers[number] = f"{max(used, default=0) + 1:03d}"
                 head = {"gpu": self.place.gpu, "host": self.place.host, "tasks": []}
-                (self.folder / f"tasks-{own}.json").write_text(json.dumps(head), encoding="utf-8")
+                (self.folder / f"tasks-{local}.json").write_text(json.dumps(head), encoding="utf-8")
             path = self.folder / f"{kind}-{self._numbers[number]}.{ending}"
             with path.open("ab" if ending == "jsonl" else "wb") as file:
                 file.write(content)
@@ -280,14 +280,14 @@ def _outgoing(value: Any, sent: dict[str, Any]) -> Any:
         return [_outgoing(v, sent) for v in value]
     if not isinstance(value, dict):
         return value
-    own = {k: _outgoing(v, sent) for k, v in value.items()}
-    for key, path in ((k, Path(own[k])) for k in _PATHS if own.get(k)):
+    payload = {k: _outgoing(v, sent) for k, v in value.items()}
+    for key, path in ((k, Path(payload[k])) for k in _PATHS if payload.get(k)):
         if not path.exists():
             continue  # the child reports what is missing
         digest, reference = _put(path, path.stat().st_mtime_ns)
         sent[digest] = reference
-        own[key] = f"{_SENT}{digest}/{path.name}"
-    return own
+        payload[key] = f"{_SENT}{digest}/{path.name}"
+    return payload
 
 
 @functools.cache

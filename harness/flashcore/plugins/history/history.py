@@ -1,6 +1,6 @@
-"""What published runs measured, case by case: a line for each in a committed table, and what changed between them.
+"""The times of published runs, case by case, in a committed table, and what changed between runs.
 
-Times of different runs are shown with what differed around them and never judged: machines and days differ.
+Times of different runs are shown with the changes of their machines and never judged.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from flashcore.errors import RecordError
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
 
-#: A time above this many times the previous one is reported: 3 of the cases of the first two
-#: published runs, two of them a peer's.
+#: A time above this many times the previous one is reported.
 SLOWER = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One case of one run. Times are medians in us, and the clock is in MHz: the median that NVML showed while it was
-    timed. Empty (``None``) is unmeasured. ``code`` names the machine code; of a peer it is empty."""
+    """One case of one run. Times are medians in us; the clock is the median by NVML while it was timed, in MHz.
+    ``None`` is unmeasured. ``code`` names the machine code; it is empty for a reference."""
 
     run: str
     suite: str
@@ -45,9 +44,9 @@ class Line:
 
 def lines(record: Record) -> list[Line]:
     """A line for each case that this run itself timed; joined times are in the history of their own run."""
-    e = record.environment
-    commit = (e.git_commit or "")[:12] + ("+" if e.git_dirty else "")
-    found = []
+    machine = record.environment
+    commit = (machine.git_commit or "")[:12] + ("+" if machine.git_dirty else "")
+    rows = []
     for o in record.outcomes:
         if o.stage != "bench" or o.status != "ok" or o.origin:
             continue
@@ -57,7 +56,7 @@ def lines(record: Record) -> list[Line]:
         if all(t is None for t in times.values()):
             continue
         key = record.keys.get(o.case)
-        found.append(
+        rows.append(
             Line(
                 record.id,
                 record.suite.name,
@@ -67,14 +66,14 @@ def lines(record: Record) -> list[Line]:
                 shape.rank_by,
                 **times,
                 clock_mhz=record.facts.number("bench_sm_clock", subject),
-                gpu=e.gpu or "",
-                driver=e.driver or "",
-                nvcc=e.nvcc or "",
+                gpu=machine.gpu or "",
+                driver=machine.driver or "",
+                nvcc=machine.nvcc or "",
                 code=key.code[:12] if key is not None and not key.peer else "",
                 commit=commit,
             )
         )
-    return found
+    return rows
 
 
 def _rounded(value: float | None) -> float | None:
@@ -83,7 +82,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def written(rows: Iterable[Line]) -> str:
-    """As CSV, by run, then as the run had them."""
+    """The lines as CSV, by run, in each run's order."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(f.name for f in fields(Line))
@@ -93,16 +92,16 @@ def written(rows: Iterable[Line]) -> str:
 
 
 def read(text: str, name: str = "history.csv") -> list[Line]:
-    """What :func:`written` wrote.
+    """The lines that :func:`written` wrote.
 
     Raises:
-        RecordError: it is something else.
+        RecordError: the text is something else.
     """
     names = [f.name for f in fields(Line)]
     head, *rows = list(csv.reader(io.StringIO(text))) or [[]]
     if head != names:
         raise RecordError(f"{name}: expected the columns {','.join(names)}, found {','.join(head)}")
-    found = []
+    lines = []
     for number, row in enumerate(rows, 2):
         try:
             values: dict[str, Any] = dict(zip(names, row, strict=True))
@@ -113,47 +112,53 @@ def read(text: str, name: str = "history.csv") -> list[Line]:
                 raise ValueError(f"no regime {values['ranked_by']!r}")
         except ValueError as error:
             raise RecordError(f"{name}, line {number}: expected a case's times, found: {error}") from None
-        found.append(Line(**values))
-    return found
+        lines.append(Line(**values))
+    return lines
 
 
 def series(rows: Iterable[Line]) -> dict[tuple[str, ...], list[Line]]:
     """The lines of each (suite, GPU, variant, shape, its parameters), oldest first."""
-    found: dict[tuple[str, ...], list[Line]] = {}
+    cases: dict[tuple[str, ...], list[Line]] = {}
     for row in sorted(rows, key=lambda r: r.run):
-        found.setdefault((row.suite, row.gpu, row.variant, row.shape, row.params), []).append(row)
-    return found
+        cases.setdefault((row.suite, row.gpu, row.variant, row.shape, row.params), []).append(row)
+    return cases
 
 
-def changed(before: Line, after: Line) -> list[str]:
-    """What else differed between two times of a case: any of it may have changed the time."""
-    found = [
-        f"{name} {was or 'unknown'} → {now or 'unknown'}"
-        for name, was, now in (("driver", before.driver, after.driver), ("nvcc", before.nvcc, after.nvcc))
-        if was != now
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A difference between two runs of a case. ``about`` is ``driver``, ``nvcc``, ``clock`` or ``code``."""
+
+    about: str
+    text: str
+
+
+def changes(before: Line, after: Line) -> list[Change]:
+    """The other differences between two times of a case: any of them may have changed the time."""
+    versions = (("driver", before.driver, after.driver), ("nvcc", before.nvcc, after.nvcc))
+    differences = [
+        Change(name, f"{name} {was or 'unknown'} → {now or 'unknown'}") for name, was, now in versions if was != now
     ]
-    clocks = before.clock_mhz, after.clock_mhz
-    if clocks[0] and clocks[1] and abs(clocks[1] / clocks[0] - 1) > 0.02:
-        found.append(f"clock {clocks[0]:,.0f} → {clocks[1]:,.0f} MHz")
+    was_mhz, now_mhz = before.clock_mhz, after.clock_mhz
+    if was_mhz and now_mhz and abs(now_mhz / was_mhz - 1) > 0.02:
+        differences.append(Change("clock", f"clock {was_mhz:,.0f} → {now_mhz:,.0f} MHz"))
     if before.code and after.code:
-        found.append("same machine code" if before.code == after.code else "other machine code")
-    return found
+        differences.append(Change("code", "same machine code" if before.code == after.code else "other machine code"))
+    return differences
 
 
 def regime(rows: Sequence[Line]) -> str:
-    """The regime of a case's history: the one in which most lines have a time; of several, the one that the newest run
-    ranks by."""
-    rank = rows[-1].ranked_by
-    return max(REGIMES, key=lambda r: (sum(getattr(x, f"{r}_us") is not None for x in rows), r == rank))
+    """The regime of a case's history: the one with the most times; of several, the one that the newest run ranks by."""
+    ranked_by = rows[-1].ranked_by
+    return max(REGIMES, key=lambda r: (sum(getattr(x, f"{r}_us") is not None for x in rows), r == ranked_by))
 
 
 def slower(rows: Sequence[Line]) -> list[tuple[Line, Line, float]]:
     """The steps at which a case got slower by more than :data:`SLOWER`, in the :func:`regime` of its history."""
-    found = []
+    steps = []
     name = f"{regime(rows)}_us"
     timed = [r for r in rows if getattr(r, name)]
     for before, after in itertools.pairwise(timed):
         ratio = getattr(after, name) / getattr(before, name)
         if ratio > SLOWER:
-            found.append((before, after, ratio))
-    return found
+            steps.append((before, after, ratio))
+    return steps

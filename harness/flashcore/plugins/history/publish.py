@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashcore.cli import options
+from flashcore.cli import gate, options
 from flashcore.errors import Exit, UsageError
+from flashcore.gate import judge
+from flashcore.model.files import write_atomically
+from flashcore.plugins.history import history
+from flashcore.records import lookup, store
 
 #: How many runs are judged for the page: reading and judging one takes seconds.
 MOST_JUDGED = 12
@@ -15,36 +19,32 @@ MOST_JUDGED = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("published", nargs="*", metavar="RUN", help="runs to publish (none: only draw the page)")
     options.add_places(parser)
-    parser.add_argument("-o", "--output", default="reports", metavar="DIR",
-                        help="where runs.html goes, beside the runs' reports (default: %(default)s)")  # fmt: skip
+    text = "folder of runs.html, beside the runs' reports (default: %(default)s)"
+    parser.add_argument("-o", "--output", default="reports", metavar="DIR", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import gate
-    from flashcore.gate import judge
-    from flashcore.model.files import write_atomically
-    from flashcore.plugins.history import history, runs_page
-    from flashcore.records import lookup, store
+    from flashcore.plugins.history import runs_page  # needs jinja
 
     profiles, folder = Path(arguments.profiles), Path(arguments.output)
     table = profiles / "history.csv"
     rows = history.read(table.read_text(encoding="utf-8"), str(table)) if table.is_file() else []
     for name in arguments.published:
         record = store.read(lookup.find(profiles, name))
-        own = history.lines(record)
-        if not own:
+        lines = history.lines(record)
+        if not lines:
             raise UsageError(f"run {record.id}: expected times to publish, found none\n  hint: flashcore bench")
-        rows = [r for r in rows if r.run != record.id] + own
+        rows = [r for r in rows if r.run != record.id] + lines
         write_atomically(table, history.written(rows).encode())
-        print(f"{table}: {len(own)} cases of {record.id}\n  to publish it: git add -f {profiles / record.id} {table}")
+        print(f"{table}: {len(lines)} cases of {record.id}\n  to publish it: git add -f {profiles / record.id} {table}")
     published = {r.run for r in rows}
-    found = []
+    runs = []
     for place, path in enumerate(lookup.runs(profiles)):
         record = store.read(path)
-        judged = judge.judge(record, today=gate.today()) if place < MOST_JUDGED else None
-        there = (folder / record.id / "index.html").is_file()
-        found.append(runs_page.Run(record, judged, f"{record.id}/index" if there else "", record.id in published))
-    if not found and not rows:
+        judgement = judge.judge(record, today=gate.today()) if place < MOST_JUDGED else None
+        report = f"{record.id}/index" if (folder / record.id / "index.html").is_file() else ""
+        runs.append(runs_page.Run(record, judgement, report, record.id in published))
+    if not runs and not rows:
         raise UsageError(f"{profiles}: expected recorded runs or a history.csv, found neither\n  hint: --profiles DIR")
-    print(runs_page.write(found, rows, folder))
+    print(runs_page.write(runs, rows, folder))
     return Exit.OK

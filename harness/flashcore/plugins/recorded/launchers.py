@@ -79,17 +79,17 @@ def completed(plan: Plan, artifact: Artifact) -> Plan:
 def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tuple[str, float | int]]:
     """The type and value of each member of ``flashcore_arguments``: numbers as the shape's params have them, else 1;
     an optional tensor is absent where they say ``false``; strides are those of a contiguous tensor."""
-    found: list[tuple[str, float | int]] = []
+    members: list[tuple[str, float | int]] = []
     for i, argument in enumerate(arguments):
         if argument.kind != "tensor":
-            found.append((c_type(argument), params.get(argument.name, 1 if (d := argument.default) is None else d)))
+            members.append((c_type(argument), params.get(argument.name, 1 if (d := argument.default) is None else d)))
             continue
-        there, sizes = not argument.absent(params), argument.sizes(params)
-        found.append((c_type(argument), _FIRST_ADDRESS + i * _DISTANCE if there else 0))
+        present, sizes = not argument.absent(params), argument.sizes(params)
+        members.append((c_type(argument), _FIRST_ADDRESS + i * _DISTANCE if present else 0))
         if argument.strides:
             strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
-            found += [("std::int64_t", stride if there else 0) for stride in strides]
-    return found
+            members += [("std::int64_t", stride if present else 0) for stride in strides]
+    return members
 
 
 def struct(given: Sequence[tuple[str, float | int]]) -> ctypes.Structure:
@@ -105,8 +105,8 @@ def device(arch: str) -> tuple[int, ...]:
     It has as many SMs as this machine's GPU; of another arch, or without a GPU, as the largest of the datasheets'.
     """
     number, limits, gpu = int(arch[3:].rstrip("af")), occupancy.limits(arch), Gpu.find()
-    known = [d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]
-    sms = gpu.sms if gpu is not None and gpu.arch_of((arch,)) else max(known, default=0)
+    sms_of_arch = [d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]
+    sms = gpu.sms if gpu is not None and gpu.arch_of((arch,)) else max(sms_of_arch, default=0)
     sizes = (0, 0, 0, 0)
     if limits is not None:
         sizes = (32 * limits.warps, _SMEM_PER_BLOCK, 1024 * limits.smem_block, 1024 * limits.smem)

@@ -77,8 +77,8 @@ class StandIn:
     def new_empty(self, *sizes: Any, dtype: Any = None) -> StandIn:
         """Workspace."""
         flat = sizes[0] if sizes and not isinstance(sizes[0], int) else sizes
-        own = self._dtype if dtype is None else str(dtype).split(".")[-1]
-        self._made.append(StandIn("workspace", flat, own, self._made))
+        dtype_name = self._dtype if dtype is None else str(dtype).split(".")[-1]
+        self._made.append(StandIn("workspace", flat, dtype_name, self._made))
         return self._made[-1]
 
     def __getattr__(self, name: str) -> Any:
@@ -98,10 +98,10 @@ def ahead_of_time(capability: int) -> None:
     class Target:
         def __getattr__(self, name: str) -> Any:
             target = GPUTarget("cuda", capability, 32)
-            known = {"get_current_device": 0, "get_current_stream": 0, "get_current_target": target}
-            if name not in known:
+            answers = {"get_current_device": 0, "get_current_stream": 0, "get_current_target": target}
+            if name not in answers:
                 raise FlashcoreError(f"Triton's driver was asked for {name}, which needs a GPU")
-            return lambda *_: known[name]
+            return lambda *_: answers[name]
 
     driver.set_active(Target())
 
@@ -130,10 +130,10 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
         return names.get(address) or spaces.setdefault(address, f"workspace {len(spaces)}")
 
     def recording(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        said = io.StringIO()
-        with contextlib.nullcontext() if launch else _compiling(said):
+        output = io.StringIO()
+        with contextlib.nullcontext() if launch else _compiling(output):
             kernel = run(self, *args, grid=grid, warmup=warmup or not launch, **kwargs)
-        log = logs.setdefault(id(kernel), said.getvalue())
+        log = logs.setdefault(id(kernel), output.getvalue())
         if not warmup:
             calls.append(_call(self, kernel, log, grid, args, kwargs, name_of))
         return kernel
@@ -163,13 +163,13 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
 
 
 @contextlib.contextmanager
-def _compiling(said: io.StringIO) -> Iterator[None]:
+def _compiling(output: io.StringIO) -> Iterator[None]:
     """Records ptxas's output. Triton imports torch, if it can, to know its tensors: here there are none."""
     absent = "torch" not in sys.modules
     if absent:
         sys.modules["torch"] = None  # type: ignore[assignment]
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(output):
             yield
     finally:
         if absent:
@@ -213,14 +213,14 @@ def names(calls: Sequence[Call]) -> list[str]:
     return made
 
 
-def difference(expected: Sequence[Sequence[Mapping[str, Any]]], found: Sequence[Mapping[str, Any]]) -> str:
+def difference(expected: Sequence[Sequence[Mapping[str, Any]]], launches: Sequence[Mapping[str, Any]]) -> str:
     """How launches differ from those that were expected, each of which may be one of several; empty if they do not."""
-    if len(expected) != len(found):
-        return f"{len(expected)} launches were compiled, {len(found)} ran"
-    for i, (known, now) in enumerate(zip(expected, found, strict=True)):
-        if len(known) > 1 and now not in known:
-            return f"launch {i}: it ran as none of the {len(known)} configurations that were compiled"
-        for what, was in known[0].items() if len(known) == 1 else ():
-            if was != now[what]:
-                return f"launch {i}: {what} was {was} when it was compiled, {now[what]} when it ran"
+    if len(expected) != len(launches):
+        return f"{len(expected)} launches were compiled, {len(launches)} ran"
+    for i, (configurations, launch) in enumerate(zip(expected, launches, strict=True)):
+        if len(configurations) > 1 and launch not in configurations:
+            return f"launch {i}: it ran as none of the {len(configurations)} configurations that were compiled"
+        for what, compiled in configurations[0].items() if len(configurations) == 1 else ():
+            if compiled != launch[what]:
+                return f"launch {i}: {what} was {compiled} when it was compiled, {launch[what]} when it ran"
     return ""

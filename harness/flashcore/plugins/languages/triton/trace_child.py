@@ -89,17 +89,17 @@ def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         given = [_stand_in(a, params, made) for a in task["arguments"]]
         names = {t.data_ptr(): t.name for t in given if isinstance(t, triton_calls.StandIn)}
         error = ""
-        with triton_calls.recorded(names, launch=False) as own:
+        with triton_calls.recorded(names, launch=False) as launches:
             try:
                 launcher(*given, **task["config"])
             except (ValueError, NotImplementedError) as refusal:
                 error = str(refusal) or type(refusal).__name__
-        if not (own or error):
+        if not (launches or error):
             raise FlashcoreError(f"{task['callable']}: expected a launch of a Triton kernel, found none on {shape}")
-        workspace = sum(t.numel() * t.itemsize for t in made) + sum(c.workspace for c in own)
+        workspace = sum(t.numel() * t.itemsize for t in made) + sum(c.workspace for c in launches)
         shapes[shape] = {"error": error, "workspace": workspace}
-        calls[shape] = own
-    every = [call for own in calls.values() for call in own]
+        calls[shape] = launches
+    every = [call for launches in calls.values() for call in launches]
     called = dict(zip(map(id, every), triton_calls.names(every), strict=True))
     kernels: dict[str, str] = {}
     codes: dict[str, str] = {}
@@ -111,26 +111,26 @@ def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             kernels[name] = f"{len(kernels)}.cubin"
             (folder / kernels[name]).write_bytes(call.code)
             (folder / kernels[name]).with_suffix(".log").write_text(call.log, encoding="utf-8")
-    for shape, own in calls.items():
+    for shape, launches in calls.items():
         choices: dict[int, list[dict[str, Any]]] = {}
-        for i, call in enumerate(own):
+        for i, call in enumerate(launches):
             choices.setdefault(call.choice or -i - 1, []).append({"kernel": called[id(call)], **call.identity})
         shapes[shape]["calls"] = list(choices.values())
     return {"kernels": kernels, "shapes": shapes, "read": _read(Path(task["root"]), before, since)}
 
 
 def _stand_in(argument: Mapping[str, Any], params: Mapping[str, Any], made: list[triton_calls.StandIn]) -> Any:
-    own = Argument(**{**argument, "dims": tuple(argument["dims"])})
-    name = own.name
-    if own.absent(params):
+    declared = Argument(**{**argument, "dims": tuple(argument["dims"])})
+    name = declared.name
+    if declared.absent(params):
         return None
-    if own.kind == "tensor":
-        return triton_calls.StandIn(name, own.sizes(params), own.dtype, made)
+    if declared.kind == "tensor":
+        return triton_calls.StandIn(name, declared.sizes(params), declared.dtype, made)
     if (
-        name not in params and own.default is None
+        name not in params and declared.default is None
     ):  # it may decide which kernel Triton compiles, and it distinguishes launches
         raise FlashcoreError(f"{name}: expected its value among the shape's params, found none")
-    return params.get(name, own.default)
+    return params.get(name, declared.default)
 
 
 def _module(path: Path) -> ModuleType:
@@ -147,21 +147,23 @@ def _read(root: Path, before: set[str], since: int) -> dict[str, str]:
     site-packages, and every module there that has a Triton kernel."""
     from triton.runtime.jit import JITFunction
 
-    found: dict[str, str] = {}
-    own = os.path.realpath(root)
-    for name in set(sys.modules) - before:
-        file = getattr(sys.modules[name], "__file__", None) or ""
-        known = name.partition(".")[0] in (*sys.stdlib_module_names, "triton")
-        if known or not file.endswith(".py") or not os.path.isfile(file):
+    files: dict[str, str] = {}
+    suite_folder = os.path.realpath(root)
+    for module in set(sys.modules) - before:
+        file = getattr(sys.modules[module], "__file__", None) or ""
+        of_compiler = module.partition(".")[0] in (*sys.stdlib_module_names, "triton")
+        if of_compiler or not file.endswith(".py") or not os.path.isfile(file):
             continue
         real = os.path.realpath(file)
-        kernels = any(isinstance(v, JITFunction) for v in vars(sys.modules[name]).values())
+        kernels = any(isinstance(v, JITFunction) for v in vars(sys.modules[module]).values())
         if kernels or not {"site-packages", "dist-packages"} & {*Path(real).parts}:
             if os.stat(real).st_ctime_ns > since:
                 raise FlashcoreError(f"{real}: changed while it was compiled\n  hint: build again")
-            inside = real.startswith(own + os.sep)
-            found[os.path.relpath(real, own) if inside else real] = hashlib.sha256(Path(real).read_bytes()).hexdigest()
-    return found
+            inside = real.startswith(suite_folder + os.sep)
+            files[os.path.relpath(real, suite_folder) if inside else real] = hashlib.sha256(
+                Path(real).read_bytes()
+            ).hexdigest()
+    return files
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def _is_made(unit: _Unit, suite: Suite) -> bool:
     """Whether a unit's folder is complete, and made from the present sources."""
     read = _traced(unit.folder).get("read", {})
     with contextlib.suppress(OSError):
-        return bool(read) and all(_content(Path(suite.root, file)) == known for file, known in read.items())
+        return bool(read) and all(_content(Path(suite.root, file)) == content for file, content in read.items())
     return False
 
 
@@ -111,8 +111,8 @@ def _content(file: Path) -> str:
 def _traced(folder: Path) -> dict[str, Any]:
     """What a folder holds, or the ``error``; nothing if it is not complete."""
     try:
-        found: dict[str, Any] = json.loads((folder / TRACED).read_bytes())
-        return found if all((folder / f).stat().st_size for f in found.get("kernels", {}).values()) else {}
+        traced: dict[str, Any] = json.loads((folder / TRACED).read_bytes())
+        return traced if all((folder / f).stat().st_size for f in traced.get("kernels", {}).values()) else {}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -128,14 +128,14 @@ def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
                 tasks.append({**unit.task, "folder": str(made)})
             else:
                 (made / TRACED).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
-        said = _child(tasks, place) if tasks else ""
+        output = _child(tasks, place) if tasks else ""
         for unit, made in zip(units, folders, strict=True):
-            found = _traced(made) or {"error": said[-4000:].strip() or "no reason was given"}
-            if "read" in found:
-                logs = [(made / file).with_suffix(".log") for file in found["kernels"].values()]
+            traced = _traced(made) or {"error": output[-4000:].strip() or "no reason was given"}
+            if "read" in traced:
+                logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
                 (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
-                found["closure"] = _closure(unit, suite, found["read"])
-            (made / TRACED).write_text(json.dumps(found), encoding="utf-8")
+                traced["closure"] = _closure(unit, suite, traced["read"])
+            (made / TRACED).write_text(json.dumps(traced), encoding="utf-8")
             if _is_made(unit, suite):
                 continue  # another build was first
             with writing(unit.folder):
@@ -184,38 +184,38 @@ def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
         with contextlib.suppress(SyntaxError, ValueError):
             text = ast.dump(ast.parse(text))
         texts.append(_hash([Path(file).name if Path(file).is_absolute() else file, text]))
-    known = {k: v for k, v in unit.task.items() if k not in ("root", "shapes")}
-    return _hash([unit.variant.name, known, texts])
+    task = {k: v for k, v in unit.task.items() if k not in ("root", "shapes")}
+    return _hash([unit.variant.name, task, texts])
 
 
 def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
     name, arch, folder = unit.variant.name, unit.arch, unit.folder
-    found = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
-    if "error" in found:
-        return Artifact(name, arch, "failed", compile_failed(found["error"]), seconds=seconds)
+    traced = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
+    if "error" in traced:
+        return Artifact(name, arch, "failed", compile_failed(traced["error"]), seconds=seconds)
     return Artifact(
         variant=name,
         arch=arch,
         status="ok",
-        closure=found["closure"],
-        flags=(found["compiler"], *(f"{k}={v}" for k, v in unit.variant.config.items())),
-        cubins={kernel: str(folder / file) for kernel, file in found["kernels"].items()},
+        closure=traced["closure"],
+        flags=(traced["compiler"], *(f"{k}={v}" for k, v in unit.variant.config.items())),
+        cubins={kernel: str(folder / file) for kernel, file in traced["kernels"].items()},
         calls={
-            shape: _hash([call[0] if len(call) == 1 else call for call in _unnamed(own["calls"])])
-            for shape, own in found["shapes"].items()
+            shape: _hash([call[0] if len(call) == 1 else call for call in _unnamed(launches["calls"])])
+            for shape, launches in traced["shapes"].items()
         },
         log=str(folder / LOG),
         seconds=seconds,
         cached=seconds is None,
-        cxx=found["compiler"],
+        cxx=traced["compiler"],
     )
 
 
 def calls(artifact: Artifact, shape: str) -> list[list[dict[str, Any]]]:
     """The launches of a variant on a shape, each as the configurations that it may have: of those
     :attr:`flashcore.plugins.languages.triton.calls.Call.identity`."""
-    found = _traced(Path(artifact.log or "").parent)
-    return _unnamed(found["shapes"][shape]["calls"]) if found and shape in found["shapes"] else []
+    traced = _traced(Path(artifact.log or "").parent)
+    return _unnamed(traced["shapes"][shape]["calls"]) if traced and shape in traced["shapes"] else []
 
 
 def run(call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]) -> str:
@@ -237,26 +237,26 @@ def plans(artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False
         possible: also where only a GPU knows the plan: every configuration of what is tuned while it runs, and every
             kernel that was recorded, without grids.
     """
-    found = _traced(Path(artifact.log or "").parent) if artifact.cubins else {}
-    own: Mapping[str, Any] = found.get("shapes", {})
-    known = {s.name: own[s.name] for s in shapes if s.name in own}
+    traced = _traced(Path(artifact.log or "").parent) if artifact.cubins else {}
+    by_shape: Mapping[str, Any] = traced.get("shapes", {})
+    by_name = {s.name: by_shape[s.name] for s in shapes if s.name in by_shape}
     return [
-        _plan(artifact.variant, shape, found)
-        for shape, found in known.items()
-        if possible or all(len(call) == 1 and "arguments" in call[0] for call in found["calls"])
+        _plan(artifact.variant, shape, traced)
+        for shape, traced in by_name.items()
+        if possible or all(len(call) == 1 and "arguments" in call[0] for call in traced["calls"])
     ]
 
 
-def _plan(variant: str, shape: str, found: Mapping[str, Any]) -> Plan:
+def _plan(variant: str, shape: str, traced: Mapping[str, Any]) -> Plan:
     launches = tuple(
         Launch(c["kernel"], tuple(c["grid"]), (c["threads"], 1, 1), (c["cluster"], 1, 1), c["shared"], *c["flags"])
-        for call in found["calls"]
+        for call in traced["calls"]
         for c in call
     )
     return Plan(
         variant,
         shape,
-        () if found["error"] else launches,
-        found["workspace"],
-        PlanRefused(found["error"]) if found["error"] else None,
+        () if traced["error"] else launches,
+        traced["workspace"],
+        PlanRefused(traced["error"]) if traced["error"] else None,
     )
