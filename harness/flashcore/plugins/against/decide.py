@@ -108,7 +108,7 @@ def decide(
         critical = max(
             student_quantile(1 - level, count - 1) * statistics.stdev(changes),
             student_quantile(1 - level, 2 * count - 1) * max(spreads[name], typical),
-        ) / math.sqrt(count)  # fmt: skip
+        ) / math.sqrt(count)
         decided[name] = _decision(statistics.fmean(changes), critical, effect)
     return decided
 
@@ -165,9 +165,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
         return 1 - incomplete_beta(b, a, 1 - x)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    ) / a  # fmt: skip
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     tiny = 1e-300
     c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
     fraction = d

@@ -49,8 +49,9 @@ def comparison(result: Comparison) -> str:
 
 def _timed(row: Row) -> tuple[str, ...]:
     verdict = row.fate.upper() if row.fate in ("slower", "failed", "undecided") else row.fate
-    change, critical = ("-" if x is None else f"{100 * x:{sign}.2f}"
-                        for x, sign in ((row.change, "+"), (row.critical, "-")))  # fmt: skip
+    change, critical = (
+        "-" if x is None else f"{100 * x:{sign}.2f}" for x, sign in ((row.change, "+"), (row.critical, "-"))
+    )
     times = (fixed(x, 3, "-") for x in (row.before_us, row.after_us))
     return row.case, *times, change, critical, f"{verdict}: {row.reason}" if row.reason else verdict
 

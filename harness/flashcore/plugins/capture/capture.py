@@ -180,17 +180,23 @@ class _Passes:
         """All metrics of a window of launches; anew without those that ncu refuses."""
         hangs = any(isinstance(run.cause, Hang) for run in self.runs)
         which = [
-            "--kernel-name-base", window.base, "--kernel-name", f"regex:{surveys.pattern(window.kernels)}",
-            "--launch-skip", str(window.skip), "--launch-count", str(window.count),
+            "--kernel-name-base",
+            window.base,
+            "--kernel-name",
+            f"regex:{surveys.pattern(window.kernels)}",
+            "--launch-skip",
+            str(window.skip),
+            "--launch-count",
+            str(window.count),
             *(["--kill", "yes"] if hangs or self.chosen.stop_early else []),
             *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
             *(["--set", self.chosen.sections] if self.chosen.sections else []),
-        ]  # fmt: skip
+        ]
         while True:
             metrics = ncu_facts.metrics_to_ask(self.chip, self.refused)
             number = 1 + sum(run.name.startswith("measure") for run in self.runs)
             ran = self._under_ncu(f"measure-{number}", metrics, which, self.chosen.cache_control)
-            refused = refused_metrics(self._said(ran.name), metrics)
+            refused = refused_metrics(self._messages(ran.name), metrics)
             if not refused or refused.keys() <= self.refused.keys():
                 return ran
             self.refused.update(refused)
@@ -203,19 +209,24 @@ class _Passes:
 
         def command(task_file: Path, journal: Path) -> list[str]:
             return command_line(
-                chosen.ncu, report, metrics, STARTER(task_file, journal), launches=[*launches, *which, *chosen.options],
-                clock_control=chosen.clock_control, cache_control=cache_control,
-            )  # fmt: skip
+                chosen.ncu,
+                report,
+                metrics,
+                STARTER(task_file, journal),
+                launches=[*launches, *which, *chosen.options],
+                clock_control=chosen.clock_control,
+                cache_control=cache_control,
+            )
 
         ran = self.run(name, command)
-        said = self._said(name)
-        if missing := reported_in(said):
+        output = self._messages(name)
+        if missing := reported_in(output):
             raise missing
         if not report.exists():
-            if name == "survey" and not refused_metrics(said, metrics):
+            if name == "survey" and not refused_metrics(output, metrics):
                 how = text(ran.cause) or f"the command ended with exit code {ran.code}"
                 raise FlashcoreError(
-                    f"expected a command that launches kernels, found none ({how}; ncu: {last_words(said)})\n"
+                    f"expected a command that launches kernels, found none ({how}; ncu: {last_words(output)})\n"
                     f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
                 )
             return ran
@@ -251,6 +262,6 @@ class _Passes:
         self.chosen.progress(f"{name}: {result.seconds:.1f} s, {result.reason or f'exit code {code}'}")
         return self.runs[-1]
 
-    def _said(self, name: str) -> str:
+    def _messages(self, name: str) -> str:
         """ncu's messages; the command's own output is only in its file."""
         return "\n".join(p.read_text(errors="replace") for p in sorted((self.folder / name).glob("child-*.log")))

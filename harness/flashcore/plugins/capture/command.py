@@ -25,8 +25,14 @@ NO_END = 124
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("command_line", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, with its arguments")
-    add("--top", type=int, default=8, metavar="K", help="kernels to measure, each at a launch configuration, "
-        "by the time of all their launches (default: %(default)s)")  # fmt: skip
+    add(
+        "--top",
+        type=int,
+        default=8,
+        metavar="K",
+        help="kernels to measure, each at a launch configuration, "
+        "by the time of all their launches (default: %(default)s)",
+    )
     add("--kernel", metavar="REGEX", help="only kernels whose demangled names match")
     add("--nvtx", metavar="RANGE", help="only launches in that NVTX range, as ncu's --nvtx-include takes it")
     add("--launch-skip", dest="skip", type=int, default=0, metavar="N", help="skip the first N launches")
@@ -36,14 +42,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--settle", action="store_true", help="run it once without ncu before, so that autotuners choose freely")
     add("--keep-dropped", action="store_true", help="also measure what an autotuner tried and dropped")
     add("--stop-early", action="store_true", help="end the command once the chosen launches are measured")
-    add("--time-limit", type=float, default=600.0, metavar="S",
-        help="seconds for each run of the command (default: %(default)g)")  # fmt: skip
+    add(
+        "--time-limit",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="seconds for each run of the command (default: %(default)g)",
+    )
     add("--clock-control", choices=("none", "base"), default="none", help="of ncu (default: %(default)s)")
-    add("--cache-control", choices=("all", "none"), default="all",
-        help="of ncu; all flushes the caches before each pass (default: %(default)s)")  # fmt: skip
+    add(
+        "--cache-control",
+        choices=("all", "none"),
+        default="all",
+        help="of ncu; all flushes the caches before each pass (default: %(default)s)",
+    )
     add("--ncu", metavar="PATH", help="Nsight Compute's command line (default: the one on PATH)")
-    add("--ncu-option", dest="options", action="append", default=[], metavar="OPTION",
-        help="passed to ncu unchanged; repeatable")  # fmt: skip
+    add(
+        "--ncu-option",
+        dest="options",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="passed to ncu unchanged; repeatable",
+    )
     add("--name", metavar="NAME", help="of the record's suite (default: the program's)")
     add("--propagate", action="store_true", help="exit with the command's own exit code")
     add("--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)")
@@ -69,19 +90,19 @@ def run(arguments: argparse.Namespace) -> int:
         run_id = store.new_id()
         folder = store.begin(Path(arguments.profiles), run_id)
         with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
-            found = capture(command, folder, chosen)
+            captured = capture(command, folder, chosen)
     version = toolchain.tool_version(Path(chosen.ncu))
-    made, reports = record.record(run_id, named, shlex.join(command), found, version)
+    made, reports = record.record(run_id, named, shlex.join(command), captured, version)
     store.write(made, folder)
     keep.keep_sources(reports, folder / keep.SOURCES)
     store.keep_raw(folder, ())
-    rows = record.rows(found)
+    rows = record.rows(captured)
     print(grid(record.COLUMNS, rows))
     ended = (f"{stage.stage}: {stage.reason}" for stage in made.stages if stage.reason)
     for words in (*made.suite.notes[len(rows) :], *ended):
         print(words)
     print(f"run:    {store.complete(folder)}\nreport: flashcore report {run_id}")
-    return _exit(found, propagate=arguments.propagate)
+    return _exit(captured, propagate=arguments.propagate)
 
 
 def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settings:
@@ -137,13 +158,13 @@ class _Echo:
         self._thread.join()
 
 
-def _exit(found: Captured, *, propagate: bool) -> int:
+def _exit(captured: Captured, *, propagate: bool) -> int:
     """0 if all chosen kernels were measured, else 3. Or the command's own exit code of its first run."""
     from flashcore.plugins.capture.capture import Stopped
 
-    code = found.runs[0].code
+    code = captured.runs[0].code
     if propagate:
         if code is None:
-            return Exit.OK if isinstance(found.runs[0].cause, Stopped) else NO_END
+            return Exit.OK if isinstance(captured.runs[0].cause, Stopped) else NO_END
         return 128 - code if code < 0 else code
-    return Exit.UNMEASURED if found.missed else Exit.OK
+    return Exit.UNMEASURED if captured.missed else Exit.OK

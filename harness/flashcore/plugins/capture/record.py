@@ -18,7 +18,7 @@ from flashcore.plugins.imports.read_report import read_report
 from flashcore.readers.ncu.results import Report
 
 
-def record(run_id: str, name: str, command: str, found: Captured, ncu: str | None) -> tuple[Record, list[Report]]:
+def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | None) -> tuple[Record, list[Report]]:
     """The record of the chosen cases, and the reports that it is made from.
 
     Args:
@@ -29,25 +29,25 @@ def record(run_id: str, name: str, command: str, found: Captured, ncu: str | Non
     Raises:
         FlashcoreError: none of the chosen cases was measured; says why.
     """
-    wanted = {case.key for case in found.cases}
+    wanted = {case.key for case in captured.cases}
     reports = []
-    for run in found.runs:
+    for run in captured.runs:
         ids = {row.id for row in run.rows if Key.from_row(row) in wanted}
         if run.name.startswith("measure") and run.report is not None and ids:
             whole = _read(run.report)
             reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in ids)))
     if not reports:
-        why = "; ".join(text(run.cause) for run in found.runs if run.cause) or "it launched them in no later run"
+        why = "; ".join(text(run.cause) for run in captured.runs if run.cause) or "it launched them in no later run"
         raise FlashcoreError(f"expected one of the {len(wanted)} kernels to be measured, found none: {why}")
     made = record_of(run_id, reports, name=name, command=command)
     gpu, arch = Gpu.find(), made.environment.gpu_arch
     here = of_this_machine(Path.cwd(), None, gpu, arch, ncu) if gpu is not None else made.environment
-    suite = replace(made.suite, title=f"captured: {command}", notes=tuple(remarks(found)))
+    suite = replace(made.suite, title=f"captured: {command}", notes=tuple(remarks(captured)))
     notes = tuple(
         StageNote(
             run.name, "ok" if run.code == 0 or isinstance(run.cause, Stopped) else "failed", run.seconds, ended(run)
         )
-        for run in found.runs
+        for run in captured.runs
     )
     return replace(made, suite=suite, environment=here, stages=notes), reports
 
@@ -73,27 +73,33 @@ def ended(run: Ran) -> str:
 COLUMNS = ("kernel", "launches", "µs", "% of all", "median µs", "")
 
 
-def rows(found: Captured) -> list[tuple[str, ...]]:
+def rows(captured: Captured) -> list[tuple[str, ...]]:
     """What the survey saw of each chosen case, and of those that an autotuner dropped; see :data:`COLUMNS`."""
-    wanted, missed = {case.key for case in found.cases}, {case.key for case in found.missed}
-    whole = found.survey.total_us
+    wanted, missed = {case.key for case in captured.cases}, {case.key for case in captured.missed}
+    whole = captured.survey.total_us
     return [
-        (str(case.key), f"{len(case.us)}", f"{case.total_us:,.1f}", f"{100 * case.total_us / whole:.1f}",
-         f"{sorted(case.us)[len(case.us) // 2]:,.1f}", _remark(case, case.key in missed))
-        for case in found.survey.cases
+        (
+            str(case.key),
+            f"{len(case.us)}",
+            f"{case.total_us:,.1f}",
+            f"{100 * case.total_us / whole:.1f}",
+            f"{sorted(case.us)[len(case.us) // 2]:,.1f}",
+            _remark(case, case.key in missed),
+        )
+        for case in captured.survey.cases
         if case.key in wanted or case.dropped
-    ]  # fmt: skip
+    ]
 
 
-def remarks(found: Captured) -> Iterator[str]:
+def remarks(captured: Captured) -> Iterator[str]:
     """The same in words, with what was left out and what ncu refused."""
-    shown = rows(found)
+    shown = rows(captured)
     for kernel, launches, _, share, _, more in shown:
         yield f"{kernel}: {launches} launches, {share} % of the time; {more}"
-    if left := len(found.survey.cases) - len(shown):
+    if left := len(captured.survey.cases) - len(shown):
         yield f"{left} more kernels and configurations are not measured: --top"
-    yield from (f"ncu refused {metric}: {words}" for metric, words in found.refused.items())
-    if any(case.dropped for case in found.survey.cases) and found.runs[0].name == "survey":
+    yield from (f"ncu refused {metric}: {words}" for metric, words in captured.refused.items())
+    if any(case.dropped for case in captured.survey.cases) and captured.runs[0].name == "survey":
         yield "its autotuner chose under ncu, where times are not its own: --settle lets it choose before"
 
 

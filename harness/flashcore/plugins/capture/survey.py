@@ -23,8 +23,10 @@ TIME = "gpu__time_duration.sum"
 MOST_IN_A_WINDOW = 48
 #: Values that ncu always writes for a launch and that distinguish compiled codes.
 _CODE = (
-    "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic",
-)  # fmt: skip
+    "launch__registers_per_thread",
+    "launch__shared_mem_per_block_static",
+    "launch__shared_mem_per_block_dynamic",
+)
 #: The namespaces and the name of a function.
 _HEAD = re.compile(r"(?:[^<(]*(?:\(anonymous namespace\)|<unnamed>)::)*[^<(]*")
 _SHOWN = 60  # letters of a kernel's name

@@ -307,10 +307,15 @@ def _archive(path: Path) -> bytes:
         entry.uname = entry.gname = ""
         return entry
 
-    files = [path] if path.is_file() else [
-        p for p in sorted(path.rglob("*"))
-        if p.is_file() and not any(Path(part).match(n) for part in p.relative_to(path).parts for n in _NOT_SENT)
-    ]  # fmt: skip
+    files = (
+        [path]
+        if path.is_file()
+        else [
+            p
+            for p in sorted(path.rglob("*"))
+            if p.is_file() and not any(Path(part).match(n) for part in p.relative_to(path).parts for n in _NOT_SENT)
+        ]
+    )
     if (size := sum(p.stat().st_size for p in files)) > _MOST_BYTES:
         raise UsageError(f"{path}: expected at most {_MOST_BYTES >> 20} MiB to send, found {size >> 20} MiB")
     packed = io.BytesIO()
@@ -385,11 +390,11 @@ class _Actor:
 def _grown(folder: Path, offsets: dict[str, int]) -> Iterator[tuple[str, bytes]]:
     """The complete lines added to the journals in ``folder`` since the last look."""
     for path in sorted(folder.glob("*.jsonl")):
-        known = offsets.setdefault(path.name, 0)
-        if path.stat().st_size == known:
+        offset = offsets.setdefault(path.name, 0)
+        if path.stat().st_size == offset:
             continue
         with path.open("rb") as file:
-            file.seek(known)
+            file.seek(offset)
             lines = file.read().rpartition(b"\n")[0]
         if lines:
             offsets[path.name] += len(lines) + 1

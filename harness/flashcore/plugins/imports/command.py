@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="reports of one kind of GPU; together they are a run")
-    parser.add_argument("--name", default="imported", metavar="NAME",
-                        help="name of its suite: records of one name are compared (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--name",
+        default="imported",
+        metavar="NAME",
+        help="name of its suite: records of one name are compared (default: %(default)s)",
+    )
     parser.add_argument("--no-sources", action="store_true", help="leave out source texts and machine code")
-    parser.add_argument("--profiles", default=options.default("profiles"), metavar="DIR",
-                        help="recorded runs (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -63,8 +63,14 @@ class StandIn:
         self.dtype = getattr(torch, dtype) if torch else f"torch.{dtype}"
         self.device = torch.device("cuda", 0) if torch else "cuda:0"
         self.itemsize = next((n // 8 for n in (64, 32, 16, 8) if str(n) in dtype), 1)
-        answers = {"data_ptr": next(self._addresses), "dim": self.ndim, "numel": math.prod(sizes),
-                   "element_size": self.itemsize, "is_contiguous": True, "contiguous": self}  # fmt: skip
+        answers = {
+            "data_ptr": next(self._addresses),
+            "dim": self.ndim,
+            "numel": math.prod(sizes),
+            "element_size": self.itemsize,
+            "is_contiguous": True,
+            "contiguous": self,
+        }
         self.__dict__.update({name: lambda answer=answer: answer for name, answer in answers.items()})
 
     def stride(self, dim: int | None = None) -> Any:

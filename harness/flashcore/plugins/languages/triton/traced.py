@@ -151,9 +151,12 @@ def _child(tasks: list[dict[str, Any]], place: Path) -> str:
     return subprocess.run(
         python_process.command("flashcore.plugins.languages.triton.trace_child"),
         input=json.dumps({"jobs": jobs, "limit": _LIMIT, "tasks": tasks}),
-        capture_output=True, text=True, errors="replace", check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
         env={**python_process.environment(), "TRITON_CACHE_DIR": str((place / "cache").resolve())},
-    ).stderr  # fmt: skip
+    ).stderr
 
 
 def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
@@ -168,9 +171,19 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
                 shutil.copyfile(file, made / f"{i}{file.suffix}")
         meta = json.loads(path.with_suffix(".json").read_bytes())
         kernels[path.stem] = f"{i}.cubin"
-        calls.append([{"kernel": path.stem, "code": cubin.code_of(path.read_bytes()), "grid": [0, 0, 0],
-                       "threads": 32 * meta["num_warps"], "cluster": meta.get("num_ctas", 1),
-                       "shared": meta["shared"], "flags": [False, False]}])  # fmt: skip
+        calls.append(
+            [
+                {
+                    "kernel": path.stem,
+                    "code": cubin.code_of(path.read_bytes()),
+                    "grid": [0, 0, 0],
+                    "threads": 32 * meta["num_warps"],
+                    "cluster": meta.get("num_ctas", 1),
+                    "shared": meta["shared"],
+                    "flags": [False, False],
+                }
+            ]
+        )
     read[unit.variant.kind.file] = _content(root / unit.variant.kind.file)
     shapes = {shape: {"error": "", "workspace": 0, "calls": calls} for shape in unit.task["shapes"]}
     return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
