@@ -1,8 +1,7 @@
-"""Writes the pages that are made from the code, the published runs and the notebooks: facts, manifest, command line,
-figures, and each notebook as text.
+"""Generates documentation pages: facts, manifest, command line, measurements, benchmark figures, and notebooks as text.
 
-They are written into ``reference/generated/`` before Sphinx reads its sources, so a page can never differ from the
-code and the runs that it was built with.
+The pages are written to ``reference/generated/`` before Sphinx reads its sources, so they always match the code and the
+published runs.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ GROUPS = {
     "plan": "From the launch plan",
     "formula": "From the problem's formulas",
 }
-#: Of one benchmark's output on its page; the command prints all of it.
+#: The most lines of one benchmark's output on its page; the command prints all of them.
 MOST_LINES = 40
 _REGIMES = ("isolated", "back to back")
 
@@ -40,7 +39,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def write(app: Sphinx) -> None:
-    """Writes each page whose text changed."""
+    """Writes the pages whose text changed."""
     folder = Path(app.srcdir) / "reference" / "generated"
     folder.mkdir(exist_ok=True)
     measured = figures(Path(app.srcdir).parent / "profiles")
@@ -55,12 +54,12 @@ def write(app: Sphinx) -> None:
 
 
 def facts() -> Iterator[str]:
-    """A table for each group of the catalogue."""
+    """The page of facts: a table for each group of the catalog."""
     yield from (
         "# Facts",
         "",
-        "Every name that a budget, a prediction or a page may use. A fact that was not measured is *unmeasured*: "
-        "never 0, and never a pass. There is also `phase_share_<name>` for each phase that a source marks.",
+        "The names that budgets, predictions and pages can use. A fact that was not measured is *unmeasured*: "
+        "never 0, and never a pass. Each phase that a source marks also has a fact `phase_share_<name>`.",
         "",
     )
     groups: dict[str, list[FactSpec]] = {}
@@ -69,7 +68,7 @@ def facts() -> Iterator[str]:
     for group, specs in groups.items():
         yield from (f"## {GROUPS.get(group, group.capitalize())}", "")
         yield from (
-            "| fact | unit | tier | better | what it is for | ncu's name |",
+            "| fact | unit | tier | better | meaning | ncu metric |",
             "| --- | --- | --- | --- | --- | --- |",
         )
         for s in specs:
@@ -79,13 +78,13 @@ def facts() -> Iterator[str]:
 
 
 def manifest() -> Iterator[str]:
-    """A table for each kind of entry, from the JSON Schema."""
+    """The page of the manifest: a table for each kind of entry, from the JSON Schema."""
     schema = json.loads(Path(load.__file__).with_name("suite.schema.json").read_text(encoding="utf-8"))
     yield from (
         "# The manifest: `suite.toml`",
         "",
-        "Made from the JSON Schema that `flashcore list --schema` prints; editors complete a manifest by it. "
-        "Every mistake of a manifest is reported at once, with file, key, what was expected and what was found.",
+        "Generated from the JSON Schema that `flashcore list --schema` prints; editors can use it for completion. "
+        "All mistakes in a manifest are reported at once, with file, key, expected and found value.",
         "",
         "## Top level",
         "",
@@ -122,66 +121,66 @@ def _type(spec: Mapping[str, Any]) -> str:
 
 
 def commands() -> Iterator[str]:
-    """The help of every command, as the command prints it."""
+    """The page of the command line: the output of ``--help`` of every command."""
     yield from ("# Command line", "")
     yield from ("```text", cli.parser([]).format_help().rstrip(), "```", "")
     for name in cli.all_commands():
         top = cli.parser([name])
-        own = next(a.choices[name] for a in top._actions if isinstance(a.choices, dict))
-        usage = own.format_help().split("\nexit codes:")[0].rstrip()
+        command = next(a.choices[name] for a in top._actions if isinstance(a.choices, dict))
+        usage = command.format_help().split("\nexit codes:")[0].rstrip()
         yield from (f"## `flashcore {name}`", "", "```text", usage, "```", "")
 
 
 def benchmarks(results: Path) -> Iterator[str]:
-    """What each committed benchmark prints out of its raw data."""
+    """The page of benchmark figures: the output of each benchmark with committed raw data."""
     yield from (
-        "# Figures of the benchmarks",
+        "# Benchmark figures",
         "",
-        "Made by each benchmark's own code from its raw data; the command above each prints it again. Figures are "
-        "of the commit and the day named, and are not measured again for every commit.",
+        "Each benchmark's own code computes these figures from its raw data; the command above them prints them "
+        "again. They are from the commit and date shown and are not updated with every commit.",
         "",
     )
     for path in sorted(results.glob("*.json")):
-        whole = json.loads(path.read_text(encoding="utf-8"))
-        name = whole["benchmark"]
+        results_file = json.loads(path.read_text(encoding="utf-8"))
+        name = results_file["benchmark"]
         entry = "__main__" if (raw.ROOT / "benchmarks" / name).is_dir() else ""
         module = importlib.import_module(f"benchmarks.{name}.{entry}".rstrip("."))
         lines = [line for text in module.table(raw.read(path, name)) for line in text.splitlines()]
-        left = [f"… and {len(lines) - MOST_LINES} lines more"] if len(lines) > MOST_LINES else []
+        more = [f"… and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
         yield from (
             f"## {name}",
             "",
-            f"{_first_sentence(module.__doc__ or '')} Measured {whole['utc'][:10]}"
-            + (f", commit `{whole['sources']}`." if whole["sources"] else "."),
+            f"{_first_sentence(module.__doc__ or '')} Measured {results_file['utc'][:10]}"
+            + (f", commit `{results_file['sources']}`." if results_file["sources"] else "."),
             "",
             *("```console", f"$ python -m benchmarks.{name} --from benchmarks/results/{path.name}", "```", ""),
-            *("```text", *lines[:MOST_LINES], *left, "```", ""),
+            *("```text", *lines[:MOST_LINES], *more, "```", ""),
         )
 
 
 def _first_sentence(doc: str) -> str:
-    """Without the command, which stands below it."""
+    """A docstring's first sentence, without its command, which the page shows below it."""
     sentence = " ".join(doc.partition(".\n")[0].split())
     return re.sub(r": ``python -m .*", "", sentence).rstrip(".") + "."
 
 
 def notebook(path: Path) -> Iterator[str]:
-    """Its cells in their order, without what they show: a notebook is committed without outputs."""
+    """A notebook's cells as Markdown, without outputs: notebooks are committed without them."""
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         text = "".join(cell["source"])
         yield from (text, "") if cell["cell_type"] == "markdown" else ("```python", text, "```", "")
         if number == 0:
             here = f"../../../examples/{path.name}"
-            yield from (f"A notebook, which the tests run from top to bottom: {{download}}`{path.name} <{here}>`.", "")
+            yield from (f"This page is a notebook that the tests execute: {{download}}`{path.name} <{here}>`.", "")
 
 
 def figures(profiles: Path) -> Iterator[str]:
-    """Times of the newest recorded run of each suite that was measured, and the roofs of its machine."""
+    """The page of measurements: the times of each measured suite's newest run, and its machine's roofs."""
     yield from (
-        "# What was measured",
+        "# Measurements",
         "",
-        "Made from the runs in `profiles/`. Medians in µs, on the GPU named, its clocks left alone. "
-        "Ratios are the peer's time over ours.",
+        "Generated from the runs in `profiles/`. Medians in µs; clocks were not locked. "
+        "A ratio is the fastest peer's time over the fastest variant's.",
         "",
     )
     newest: dict[str, Record] = {}
@@ -206,20 +205,20 @@ def figures(profiles: Path) -> Iterator[str]:
 def _times(record: Record) -> Iterator[str]:
     shapes = [s for s in record.suite.shapes.values() if "bench" in s.stages]
     ranked = {s.name: _ranked(record, s) for s in shapes}
-    head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio, as ranked")
+    head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio in the ranking mode")
     yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
     for shape in shapes:
-        own = next((n for n in ranked[shape.name] if not record.suite.variants[n].is_reference), None)
+        variant = next((n for n in ranked[shape.name] if not record.suite.variants[n].is_reference), None)
         peer = next((n for n in ranked[shape.name] if record.suite.variants[n].is_reference), None)
-        if own is None:
+        if variant is None:
             continue
-        times = [_time(record, own, shape, regime) for regime in REGIMES]
-        cells = [f"`{shape.name}`", f"`{own}`", *map(_us, times)]
+        times = {r: _time(record, variant, shape, r) for r in REGIMES}
+        cells = [f"`{shape.name}`", f"`{variant}`", *map(_us, times.values())]
         if peer is not None:
-            theirs = {r: _time(record, peer, shape, r) for r in REGIMES}
-            rank, mine = theirs[shape.rank_by], _time(record, own, shape, shape.rank_by)
-            ratio = f"{rank / mine:.2f} ×" if rank and mine else ""
-            cells += [f"`{peer}`", _us(theirs["isolated"]), _us(theirs["back_to_back"]), ratio]
+            peer_times = {r: _time(record, peer, shape, r) for r in REGIMES}
+            time, peer_time = times[shape.rank_by], peer_times[shape.rank_by]
+            ratio = f"{peer_time / time:.2f} ×" if peer_time and time else ""
+            cells += [f"`{peer}`", _us(peer_times["isolated"]), _us(peer_times["back_to_back"]), ratio]
         yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
     yield ""
 
