@@ -19,7 +19,7 @@ MOST_JUDGED = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("published", nargs="*", metavar="RUN", help="runs to publish (none: only draw the page)")
     options.add_places(parser)
-    text = "folder of runs.html, beside the runs' reports (default: %(default)s)"
+    text = "where runs.html goes, beside the runs' reports (default: %(default)s)"
     parser.add_argument("-o", "--output", default="reports", metavar="DIR", help=text)
 
 
