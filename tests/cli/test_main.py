@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
-from flashcore.records import lookup, store
+from flashcore.records import lookup, raw, store
 from tests import factory
 from tests.conftest import FAULTS, NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, flashcore, skip_without
 
@@ -337,7 +338,7 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
     assert record.facts.named("registers") and not record.facts.named("isolated_p50")
     assert not lookup.unfinished(here.folder / "profiles")
     assert list((here.folder / "reports" / run.name).glob("*.html"))
-    assert sorted(p.name for p in (run / "ptxas").iterdir())[0].startswith("plain-sm_80.log")
+    assert "plain-sm_80.log" in zipfile.ZipFile(run / raw.LOGS).namelist()
 
     again = here.run("report", run.name, "-o", "elsewhere", start=NO_NVCC)
     assert again.returncode == 0, again.stderr

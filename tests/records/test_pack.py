@@ -24,8 +24,8 @@ def run(tmp_path: Path) -> Path:
     """A recorded run, with a tool's log in it."""
     folder = store.begin(tmp_path / "profiles", ID)
     store.write(dataclasses.replace(full(), id=ID), folder)
-    (folder / "ptxas").mkdir()
-    (folder / "ptxas" / "fast-sm_90a.log.gz").write_bytes(gzip.compress(b"ptxas info", mtime=0))
+    (folder / "check").mkdir()
+    (folder / "check" / "journal-001.jsonl.gz").write_bytes(gzip.compress(b"ptxas info", mtime=0))
     return store.complete(folder)
 
 

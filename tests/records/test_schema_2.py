@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from flashcore.model import cause_text, causes
-from flashcore.records import schema_2, store
+from flashcore.records import lookup, schema_2, store
 from tests import factory
+from tests.conftest import ROOT
 
 HANG = causes.Hang(5.0, "spin cold")
 CAUSES = [
@@ -60,10 +61,15 @@ def test_a_reason_becomes_its_cause(cause: causes.Cause) -> None:
 
 
 def test_notes_of_measured_facts_become_how_they_were_measured() -> None:
-    rows = [[0, "a", 1.0, "1", "ncu", note] for note in (*map(cause_text.text, BASES), "a remark", "")]
-    rows.append([0, "local_memory_site", "k.cuh:12", "text", "sass", ""])
-    found = [row[5] for row in schema_2.facts(rows)]
-    assert found == [*BASES, "a remark", "", causes.SourceLine("k.cuh", 12)]
+    notes = (*map(cause_text.text, BASES), "a remark", "")
+    assert [schema_2.detail("l2_hit", 1.0, note) for note in notes] == [*BASES, "a remark", ""]
+    assert schema_2.detail("local_memory_site", "k.cuh:12", "") == causes.SourceLine("k.cuh", 12)
+
+
+@pytest.mark.parametrize("run", lookup.runs(ROOT / "profiles"), ids=lambda run: run.name)
+def test_published_runs_are_read(run: Path) -> None:
+    record = store.read(run)
+    assert record.facts and not [f for f in record.facts if isinstance(f.detail, causes.Unknown)]
 
 
 def text(data: Any) -> str:

@@ -10,6 +10,7 @@ import argparse
 import functools
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
     chosen: dict[str, Any] = {name: value for name, value in given.items() if name in Settings.__dataclass_fields__}
     chosen |= {name: tuple(given.get(name, ())) for name in ("shapes", "records")}
     chosen["sanitize"] = Sanitize() if given.get("sanitize") else None
-    chosen["command"] = shlex.join(["flashcore", *sys.argv[1:]])
+    chosen["command"] = recorded_command(["flashcore", *sys.argv[1:]])
     if "suite" not in fixed:
         chosen["suite"] = suite_folder(arguments.suite)
     made = Settings(**{**chosen, **fixed})
@@ -54,6 +55,19 @@ def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
         if name in given:
             made = replace(made, **{stage: replace(getattr(made, stage), **{name: given[name]})})
     return made.with_time_limit(given["time_limit"]) if "time_limit" in given else made
+
+
+def recorded_command(words: Sequence[str]) -> str:
+    """A command as it is recorded: absolute paths are relative to this folder, or ``.../NAME`` outside of it."""
+    return shlex.join(map(_without_machine_path, words))
+
+
+def _without_machine_path(word: str) -> str:
+    option, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
+    path, here = Path(value), Path.cwd()
+    if not path.is_absolute():
+        return word
+    return option + equals + (str(path.relative_to(here)) if path.is_relative_to(here) else f".../{path.name}")
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:

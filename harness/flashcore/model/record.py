@@ -5,6 +5,7 @@ Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) ever
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,30 +101,40 @@ class Fact:
 
 
 class Facts:
-    """Facts, found by name and subject.
+    """Facts, found by name and subject. The indexes are made at the first look-up: most readers only iterate.
 
     Iteration gives them in the order they were recorded. A later fact of the same name, subject
     and source replaces an earlier one in look-ups.
     """
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
-        self._all: list[Fact] = []
-        self._index: dict[Subject, dict[str, Fact]] = {}
-        self._by_name: dict[str, list[Fact]] = {}
-        self._by_variant: dict[str, list[Fact]] = {}
-        self.extend(facts)
+        self._all = tuple(facts)
 
-    def extend(self, facts: Iterable[Fact]) -> None:
-        last, named, of = None, {}, []  # a subject's facts follow each other: it is looked up once
-        for fact in facts:
+    @cached_property
+    def _by_subject(self) -> dict[Subject, dict[str, Fact]]:
+        index: dict[Subject, dict[str, Fact]] = {}
+        last: Subject | None = None
+        named: dict[str, Fact] = {}  # a subject's facts follow each other: it is looked up once
+        for fact in self._all:
             if fact.subject is not last:
                 last = fact.subject
-                named = self._index.setdefault(last, {})
-                of = self._by_variant.setdefault(last.variant, [])
-            self._all.append(fact)
+                named = index.setdefault(last, {})
             named[fact.name] = fact
-            of.append(fact)
-            self._by_name.setdefault(fact.name, []).append(fact)
+        return index
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Fact]]:
+        index: defaultdict[str, list[Fact]] = defaultdict(list)
+        for fact in self._all:
+            index[fact.name].append(fact)
+        return dict(index)
+
+    @cached_property
+    def _by_variant(self) -> dict[str, list[Fact]]:
+        index: defaultdict[str, list[Fact]] = defaultdict(list)
+        for fact in self._all:
+            index[fact.subject.variant].append(fact)
+        return dict(index)
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self._all)
@@ -141,11 +152,11 @@ class Facts:
 
     def about(self, subject: Subject) -> Iterable[Fact]:
         """The facts about exactly that subject, the last of each name."""
-        return self._index.get(subject, {}).values()
+        return self._by_subject.get(subject, {}).values()
 
     def get(self, name: str, subject: Subject) -> Fact | None:
         """The fact of that name about exactly that subject."""
-        return self._index.get(subject, {}).get(name)
+        return self._by_subject.get(subject, {}).get(name)
 
     def number(self, name: str, subject: Subject) -> float | None:
         """Its value as a float; ``None`` if absent or unmeasured."""

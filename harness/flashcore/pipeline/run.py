@@ -24,7 +24,7 @@ from flashcore.pipeline import roofs
 from flashcore.pipeline.kinds import each_kind
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
-from flashcore.records import lookup, store
+from flashcore.records import lookup, raw, store
 from flashcore.suites.load import load
 
 
@@ -116,7 +116,7 @@ class _Line:
                 built = compiling.finish()
                 measured, ceilings = roofs.with_roofs(context, measured, lambda other: run(other).record)
                 record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
-                store.keep_raw(folder, built.artifacts)
+                raw.keep(folder, built.artifacts)
                 store.write(record, folder)
                 resuming.forget(folder)
                 final = store.complete(folder)

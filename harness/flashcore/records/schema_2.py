@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -119,14 +119,10 @@ def _stale(reason: str) -> c.Stale:
     return found if isinstance(found, c.Stale) else c.SourcesChanged(())
 
 
-def facts(rows: list[list[Any]]) -> Iterator[list[Any]]:
-    """Rows of facts with the note replaced by what it told: of an unmeasured fact its cause, of a measured one how."""
-    for index, name, value, unit, source, note in rows:
-        detail: c.Detail | str = ""
-        if value is None:
-            detail = cause(note)
-        elif name == "local_memory_site" and (site := _SITE.fullmatch(value)):
-            detail = c.SourceLine(site[1], int(site[2]))
-        elif note:
-            detail = _basis(note)
-        yield [index, name, value, unit, source, detail]
+def detail(name: str, value: Any, note: str) -> c.Detail | str:
+    """What a fact's note told: of an unmeasured fact its cause, of a measured one how, or else the note."""
+    if value is None:
+        return cause(note)
+    if name == "local_memory_site" and (site := _SITE.fullmatch(value)):
+        return c.SourceLine(site[1], int(site[2]))
+    return _basis(note) if note else note

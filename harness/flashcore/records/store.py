@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import gc
 import gzip
 import itertools
 import json
 import os
 import re
-import shutil
+import secrets
 import typing
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +33,6 @@ from flashcore.model.causes import Detail, as_json, from_json
 from flashcore.model.files import PARTIAL, Lock, write_atomically, writing
 from flashcore.model.record import (
     SCHEMA_VERSION,
-    Artifact,
     Fact,
     Facts,
     Instruction,
@@ -44,7 +45,6 @@ from flashcore.model.record import (
 from flashcore.records import schema_2, soundness
 
 if TYPE_CHECKING:
-    import datetime
     from importlib.resources.abc import Traversable
 
 HEADER = "run.json"
@@ -62,8 +62,6 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 def new_id(now: datetime.datetime | None = None) -> str:
     """A run's id, as ``20261121T093000Z-1f2e``; two started in one second differ."""
-    import datetime
-    import secrets
 
     now = now or datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
@@ -158,21 +156,6 @@ def complete(partial: Path) -> Path:
     return final
 
 
-def keep_raw(folder: Path, artifacts: Iterable[Artifact]) -> None:
-    """Keeps the tools' output, compressed: ptxas's logs (ninja will not print them again), the stages'
-    journals and logs. The run is complete by now, so they need not be read again."""
-    logs = folder / "ptxas"
-    with writing(logs):
-        logs.mkdir(exist_ok=True)
-        for artifact in artifacts:
-            if artifact.log is not None:
-                shutil.copyfile(artifact.log, logs / f"{artifact.variant}-{artifact.arch}.log")
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.parent != folder and path.suffix not in (".gz", ".ncu-rep"):
-                path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-                path.unlink()
-
-
 def read(folder: Traversable) -> Record:
     """Reads a run.
 
@@ -235,11 +218,17 @@ def _read_facts(path: Traversable, *, old: bool) -> Facts:
     data = _load(path, lambda: _unpacked(path))
     try:
         subjects = [Subject(*row) for row in data["subjects"]]
-        details = [] if old else [from_json(detail) for detail in data["details"]]
+        hash(tuple(subjects))  # text and numbers alone
         sources = {s.value: s for s in Source}
+        if old:
+            return Facts(
+                Fact(subjects[index], name, value, unit, sources[source], schema_2.detail(name, value, note))
+                for index, name, value, unit, source, note in data["facts"]
+            )
+        details = [from_json(detail) for detail in data["details"]]
         return Facts(
             Fact(subjects[index], name, value, unit, sources[source], details[told] if type(told) is int else told)
-            for index, name, value, unit, source, told in (schema_2.facts(data["facts"]) if old else data["facts"])
+            for index, name, value, unit, source, told in data["facts"]
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
@@ -292,8 +281,6 @@ def _listings(path: Traversable) -> tuple[Listing, ...]:
 
 
 def _unpacked(path: Traversable) -> bytes:
-    import gzip  # like the others that are imported where they are used: a build writes no record
-    import zlib
 
     try:
         with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
@@ -352,7 +339,6 @@ def _plain(value: Any) -> Any:
 
 
 def _packed(data: Any) -> bytes:
-    import gzip
 
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, read_journal
+from flashcore.measure.workers.journal import Journal, Result, Step, Task, answers, hung, read_journal
 from flashcore.model.causes import Hang, HungBefore
 from tests import stages
 from tests.conftest import ROOT, TESTS
@@ -146,7 +146,7 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
 
 def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:
     hang = Hang(1.0, "spin cold")
-    assert hung([Result("s65", "failed", hang, step="spin cold")]) == {"spin": HungBefore("s65", hang)}
+    assert hung([Result("s65", "failed", hang, step=Step("cold", "spin"))]) == {"spin": HungBefore("s65", hang)}
     assert hung([Result("s65", "failed", Hang(1.0))]) == {}
     assert Task("spin", {}).variant == ""
 
@@ -160,7 +160,7 @@ def test_a_hang_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 def test_steps_restart_the_clock_and_name_the_culprit(tmp_path: Path) -> None:
     (result,) = supervise(tmp_path, [does("task", "steps")], time_limit=1.0)
-    assert result.step == "third"
+    assert result.step == Step("third")
     assert result.reason.startswith("exit code 1")
     assert result.seconds == pytest.approx(1.2, abs=0.6)
 

@@ -196,9 +196,8 @@ class Failed:
 def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]:
     """What a shape's result says about its cases; nothing about those that are to be timed once more."""
     if result.status == "failed" or result.data is None:
-        culprit = result.step.partition(" ")[0]
         # A failure before the first variant's turn is due to none of them, and would repeat.
-        for case in [c for c in cases if c.variant == culprit] or cases:
+        for case in [c for c in cases if c.variant == result.step.variant] or cases:
             yield Failed(case, result.cause or Unanswered(), result.seconds)
         return
     data = result.data

@@ -44,7 +44,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         if case.variant in stuck:
             failed[case.variant] = stuck[case.variant]
             continue
-        log.step(task.name, f"{case.variant} set up")
+        log.step(task.name, "set up", case.variant)
         try:
             caller = Caller(case, problem, device)
             callers[case.variant] = caller
@@ -60,7 +60,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     calls: dict[str, dict[str, list[float]]] = {v: {} for v in ready}
     turns = Turns(watch, lambda _: None)
     for variant, proof in proofs.items():
-        log.step(task.name, f"{variant} new data")
+        log.step(task.name, "new data", variant)
         proof.meet_new_data()
     for mode in payload["modes"]:
         # The mode that ranks gets the full time, the others half of it, and twice the noise: for calls of many ms they
@@ -80,7 +80,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                 calls[variant][mode] = values
     own_clocks = {}
     for variant, one in ready.items():
-        log.step(task.name, f"{variant} own clock")
+        log.step(task.name, "own clock", variant)
         own_clocks[variant] = _own_clock(callers[variant], sets.inputs[0], one)
         if void := proofs[variant].void(calls[variant], timer.doubt):
             failed[variant] = void
@@ -147,7 +147,7 @@ def _own_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[
 
 
 def _announce(log: Journal, task: str, mode: str, variant: str) -> None:
-    log.step(task, f"{variant} {mode}")
+    log.step(task, mode, variant)
 
 
 if __name__ == "__main__":

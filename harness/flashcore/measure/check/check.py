@@ -138,7 +138,7 @@ def _wrong(result: Result) -> Cause | None:
     """What is wrong with a case; ``None`` if nothing is."""
     if result.status != "ok" or result.data is None:
         cause = result.cause or Unanswered()
-        return InStep(result.step, cause) if result.step else cause
+        return InStep(str(result.step), cause) if result.step.what else cause
     complaints = tuple(result.data["complaints"])
     kind = OutOfBounds if result.data["out_of_bounds"] else WrongAnswer
     return kind(complaints) if complaints else None

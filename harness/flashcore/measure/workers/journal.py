@@ -71,6 +71,28 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What a task does at a time, and for which variant, if the task is about several."""
+
+    what: str = ""
+    variant: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.variant} {self.what}".strip()
+
+    def as_json(self) -> dict[str, str]:
+        return {"step": self.what, **({"variant": self.variant} if self.variant else {})}
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> Step:
+        """The step that a journal's line names."""
+        return cls(line.get("step", ""), line.get("variant", ""))
+
+
+NO_STEP = Step()
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The outcome of a task. ``step`` is the step at which it failed, if the task announced steps."""
 
@@ -79,7 +101,7 @@ class Result:
     cause: Cause | None = None
     data: dict[str, Any] | None = None
     seconds: float = 0.0
-    step: str = ""
+    step: Step = NO_STEP
 
     @property
     def reason(self) -> str:
@@ -105,7 +127,7 @@ class Journal:
     def __init__(self, path: Path | str, **head: Any) -> None:
         self.path = Path(path)
         self._began: dict[str, float] = {}
-        self._step: dict[str, str] = {}
+        self._step: dict[str, Step] = {}
         self._answered: set[str] = set()
         self._synced = -math.inf
         try:
@@ -119,10 +141,10 @@ class Journal:
         self._began[name] = time.monotonic()
         self._write({"event": "begin", "name": name})
 
-    def step(self, name: str, step: str) -> None:
-        """The task has come to ``step``: the time limit starts anew, and a crash is attributed to it."""
-        self._step[name] = step
-        self._write({"event": "step", "name": name, "step": step})
+    def step(self, name: str, what: str, variant: str = "") -> None:
+        """The task has come to a step: the time limit starts anew, and a crash is attributed to it."""
+        self._step[name] = Step(what, variant)
+        self._write({"event": "step", "name": name, **self._step[name].as_json()})
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
         """The task is done, with this result."""
@@ -134,7 +156,7 @@ class Journal:
         cause: Cause,
         *,
         poisoned: bool = False,
-        step: str = "",
+        step: Step = NO_STEP,
         seconds: float | None = None,
     ) -> None:
         """The task failed. ``poisoned``: this process can no longer use the device.
@@ -142,7 +164,7 @@ class Journal:
         ``step`` and ``seconds`` are known from ``step()`` and ``begin()`` unless given.
         """
         line: dict[str, Any] = {"event": "fail", "name": name, "cause": as_json(cause)}
-        line["step"] = step or self._step.get(name, "")
+        line |= (step if step.what else self._step.get(name, step)).as_json()
         line["poisoned"] = poisoned
         if seconds is not None:
             line["seconds"] = seconds
@@ -337,7 +359,16 @@ def describe(error: BaseException) -> str:
 #: The fields of each event's line, with their types.
 _SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name cause"}
 _SAID |= {"fail": _SAID["skip"], "lost": "name reason"}
-_IS = {"pid": int, "name": str, "step": str, "reason": str, "cause": dict, "seconds": int | float, "data": dict | None}
+_IS = {
+    "pid": int,
+    "name": str,
+    "step": str,
+    "variant": str,
+    "reason": str,
+    "cause": dict,
+    "seconds": int | float,
+    "data": dict | None,
+}
 
 
 def _is_whole(line: Any) -> bool:
@@ -377,10 +408,10 @@ def answers(folder: Path) -> dict[str, Result]:
 
 def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
     """Variants that hung, with why their other cases are not run: one time limit is enough. Where the task's name
-    tells none, the first word of the step does."""
+    tells none, its step does."""
     causes: dict[str, HungBefore] = {}
     for r in results:
-        variant = r.name.rpartition("/")[0] or r.step.partition(" ")[0]
+        variant = r.name.rpartition("/")[0] or r.step.variant
         if variant and isinstance(r.cause, Hang):
             causes.setdefault(variant, HungBefore(r.name.rpartition("/")[2], r.cause))
     return causes
@@ -397,5 +428,5 @@ def answer_of(line: Mapping[str, Any]) -> Result | None:
         with contextlib.suppress(ValueError, RecursionError):  # of another form
             cause = from_json(line["cause"])
             if isinstance(cause, Cause):
-                return Result(line["name"], status, cause, None, seconds, line.get("step", ""))
+                return Result(line["name"], status, cause, None, seconds, Step.of_line(line))
     return None

@@ -21,9 +21,11 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.measure.machine import capabilities, python_process
 from flashcore.measure.workers.journal import (
     HOPELESS,
+    NO_STEP,
     SAYS,
     SUPERVISOR,
     Result,
+    Step,
     Task,
     answer_of,
     parse,
@@ -51,7 +53,7 @@ class Process:
     waits: bool = False  # it has answered all its tasks, and asks for more
     lost: str = ""  # of a child elsewhere: why its place was lost
     current: str | None = None  # the task in progress
-    step: str = ""
+    step: Step = NO_STEP
     busy: float = 0.0  # seconds since the task in progress began
     cause: Cause = Unanswered()  # noqa: RUF009  why the process is over
     code: int | None = None
@@ -137,9 +139,9 @@ class Process:
                 elif line.get("name") not in self._wanted:
                     continue  # not ours to wait for
                 elif event == "begin" and not finishing:
-                    self.current, self.step, began = line["name"], "", mark
+                    self.current, self.step, began = line["name"], NO_STEP, mark
                 elif event == "step" and line.get("name") == self.current:
-                    self.step = line["step"]
+                    self.step = Step.of_line(line)
                 elif (result := answer_of(line)) is not None:
                     self.current = None
                     if result.name not in self.answered:
@@ -158,7 +160,7 @@ class Process:
                 if waited > limits.finish_limit:
                     return
             elif self.current is not None and waited > limits.time_limit:
-                self.cause = Hang(limits.time_limit, self.step)
+                self.cause = Hang(limits.time_limit, str(self.step))
                 self._end()
                 return
             elif self.current is None and waited > limits.startup_limit:

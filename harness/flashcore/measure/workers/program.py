@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from flashcore.measure.workers.journal import Result, Task
+from flashcore.measure.workers.journal import Result, Step, Task
 from flashcore.model.causes import Cause
 
 #: Gives, for a task file and a journal, the argv of the process (or of what wraps it).
@@ -66,7 +66,7 @@ class Child(Protocol):
 
     tasks: list[Task]
     current: str | None
-    step: str
+    step: Step
     busy: float
     cause: Cause
     lost: str

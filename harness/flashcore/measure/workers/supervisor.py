@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, unwritable
+from flashcore.measure.workers.journal import NO_STEP, Journal, Result, Step, Task, answers, hung, unwritable
 from flashcore.measure.workers.process import POLL, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.measure.workers.shares import Shares
@@ -139,7 +139,7 @@ class Supervisor:
             self._stuck.setdefault(variant, why)
         self.on_result(result)
 
-    def _fail(self, name: str, cause: Cause, seconds: float = 0.0, step: str = "") -> None:
+    def _fail(self, name: str, cause: Cause, seconds: float = 0.0, step: Step = NO_STEP) -> None:
         self._journal.fail(name, cause, step=step, seconds=seconds)
         self._settle(Result(name, "failed", cause, None, seconds, step))
 

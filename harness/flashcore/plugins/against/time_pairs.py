@@ -165,8 +165,7 @@ def _repetition(
 
 def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings) -> None:
     """Removes the contest that was in progress when the process failed; if none had begun, all of them."""
-    label = result.step.partition(" ")[0]
-    name, _, side = label.rpartition("@")
+    name, _, side = result.step.variant.rpartition("@")
     for contest in [c for c in contests if c.name == name] or contests:
         timings.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
 
@@ -204,7 +203,7 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
         launches = None  # calls in a sample: the first build's, so that a sample's fixed cost is the same for all
         for side in order(process):
             label = f"{name}@{side}"
-            log.step(task.name, f"{label} set up")
+            log.step(task.name, "set up", label)
             try:
                 caller = Caller(contests[name][side], problem, device)
                 made[label], _ = rotation.prepare(timer, caller, launches)
@@ -223,7 +222,7 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
         fewest=min(_FEWEST_ROUNDS, payload["rounds"]),
     )
     watch = Watch(device)
-    turns = Turns(watch, lambda label: log.step(task.name, f"{label} timed"))
+    turns = Turns(watch, lambda label: log.step(task.name, "timed", label))
     samples = sample(ready, first.rank_by, rule, turns)
     times = {}
     for name in contests.keys() - failed.keys():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 import threading
 from pathlib import Path
@@ -78,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flashcore.plugins.capture.capture import OUTPUT, capture, require_program
     from flashcore.plugins.imports import keep
     from flashcore.plugins.imports.names import checked
-    from flashcore.records import store
+    from flashcore.records import raw, store
 
     command = arguments.command_line[1:] if arguments.command_line[:1] == ["--"] else arguments.command_line
     if not command:
@@ -92,10 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
         with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
             captured = capture(command, folder, chosen)
     version = toolchain.tool_version(Path(chosen.ncu))
-    made, reports = record.record(run_id, named, shlex.join(command), captured, version)
+    made, reports = record.record(run_id, named, options.recorded_command(command), captured, version)
     store.write(made, folder)
     keep.keep_sources(reports, folder / keep.SOURCES)
-    store.keep_raw(folder, ())
+    raw.keep(folder, ())
     rows = record.rows(captured)
     print(grid(record.COLUMNS, rows))
     ended = (f"{stage.stage}: {stage.reason}" for stage in made.stages if stage.reason)

@@ -32,7 +32,7 @@ from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import gpu_choice, gpu_lease
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers.gpus import LocalGpu
-from flashcore.measure.workers.journal import Result, Task, answer_of, parse, unwritable
+from flashcore.measure.workers.journal import NO_STEP, Result, Step, Task, answer_of, parse, unwritable
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
 from flashcore.model.causes import Cause, NeverBegan, Unanswered
@@ -171,7 +171,7 @@ class _RemoteChild:
     tasks: list[Task]
     program: Program
     current: str | None = None
-    step: str = ""
+    step: Step = NO_STEP
     busy: float = 0.0
     cause: Cause = Unanswered()  # noqa: RUF009
     lost: str = ""
@@ -229,9 +229,9 @@ class _RemoteChild:
                 if line.get("name") not in wanted:
                     continue
                 if line["event"] == "begin":
-                    self.current, self.step = line["name"], ""
+                    self.current, self.step = line["name"], NO_STEP
                 elif line["event"] == "step":
-                    self.step = line["step"]
+                    self.step = Step.of_line(line)
                 elif (result := answer_of(line)) is not None:
                     self.current = None
                     if result.name not in self.answered:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     name = names.checked(arguments.name)
     reports = [_read(Path(name)) for name in arguments.files]
-    command = shlex.join(["flashcore", *sys.argv[1:]])
+    command = options.recorded_command(["flashcore", *sys.argv[1:]])
     folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
     print(folder)
     return Exit.OK

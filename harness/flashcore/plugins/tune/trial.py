@@ -112,7 +112,7 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
     """A child's answer as the result of a candidate."""
     data = answer.data or {"complaints": [], "bench": []}
     if answer.status != "ok":
-        timing = answer.step.startswith(f"{cases[0].variant} ")  # as bench names its steps
+        timing = answer.step.variant  # which the steps of bench name
         return dataclasses.replace(result, fell="bench" if timing else "check", reason=answer.reason)
     if data["complaints"]:
         return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
