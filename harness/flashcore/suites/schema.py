@@ -1,6 +1,6 @@
 """The form of ``suite.toml``: what each table may hold, and how a mistake in it is reported.
 
-What spans several entries is checked by :mod:`flashcore.suites.load`, which turns the form into the model.
+Checks that span several entries are in :mod:`flashcore.suites.resolve`, which turns the form into the model.
 """
 
 from __future__ import annotations

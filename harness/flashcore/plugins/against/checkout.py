@@ -1,7 +1,6 @@
-"""The static facts of a git revision: checked out beside the working tree, built, read, removed again.
+"""Checks out and builds a git revision in a temporary worktree, for ``bench --against`` and ``diff``.
 
-Nothing of the user's checkout is touched. Builds are kept in a folder of their own, so that a revision is compiled only
-once.
+The user's checkout is not modified. Builds are kept in their own folder, so each revision is compiled only once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The GPUs of a Ray cluster as places: on each an actor that supervises children as this host would.
+"""Uses the GPUs of a Ray cluster as places, each with an actor that supervises children like the local host.
 
-Ray finds the hosts, gives each actor a GPU of its own, restarts an actor whose worker or host died, and transports the
-files. An actor holds the lease of its GPU on its host. The files that a batch needs from this host (the suite's folder,
-libraries) are sent by the hash of their content; what the children there write is streamed back into journals of the
-stage's own folder here. So a host that dies costs the tasks in progress on it, and this process may be ended and its
-run resumed as any other.
+Ray finds the hosts, assigns one GPU to each actor, restarts an actor whose worker or host died, and transports the
+files. An actor holds its GPU's lease on its host. The files that a batch needs from this host (the suite's folder,
+libraries) are sent by content hash; the children's output is streamed back into journals of the stage's folder here.
+A host that dies costs the tasks in progress on it, and under ncu those of its whole batch, since ncu's reports arrive
+when a batch ends. This process may be ended and its run resumed like any other.
 """
 
 from __future__ import annotations
