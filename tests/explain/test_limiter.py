@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain.limiter import held, limiter, phase_shares, remedies
+from flashcore.explain.limiter import limiter, limiters, phase_shares, remedies
 from flashcore.explain.predictions import Readings
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Facts, Record, Subject
@@ -35,7 +35,7 @@ def text(*facts: Fact, **counters: float | None) -> str:
 
 
 def kinds(**counters: float | None) -> list[str]:
-    return [x.kind for x in held(Readings(record(**counters)), "fast", "mission").limiters]
+    return [x.kind for x in limiters(Readings(record(**counters)), "fast", "mission").limiters]
 
 
 COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles": 20_000, "issue_active": 20.0}
@@ -43,9 +43,9 @@ COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles":
 
 def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
     known = Readings(record(**COUNTED))
-    assert held(known, "fast", "mission") is held(known, "fast", "mission")
-    assert held(known, "fast", "mission") != held(known, "fast", "long")
-    assert held(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != held(
+    assert limiters(known, "fast", "mission") is limiters(known, "fast", "mission")
+    assert limiters(known, "fast", "mission") != limiters(known, "fast", "long")
+    assert limiters(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != limiters(
         known, "fast", "mission"
     )
 
@@ -84,13 +84,13 @@ def roofs() -> Readings:
 def test_the_published_roofs_are_held_by_what_they_are_made_of(
     roofs: Readings, variant: str, shape: str, kind: str, words: str
 ) -> None:
-    found = held(roofs, variant, shape)
+    found = limiters(roofs, variant, shape)
     assert found.limiters[0].kind == kind and re.match(words, found.text)
     assert "no counters" in found.note
 
 
 def test_a_launch_is_a_bound_and_no_limiter(roofs: Readings) -> None:
-    found = held(roofs, "launch", "launch_h200")
+    found = limiters(roofs, "launch", "launch_h200")
     assert found.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", found.text)
 
 
@@ -100,14 +100,14 @@ def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidenc
     counted = [f.subject for f in known.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
     assert len(counted) >= 90
     for subject in counted:
-        found = held(known, subject.variant, subject.shape or "")
+        found = limiters(known, subject.variant, subject.shape or "")
         assert found.limiters, subject
         waits = [x.share for x in found.limiters if x.kind.startswith(("stall_", "idle_"))]
         assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in found.limiters)
         assert not any(x.kind == "launch" for x in found.limiters)
-    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", held(known, "tma_split_keys", "mission").text)
-    assert held(known, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
-    mission = {v.name: held(known, v.name, "mission") for v in suite.variants.values() if v.problem == "forward"}
+    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", limiters(known, "tma_split_keys", "mission").text)
+    assert limiters(known, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
+    mission = {v.name: limiters(known, v.name, "mission") for v in suite.variants.values() if v.problem == "forward"}
     best = remedies(known, "mission", mission)["idle_sms"][0]
     assert (best.variant, best.parent) == ("mma_split_keys", "xor_swizzle") and best.faster > 1.4
     assert best.after < 5 < 50 < best.before
@@ -139,7 +139,7 @@ def test_profiled_kernels_are_held_by_what_they_are_made_of(case: str, kinds: li
     name, shape = case.split("/")
     suite = factory.suite([factory.variant(name, roof=PROFILED[case]["roof"])], [factory.shape(shape)])
     facts = factory.facts_of(PROFILED[case]["facts"], name, shape=shape)
-    found = held(Readings(factory.bare_record(suite, facts)), name, shape)
+    found = limiters(Readings(factory.bare_record(suite, facts)), name, shape)
     assert [x.kind for x in found.limiters[:2]] == kinds and found.note == ""
 
 
@@ -157,7 +157,7 @@ def test_warps_that_could_issue_are_held_by_nothing() -> None:
 def test_stalls_count_as_far_as_nothing_is_issued_meanwhile() -> None:
     busy = {**COUNTED, "issue_active": 90.0, "stall_share_wait": 50.0}
     assert kinds(**busy) == ["issue", "stall_wait"]
-    assert held(Readings(record(**busy)), "fast", "mission").limiters[1].share == pytest.approx(5.0)
+    assert limiters(Readings(record(**busy)), "fast", "mission").limiters[1].share == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_resource_near_its_roof_comes_first(counters: dict[str, float], kind: 
 
 def test_a_planted_bank_conflict_is_named() -> None:
     passes = 0.97 * 132 * 20_000
-    found = held(
+    found = limiters(
         Readings(
             record(**COUNTED, shared_wavefronts=passes, bank_conflicts=0.875 * passes, stall_share_mio_throttle=60)
         ),
@@ -194,7 +194,7 @@ def test_a_planted_bank_conflict_is_named() -> None:
 
 def test_conflicts_short_of_the_roof_are_evidence_of_the_wait_for_shared_memory() -> None:
     known = Readings(record(**COUNTED, shared_wavefronts=1e5, bank_conflicts=3e4, stall_share_short_scoreboard=50))
-    (found,) = held(known, "fast", "mission").limiters
+    (found,) = limiters(known, "fast", "mission").limiters
     assert "bank conflicts are 30 % of the passes" in found.evidence
 
 
@@ -208,7 +208,7 @@ def test_a_grid_that_leaves_sms_idle() -> None:
         assert limiter(Readings(on), "fast", "mission").startswith(f"64 blocks on {sms} SMs")
     many = factory.fact("blocks", 2 * 132 + 10, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
     assert text(many, **COUNTED, stall_share_wait=30.0).startswith("1.04 waves of blocks")
-    idle = held(Readings(record(many, **COUNTED, stall_share_wait=30.0)), "fast", "mission").limiters[0]
+    idle = limiters(Readings(record(many, **COUNTED, stall_share_wait=30.0)), "fast", "mission").limiters[0]
     assert idle.share == pytest.approx(100 * (1 - 274 / 264 / 2)) and "the last wave fills 4 %" in idle.evidence
 
 
@@ -230,7 +230,7 @@ def test_without_a_variant_there_is_no_limiter() -> None:
 
 
 def test_without_counters_the_formulas_and_the_time_say_how_near_each_roof_is() -> None:
-    found = held(Readings(record(formula_flop=536870912.0, formula_bytes=2097152.0)), "fast", "mission")
+    found = limiters(Readings(record(formula_flop=536870912.0, formula_bytes=2097152.0)), "fast", "mission")
     assert found.text == "nothing near its roof; nearest fp16 tensor cores at 1 % of its roof"
     assert [x.kind for x in found.limiters] == ["fp16_tensor"]
 
@@ -239,5 +239,5 @@ def test_what_lies_in_l2_has_a_dram_roof_with_cold_caches_alone() -> None:
     warm = record(formula_flop=536870912.0, formula_bytes=5e7)
     shape = replace(warm.suite.shapes["mission"], rank_by="cold")
     cold = replace(warm, suite=replace(warm.suite, shapes={**warm.suite.shapes, "mission": shape}))
-    kinds = [{x.kind for x in held(Readings(r), "fast", "mission").limiters} for r in (warm, cold)]
+    kinds = [{x.kind for x in limiters(Readings(r), "fast", "mission").limiters} for r in (warm, cold)]
     assert "dram" not in kinds[0] and "dram" in kinds[1]

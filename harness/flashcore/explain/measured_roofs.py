@@ -1,9 +1,8 @@
 """Measured roofs: what this machine reaches, from a run of the roofs suite.
 
-Each case of that suite moves or computes as much as one resource allows. Its problem says which of its
-amounts is the ceiling; the time is the kernel's own, by the chip's nanoseconds, so that ramps and launches are
-excluded. Where they are what is measured (a launch), or where work continues after the kernel (its writes are still on
-their way to DRAM), the time is that of graph replay.
+Each case of that suite saturates one resource. Its problem names the amount that is the ceiling. The time is the
+kernel's own, from the GPU's nanosecond timer, so it excludes ramps and launches. Launches themselves, and writes that
+reach DRAM only after the kernel ends, are timed by graph replay.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class Measured:
         resource: what it is a roof for (``dram``, ``fp16_tensor``): the variant's ``roof``.
         value: in ``unit``; a rate, or microseconds for what costs time (``us``).
         spread: standard deviation over median of the samples.
-        per_clock: of an SM, in a clock, for rates of the SM; bytes of L2 in a clock for all SMs.
-        datasheet: the datasheet's value at the clock seen, ``None`` if it has none.
+        per_clock: rate per SM and clock; for L2, bytes per clock of the whole GPU.
+        datasheet: the datasheet's value at the clock seen; ``None`` if it has none.
         peer: measured through a library, for comparison.
     """
 
@@ -52,13 +51,13 @@ class Measured:
 
 
 def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Measured]:
-    """Every timed case of a run of the roofs suite as a ceiling; those that failed are left out.
+    """Returns every timed case of a roofs run as a ceiling; failed cases are left out.
 
     Args:
         amounts: shape → (key of the problem's ``work``, unit), from the problem's ``ceiling``.
     """
     device = devices.find(record.gpu)
-    found = []
+    results = []
     for outcome in record.outcomes:
         if outcome.stage != "bench" or outcome.status != "ok" or outcome.shape not in amounts:
             continue
@@ -72,7 +71,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
         p50, std = (record.facts.number(n, subject) for n in ("back_to_back_p50", "back_to_back_std"))
         clock = record.facts.number("kernel_sm_clock", subject)
         value = time / amount if unit == "us" else amount / time * 1e6 / _PER_SECOND[unit]
-        found.append(
+        results.append(
             Measured(
                 name=variant.name if unit == "us" else variant.problem,
                 resource=variant.roof,
@@ -89,16 +88,16 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
         )
         if key == "launches" and (eager := record.facts.number("eager_p50", subject)):
             plain = eager / amount
-            found.append(
+            results.append(
                 Measured(
                     f"{variant.name}_plain", "launch_plain", subject, plain, "us", None, None, None, None, None, False
                 )
             )
-    return found
+    return results
 
 
 def _time(record: Record, subject: Subject, key: str) -> float | None:
-    """Microseconds that the amount took. A library's kernel does not measure its own time."""
+    """Returns the µs that the amount took; library kernels do not time themselves, so theirs is of graph replay."""
     names = {
         "launches": ("back_to_back_p50",),
         "dram_bytes": ("back_to_back_p50",),  # what was written last is still in L2 when the kernel ends
@@ -120,11 +119,13 @@ def _datasheet(device: devices.Device | None, resource: str, clock: float | None
     return roof.value if roof is not None and roof.unit == unit else None
 
 
-def ceilings(record: Record, found: Sequence[Measured]) -> tuple[Roof, ...]:
-    """The roofs to draw: of each problem its best case under the problem's name, and of each resource the
-    best of all under the resource's. Least is best where the unit is a time."""
+def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
+    """Returns the best case per problem and per resource as roofs, named after the problem or the resource.
+
+    For units of time, the smallest value is best.
+    """
     best: dict[str, Measured] = {}
-    for one in found:
+    for one in results:
         if one.peer:
             continue
         for name in dict.fromkeys((one.resource, one.name)):

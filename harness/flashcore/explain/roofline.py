@@ -1,10 +1,8 @@
-"""Rooflines and time bounds: where a kernel stands, and the least time each resource allows.
+"""Rooflines and time bounds: a kernel's points, and the least time each resource allows.
 
-Pure functions of a record (or, for bounds only, of a problem's formulas and a device). Two rules
-keep the picture honest. The time and the bytes of one point come from one regime, which the point
-names: bytes fetched from a cold cache over the time of a warm one would lift a kernel above its roof.
-And each roof says where it comes from: the datasheet, the datasheet at the clock seen, or a
-measurement.
+Pure functions of a record (or, for bounds only, of a problem's formulas and a device). A point's time and bytes come
+from one regime, which the point names: bytes of a cold cache over the time of a warm one would put a kernel above its
+roof. Each roof names its origin: the datasheet, the datasheet at the clock seen, or a measurement.
 """
 
 from __future__ import annotations
@@ -23,43 +21,45 @@ from flashcore.model.suite import REGIMES, Variant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
-#: Share of the formula's FLOPs: if the hardware counted fewer, it did not count all.
+#: If the hardware counted a smaller share of the formula's FLOPs, its count is incomplete.
 FAR_BELOW = 0.5
 
 
 def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
-    """All ceilings known of a device: its datasheet's, those at the clock seen, the measured ones.
+    """Returns a device's roofs: from its datasheet, at the clock seen, and measured.
 
-    An unknown GPU (``None``) has only the measured ones.
+    An unknown GPU (``None``) has measured roofs only.
     """
-    found: list[Roof] = []
+    ceilings: list[Roof] = []
     if device is not None:
         for dtype, rate in device.rates.items():
-            found.append(Roof(dtype, rate.tflops, "TFLOP/s", "datasheet", device.title, rate.clock_mhz, device.source))
-        found.append(Roof("dram", device.dram_gbps, "GB/s", "datasheet", device.title, None, device.source))
-        found += _clocked(device, device.clock_mhz, "datasheet")
+            ceilings.append(
+                Roof(dtype, rate.tflops, "TFLOP/s", "datasheet", device.title, rate.clock_mhz, device.source)
+            )
+        ceilings.append(Roof("dram", device.dram_gbps, "GB/s", "datasheet", device.title, None, device.source))
+        ceilings += _clocked(device, device.clock_mhz, "datasheet")
         if clock_mhz is not None:
             for dtype in device.rates:
                 tflops = devices.peak(device, dtype, clock_mhz)
                 assert tflops is not None
-                found.append(Roof(dtype, tflops, "TFLOP/s", "at clock seen", device.title, clock_mhz))
-            found += _clocked(device, clock_mhz, "at clock seen")
-    return (*found, *measured)
+                ceilings.append(Roof(dtype, tflops, "TFLOP/s", "at clock seen", device.title, clock_mhz))
+            ceilings += _clocked(device, clock_mhz, "at clock seen")
+    return (*ceilings, *measured)
 
 
 def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[Roof]:
-    """What an SM does in a clock, times SMs and clock."""
-    for resource, per_clock, unit, what in (
+    """Yields the roofs that scale with the SM clock: rate per SM and clock × SMs × clock."""
+    for resource, per_clock, unit, noun in (
         ("shared", device.smem_per_clock, "GB/s", "bytes of shared memory"),
         ("l1", device.smem_per_clock, "GB/s", "bytes of L1"),
         ("exp", device.mufu_per_clock, "Gop/s", "special functions"),
     ):
-        note = f"{device.sms} SMs × {per_clock} {what} a clock"
+        note = f"{device.sms} SMs × {per_clock} {noun} a clock"
         yield Roof(resource, device.sms * per_clock * clock_mhz / 1e3, unit, origin, device.title, clock_mhz, note)
 
 
 def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -> Roof | None:
-    """The roof of that resource whose origin comes first in ``order``."""
+    """Returns the resource's roof whose origin comes first in ``order``; ``None`` if it has none."""
     for origin in order:
         for roof in ceilings:
             if roof.resource == resource and roof.origin == origin:
@@ -67,7 +67,7 @@ def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -
     return None
 
 
-#: What the hardware cannot exceed, and what is believed to be reachable.
+#: Origins by preference: limits the hardware cannot exceed, and roofs that a kernel can reach.
 THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
 MEASURED: tuple[RoofOrigin, ...] = ("measured",)
 REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
@@ -78,7 +78,7 @@ REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The roofs above one point; ``tflops`` is the lower of those that are known."""
+    """The roofs above one point; ``tflops`` is the lower known one at the point's intensity."""
 
     compute: Roof | None
     bandwidth: Roof | None
@@ -93,11 +93,11 @@ class Point:
         subject: (variant, shape), with ``kernel`` for one kernel of a case.
         level: where the bytes were counted.
         counted: who counted the FLOPs: the hardware, or the problem's formula.
-        regime: which caches and which stopwatch both time and bytes come from.
-        roof: the variant's own compute roof, from the manifest.
-        theory: the ceiling by the datasheet, at the clock seen where that is known.
-        measured: the ceiling by measured roofs, where there are any.
-        faults: why the point cannot be right, each with its likely cause; empty if it may be.
+        regime: the cache state and the timer of both time and bytes.
+        roof: the variant's compute roof, from the manifest.
+        theory: the datasheet's ceiling, at the clock seen if known.
+        measured: the ceiling of measured roofs.
+        faults: why the point is impossible, each with its likely cause; empty for a plausible point.
     """
 
     subject: Subject
@@ -127,7 +127,7 @@ class Point:
 
     @property
     def ceiling(self) -> Ceiling:
-        """The theoretical roofs above it; of a resource whose datasheet states none, as L2, the measured one."""
+        """The theoretical roofs above it, or the measured roof if the datasheet states none, as for L2."""
         compute = self.theory.compute or self.measured.compute
         return _lower_of(compute, self.theory.bandwidth or self.measured.bandwidth, self.intensity)
 
@@ -144,12 +144,12 @@ class Point:
 
 
 def points(record: Record) -> list[Point]:
-    """The points of every case and of its kernels, at each level that was measured."""
+    """Returns the points of every case and its kernels, at each measured level."""
     return [p for p in _walk(record) if isinstance(p, Point)]
 
 
 def missing(record: Record) -> list[tuple[Subject, str]]:
-    """The cases and levels without a point, and why."""
+    """Returns each missing point's subject and the reason."""
     return [p for p in _walk(record) if not isinstance(p, Point)]
 
 
@@ -176,7 +176,7 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
 
 
 def regime(record: Record, subject: Subject) -> str:
-    """Which caches ncu's time and bytes saw: cold, since it flushes them, unless the fact says not."""
+    """Returns the cache state of ncu's time and bytes: cold, since ncu flushes caches, unless the fact differs."""
     fact = record.facts.get("ncu_duration", subject)
     if fact is None or not isinstance(fact.detail, Caches):
         return "cold, ncu (caches flushed)"
@@ -195,12 +195,12 @@ def _points_of(
 
     duration = number("ncu_duration")
     if not duration or duration <= 0:
-        yield subject, _why(record, subject, "ncu_duration")
+        yield subject, _reason(record, subject, "ncu_duration")
         return
     tensor, cores = number("tensor_flop"), number("cuda_core_flop")
     flops: dict[Literal["hardware", "formula"], float] = {}
     if tensor is None or cores is None:
-        yield subject, _why(record, subject, "tensor_flop" if tensor is None else "cuda_core_flop")
+        yield subject, _reason(record, subject, "tensor_flop" if tensor is None else "cuda_core_flop")
     elif tensor + cores > 0:
         flops["hardware"] = tensor + cores
     formula = number("formula_flop")
@@ -211,10 +211,10 @@ def _points_of(
     for level in LEVELS:
         amount = number(f"{level}_bytes")
         if not amount or amount <= 0:
-            yield subject, _why(record, subject, f"{level}_bytes")
+            yield subject, _reason(record, subject, f"{level}_bytes")
             continue
         for counted, flop in flops.items():
-            bare = Point(
+            point = Point(
                 subject=subject,
                 level=level,
                 counted=counted,
@@ -226,13 +226,13 @@ def _points_of(
                 theory=_ceiling(ceilings, variant.roof, level, flop / amount, THEORY),
                 measured=_ceiling(ceilings, variant.roof, level, flop / amount, MEASURED),
             )
-            yield replace(bare, faults=tuple(_faults(record, bare)))
+            yield replace(point, faults=tuple(_faults(record, point)))
 
 
 def formula_points(record: Record, subject: Subject) -> list[Point]:
-    """The points of a case without counters: the problem's own FLOPs and bytes over a time that the bench measured.
+    """Returns the points of a case without counters: the problem's FLOPs and bytes over bench's time.
 
-    Its bytes come from DRAM once where caches are cold, and else through L2; each level takes the time of that regime.
+    DRAM bytes go with the cold time, L2 bytes with the time that ranks.
     """
     variant = record.suite.variants[subject.variant]
     shape = record.suite.shapes[subject.shape or ""]
@@ -242,19 +242,21 @@ def formula_points(record: Record, subject: Subject) -> list[Point]:
 
     flop, clock = number("formula_flop"), number("bench_sm_clock")
     ceilings = roofs(devices.find(record.gpu), clock, record.roofs_by("bench")(subject))
-    found = []
-    levels: tuple[tuple[Level, str, str], ...] = (("dram", "formula_bytes", "cold_p50"),
-                                                  ("l2", "formula_l2_bytes", shape.time))  # fmt: skip
+    results = []
+    levels: tuple[tuple[Level, str, str], ...] = (
+        ("dram", "formula_bytes", "cold_p50"),
+        ("l2", "formula_l2_bytes", shape.time),
+    )
     for level, name, time in levels:
         amount, us = number(name) or number("formula_bytes"), number(time)
         if flop and amount and us and subject.case not in record.stale:
             regime = f"{time.removesuffix('_p50').replace('_', ' ')} p50, FLOPs and bytes of the problem's formula"
             theory, measured = (_ceiling(ceilings, variant.roof, level, flop / amount, o) for o in (THEORY, MEASURED))
-            found.append(Point(subject, level, "formula", regime, flop, amount, us, variant.roof, theory, measured))
-    return found
+            results.append(Point(subject, level, "formula", regime, flop, amount, us, variant.roof, theory, measured))
+    return results
 
 
-def _why(record: Record, subject: Subject, name: str) -> str:
+def _reason(record: Record, subject: Subject, name: str) -> str:
     fact = record.facts.get(name, subject)
     if fact is None:
         return f"{name} is unmeasured"
@@ -268,15 +270,14 @@ def _ceiling(
 
 
 def _lower_of(compute: Roof | None, bandwidth: Roof | None, intensity: float) -> Ceiling:
-    """The ceiling at that intensity (FLOP per byte)."""
-    known = [compute.value] if compute else []
-    known += [bandwidth.value * intensity / 1e3] if bandwidth else []
-    return Ceiling(compute, bandwidth, min(known, default=None))
+    """Returns the ceiling at this intensity (FLOP per byte)."""
+    tflops = [compute.value] if compute else []
+    tflops += [bandwidth.value * intensity / 1e3] if bandwidth else []
+    return Ceiling(compute, bandwidth, min(tflops, default=None))
 
 
 def _faults(record: Record, point: Point) -> Iterator[str]:
-    """A point above a roof is impossible, and so are far fewer FLOPs than the work has: says by how much, and the
-    likely cause."""
+    """Yields why a point is impossible, with the likely cause: it is above a roof, or has far too few FLOPs."""
     formula = record.facts.number("formula_flop", point.subject) or 0.0
     if point.counted == "hardware" and point.flop < FAR_BELOW * formula:
         share = f"the hardware counted {100 * point.flop / formula:.2g} % of the formula's FLOPs"
@@ -285,20 +286,20 @@ def _faults(record: Record, point: Point) -> Iterator[str]:
         compute, bandwidth = ceiling.compute, ceiling.bandwidth
         if compute is not None and point.tflops > compute.value:
             share = f"{100 * point.tflops / compute.value:.0f} % of the roof {compute.name}"
-            yield f"{share}: {_cause_of_flops(record, point, compute)}"
+            yield f"{share}: {_flop_fault(record, point, compute)}"
         if bandwidth is not None and point.gbps > bandwidth.value:
             share = f"{100 * point.gbps / bandwidth.value:.0f} % of the roof {bandwidth.name}"
             cause = "its bytes and its time are not of one regime"
             if point.level == "dram":
                 cause += " (data that stays in L2 against the DRAM roof?)"
-            yield f"{share}: {_soft(bandwidth, cause)}"
+            yield f"{share}: {_above_roof(bandwidth, cause)}"
 
 
-def _soft(roof: Roof, cause: str) -> str:
+def _above_roof(roof: Roof, cause: str) -> str:
     return "the measured roof is too low" if roof.origin == "measured" else cause
 
 
-def _cause_of_flops(record: Record, point: Point, roof: Roof) -> str:
+def _flop_fault(record: Record, point: Point, roof: Roof) -> str:
     facts, subject = record.facts, point.subject
     tensor = facts.number("tensor_flop", subject) or 0.0
     counted = tensor + (facts.number("cuda_core_flop", subject) or 0.0)
@@ -313,7 +314,7 @@ def _cause_of_flops(record: Record, point: Point, roof: Roof) -> str:
             return f"wrong dtype: its tensor FLOPs are {dtype}"
     if roof.origin == "datasheet":
         return f"the clock is unknown and may have been above {roof.clock_mhz:,.0f} MHz"
-    return _soft(
+    return _above_roof(
         roof,
         "its FLOPs and its time are not of the same launches, the clock rose meanwhile, or "
         "its products are sparse and count as dense",
@@ -327,7 +328,7 @@ def _cause_of_flops(record: Record, point: Point, roof: Roof) -> str:
 class Bound:
     """The least time one resource allows.
 
-    ``us`` is ``None`` where the amount or the roof is not known; ``note`` then says which.
+    ``us`` is ``None`` if the amount or the roof is unknown; ``note`` then says which.
     """
 
     resource: str
@@ -338,55 +339,55 @@ class Bound:
     note: str = ""
 
 
-#: What a problem's ``work(params)`` may hold; each is a fact ``formula_<name>`` of the case.
+#: Keys of a problem's ``work(params)``; each is a fact ``formula_<name>`` of the case.
 WORK = ("flop", "bytes", "tensor_flop", "fp32_flop", "exp", "shared_bytes", "l2_bytes")
 
 
 def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, launches: int = 1) -> tuple[Bound, ...]:
-    """The bound of each resource, by the best roof known: measured, else at the clock seen, else datasheet.
+    """Returns each resource's bound by its best known roof: measured, else at the clock seen, else datasheet.
 
     Args:
         work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so ``bytes``
-            stands in for ``l2_bytes``. ``tensor_flop`` and ``fp32_flop`` are parts: of ``flop``, or more than it
-            where that counts only the useful ones. They are never added to it.
-        dtype: the compute roof; ``fp16_tensor`` puts only the tensor FLOPs on it, ``fp32`` all.
-        ceilings: what :func:`roofs` gives.
+            replaces a missing ``l2_bytes``. ``tensor_flop`` and ``fp32_flop`` are parts of ``flop``, but their sum may
+            exceed it if ``flop`` counts useful FLOPs only. They are never added to it.
+        dtype: the compute roof; ``fp16_tensor`` takes only the tensor FLOPs, ``fp32`` all.
+        ceilings: the machine's :func:`roofs`.
     """
     flop, products, rest = (work.get(name) for name in ("flop", "tensor_flop", "fp32_flop"))
     amounts: dict[str, tuple[float | None, str]] = {}
     if dtype.endswith("_tensor"):
         if products is None and flop is not None:
             products = flop - (rest or 0.0)
-            if products <= 0:  # for variants on the CUDA cores: this one does them on the tensor cores
+            if products <= 0:  # the formula's fp32 FLOPs are CUDA-core variants'; this one uses tensor cores
                 products, rest = flop, None
         amounts[dtype] = products, "FLOP"
         amounts["fp32"] = rest, "FLOP"
     else:
-        known = [n for n in (flop, products, rest) if n is not None]
-        amounts[dtype] = (max(flop or 0.0, (products or 0.0) + (rest or 0.0)) if known else None), "FLOP"
+        recorded = any(n is not None for n in (flop, products, rest))
+        amounts[dtype] = (max(flop or 0.0, (products or 0.0) + (rest or 0.0)) if recorded else None), "FLOP"
     amounts["exp"] = work.get("exp"), "op"
     amounts["shared"] = work.get("shared_bytes"), "B"
     amounts["l2"] = work.get("l2_bytes", work.get("bytes")), "B"
     amounts["dram"] = work.get("bytes"), "B"
     amounts["launch"] = float(launches), "launches"
-    found = []
+    results = []
     for resource, (amount, unit) in amounts.items():
         roof = pick(ceilings, resource, REACHABLE)
         note = "the problem's formulas do not say" if amount is None else "" if roof else "no roof is known"
         us = roof.us(amount) if roof is not None and amount is not None else None
-        found.append(Bound(resource, amount, unit, roof, us, note))
-    return tuple(found)
+        results.append(Bound(resource, amount, unit, roof, us, note))
+    return tuple(results)
 
 
-def floor(found: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
-    """The bound that holds: the largest of those known, resources in ``without`` left out."""
-    known = [b for b in found if b.us is not None and b.resource not in without]
-    return max(known, key=lambda b: b.us or 0.0, default=None)
+def floor(bounds: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
+    """Returns the largest known bound, without the resources in ``without``; ``None`` if no bound is known."""
+    with_time = [b for b in bounds if b.us is not None and b.resource not in without]
+    return max(with_time, key=lambda b: b.us or 0.0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Achieved time over the floor of the same regime. ``time`` names the fact."""
+    """A measured time against the floor of its regime; ``time`` is the fact's name."""
 
     time: str
     time_us: float
@@ -401,7 +402,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class CaseBounds:
-    """The bounds of a case, their floor with cold caches, and the gap of each time measured."""
+    """A case's bounds, their floor with cold caches, and the gap of each measured time."""
 
     subject: Subject
     bounds: tuple[Bound, ...]
@@ -409,27 +410,40 @@ class CaseBounds:
     gaps: tuple[Gap, ...]
 
     def gap(self, time: str) -> Gap | None:
-        """The gap of one measured time (``isolated_p50``)."""
+        """Returns the gap of a time (``isolated_p50``); ``None`` if it was not measured."""
         return next((g for g in self.gaps if g.time == time), None)
 
 
+def sm_count(record: Record) -> int | None:
+    """Returns the SMs of the recorded GPU, else those of its device table."""
+    device = devices.find(record.gpu)
+    return record.environment.gpu_sms or (device.sms if device else None)
+
+
+def shared_busy(record: Record, subject: Subject) -> float | None:
+    """Returns passes through shared memory over the SMs' elapsed cycles under ncu, %: an SM does one per clock."""
+    passes, cycles = (record.facts.number(n, subject) for n in ("shared_wavefronts", "elapsed_cycles"))
+    sms = sm_count(record)
+    return 100 * passes / (cycles * sms) if sms and cycles and passes is not None else None
+
+
 def fits_l2(record: Record, size: float | None) -> bool:
-    """Whether so many bytes are known to fit the L2 of the GPU that was measured."""
+    """Returns whether ``size`` bytes fit the recorded GPU's L2; false if either is unknown."""
     device = devices.find(record.gpu)
     l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
     return l2 is not None and size is not None and size <= l2
 
 
 def case_bounds(record: Record) -> list[CaseBounds]:
-    """Bounds of every case whose formulas were recorded.
+    """Returns the bounds of every case whose formulas were recorded.
 
-    A warm time has no DRAM floor where the problem's data fits L2, since it may stay there.
+    A warm time has no DRAM floor if the problem's data fits L2, since it may stay there.
     """
     device = devices.find(record.gpu)
     planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
     measured = record.roofs_by("bench")
     by_clock: dict[float | None, tuple[Roof, ...]] = {}
-    found = []
+    results = []
     for subject in dict.fromkeys(f.subject for f in record.facts.named("formula_flop")):
         variant = record.suite.variants.get(subject.variant)
         if variant is None or subject.shape is None:
@@ -445,17 +459,17 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         if clock not in by_clock:
             by_clock[clock] = roofs(device, clock)
         ceilings = (*by_clock[clock], *measured(subject))
-        own = bounds(work, variant.roof, ceilings, launches=launches)
+        case = bounds(work, variant.roof, ceilings, launches=launches)
         resident = fits_l2(record, work.get("bytes"))
         gaps = []
         if subject.case not in record.stale:
             for regime in REGIMES:
                 name = f"{regime}_p50"
                 warm = regime != "cold" and resident
-                lowest = floor(own, ("dram",) if warm else ())
+                lowest = floor(case, ("dram",) if warm else ())
                 time = number(name)
                 if time is not None and lowest is not None and lowest.us:
                     note = "its data fits L2: no DRAM floor" if warm else ""
                     gaps.append(Gap(name, time, lowest, lowest.us, note))
-        found.append(CaseBounds(subject, own, floor(own), tuple(gaps)))
-    return found
+        results.append(CaseBounds(subject, case, floor(case), tuple(gaps)))
+    return results

@@ -457,6 +457,10 @@ class Roof:
         """The least time in microseconds for ``amount`` FLOPs, bytes, operations or launches."""
         return amount * self.value if self.unit == "us" else amount / (self.value * _PER_US[self.unit])
 
+    def percent(self, amount: float, us: float) -> float:
+        """The least time for ``amount`` as a share of ``us``, %."""
+        return 100 * self.us(amount) / us
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

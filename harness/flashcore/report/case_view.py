@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from flashcore.explain import bounds_in_use, heat
+from flashcore.explain import heat, roofline
 from flashcore.explain.diff import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS, Moved, Step
-from flashcore.explain.limiter import Held, Limiter, phase_shares
+from flashcore.explain.limiter import Limiter, Limiters, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Fact, Listing, Subject
@@ -71,7 +71,7 @@ class CaseView:
 
     shape: Shape
     answer: list[str]
-    limiters: Held
+    limiters: Limiters
     ranked: list[RankedLimiter]
     why_not: str
     finding: str
@@ -198,7 +198,7 @@ def _memory(book: Book, subject: Subject, parent: Subject | None) -> drawings.Dr
     facts = book.record.facts
 
     def reader(case: Subject) -> Callable[[str], float | None]:
-        busy = bounds_in_use.shared_busy(book.readings, case)
+        busy = roofline.shared_busy(book.record, case)
         return lambda fact: busy if fact == "shared_busy" else facts.number(fact, case)
 
     if facts.number("l2_bytes", subject) is None:

@@ -218,7 +218,7 @@ class _Figures:
         values = [facts.number(n, subject) for n in self.counters]
         phases = limiter.phase_shares(side.record, subject)
         key = side.record.keys.get(subject.case)
-        limiters = self.book.limiters(name, at) if side.own else limiter.held(side.readings, name, at)
+        limiters = self.book.limiters(name, at) if side.own else limiter.limiters(side.readings, name, at)
         return {
             "t": {m: six_digits(time) for m, time in times.items() if time},
             "why": {m: self.book.why(n, subject) if side.own else "not in that record" for m, n in untimed.items()},

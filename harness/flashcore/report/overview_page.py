@@ -245,8 +245,17 @@ def _facts(book: Book, ladder: Ladder, timed: Sequence[tuple[float, Variant]], n
     """The picture's CSV."""
     shape, floor = ladder.shape, ladder.floor.floor_us if ladder.floor else None
     resources = bounds_in_use.RESOURCES
-    rows: list[list[Any]] = [["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs",
-                              *(f"{r} percent of the time" for r in resources)]]  # fmt: skip
+    rows: list[list[Any]] = [
+        [
+            "variant",
+            "shape",
+            "role",
+            f"{shape.time} µs",
+            "parent",
+            "floor µs",
+            *(f"{r} percent of the time" for r in resources),
+        ]
+    ]
     for t, v in reversed(timed):
         shares = [needs[v.name][r].percent if r in needs[v.name] else None for r in resources]
         rows.append([v.name, shape.name, book.role(v), t, v.parent, floor, *shares])

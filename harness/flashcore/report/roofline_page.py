@@ -101,10 +101,21 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
     roles = {v.name: book.role(v) for v in book.cases(shape)}
     head = "variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time µs", "FLOP per byte", "TFLOP/s"
     rows = [
-        (p.subject.variant, p.subject.kernel, shape.name, p.level, p.counted, p.flop, p.bytes, p.time_us,
-         six_digits(p.intensity), six_digits(p.tflops), p.regime)
+        (
+            p.subject.variant,
+            p.subject.kernel,
+            shape.name,
+            p.level,
+            p.counted,
+            p.flop,
+            p.bytes,
+            p.time_us,
+            six_digits(p.intensity),
+            six_digits(p.tflops),
+            p.regime,
+        )
         for p in points
-    ]  # fmt: skip
+    ]
     return {
         "kind": "roofline",
         "table": [(*head, "regime"), *rows],

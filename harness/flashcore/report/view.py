@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from flashcore.explain import ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder
-from flashcore.explain.limiter import Held, Remedy
+from flashcore.explain.limiter import Limiters, Remedy
 from flashcore.explain.predictions import Readings, extreme
 from flashcore.explain.roofline import CaseBounds, Gap
 from flashcore.gate import judge
@@ -91,7 +91,7 @@ class Answer:
     peer: str
     floor: str
     floor_title: str
-    limiters: Held
+    limiters: Limiters
     parent: str | None
     parent_limiters: str
     gain: str
@@ -207,9 +207,9 @@ class Book:
             self._ladders[shape.name] = ladder.ladder(self.record, shape, self.readings, self.bounds)
         return self._ladders[shape.name]
 
-    def limiters(self, variant: str, shape: str) -> Held:
+    def limiters(self, variant: str, shape: str) -> Limiters:
         """The limiters of a case."""
-        return limiter.held(self.readings, variant, shape)
+        return limiter.limiters(self.readings, variant, shape)
 
     def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
         """The steps that removed a limiter at a shape, by its kind."""

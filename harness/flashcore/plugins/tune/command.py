@@ -24,8 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_gpus(parser)
     add = parser.add_argument
     add("--studies", default="studies", metavar="DIR", help="studies (default: %(default)s)")
-    add("--sampler", default="", metavar="NAME",
-        help="nsga2, tpe, gp, random or grid (default: by the size of the space and of the budget)")  # fmt: skip
+    add(
+        "--sampler",
+        default="",
+        metavar="NAME",
+        help="nsga2, tpe, gp, random or grid (default: by the size of the space and of the budget)",
+    )
     add(
         "--evaluations",
         type=int,
@@ -36,8 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--until", type=float, metavar="PCT", help="end when the best is within PCT percent of the first shape's floor")
     add("--batch", type=int, metavar="N", help="candidates built at a time (default: by the budget)")
     add("--seed", type=int, default=0, metavar="N", help="seed of the sampler (default: %(default)s)")
-    add("--finalists", type=int, default=3, metavar="N",
-        help="fastest candidates to time against the manifest's fastest variant (default: %(default)s)")  # fmt: skip
+    add(
+        "--finalists",
+        type=int,
+        default=3,
+        metavar="N",
+        help="fastest candidates to time against the manifest's fastest variant (default: %(default)s)",
+    )
     add(
         "--processes", type=int, default=9, metavar="N", help="processes that time the finalists (default: %(default)s)"
     )

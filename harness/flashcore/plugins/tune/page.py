@@ -108,9 +108,11 @@ def _timed(study: Summary) -> dict[str, Any]:
     faster, kept = study.within_budgets()
     losers = []
     for one in faster:
-        gain = missing("no candidate keeps every soft budget") if kept is None else Cell(
-            f"{100 * (kept.us / one.us - 1):.1f} %", sort=kept.us / one.us, kind="number"
-        )  # fmt: skip
+        gain = (
+            missing("no candidate keeps every soft budget")
+            if kept is None
+            else Cell(f"{100 * (kept.us / one.us - 1):.1f} %", sort=kept.us / one.us, kind="number")
+        )
         facts = _static(one.result)
         losers.append(_row(one.index, one.us, gain, broken(one.result), *facts, _config(study, one.index)))
     path = study.genealogy(study.improvements[-1].index)

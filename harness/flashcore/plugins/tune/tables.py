@@ -96,8 +96,16 @@ def finalists_text(study: Summary, finals: Sequence[Final]) -> str:
     """The finalists against the variant to beat."""
     heads = ["finalist", "shape", f"{finals[0].reference}, µs", "µs", "change", "noise threshold", "verdict", "config"]
     rows = [
-        [str(f.index), f.shape, number(f.before_us), number(f.after_us), f.change, f.threshold, f.verdict,
-         study.grid.text(f.index)]
+        [
+            str(f.index),
+            f.shape,
+            number(f.before_us),
+            number(f.after_us),
+            f.change,
+            f.threshold,
+            f.verdict,
+            study.grid.text(f.index),
+        ]
         for f in finals
-    ]  # fmt: skip
+    ]
     return table(heads, rows)

@@ -105,7 +105,7 @@ def _payload(cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
         "bench": [
             {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], **more} for c in cases
         ],
-    }  # fmt: skip
+    }
 
 
 def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> Result:
