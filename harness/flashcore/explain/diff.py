@@ -1,7 +1,7 @@
-"""What changed between two records.
+"""Compares two records.
 
-Static facts differ or they do not: that is exact. Times of different runs are shown with the interval
-of their ratio and never judged, since machines and days differ; within one run they may be.
+Static facts compare exactly. Times of different runs are shown with the interval of their ratio but never judged, since
+machines and days differ; times of one run may be judged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODES = (*REGIMES, "eager")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One fact that differs. ``before`` or ``after`` is ``None`` where it was not measured."""
+    """One fact that differs. ``before`` or ``after`` is ``None`` if unmeasured."""
 
     subject: Subject
     fact: str
@@ -41,12 +41,12 @@ class Change:
 
 
 def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[Change]:
-    """The facts of these tiers whose values differ from ``a`` to ``b``, in the order of ``b``.
+    """Returns the facts of these tiers whose values differ from ``a`` to ``b``, in the order of ``b``.
 
     Static facts compare within one nvcc release only; see :func:`remarks`.
     """
     before, after = _facts(a, tiers), _facts(b, tiers)
-    found = []
+    results = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)
         was, now = old.value if old else None, new.value if new else None
@@ -54,13 +54,13 @@ def changes(a: Record, b: Record, tiers: Sequence[Tier] = ("static",)) -> list[C
             continue
         fact = new or old
         assert fact is not None
-        found.append(Change(fact.subject, fact.name, fact.unit, was, now, _direction(fact.name, was, now)))
-    return found
+        results.append(Change(fact.subject, fact.name, fact.unit, was, now, _direction(fact.name, was, now)))
+    return results
 
 
 def one_sided(a: Record, b: Record) -> dict[str, tuple[Direction, int]]:
-    """The variants of which only one record has static facts: whether they appeared or vanished, and how many facts
-    there are."""
+    """Returns the variants with static facts in one record only: whether they appeared or vanished, and the number of
+    facts."""
     before, after = (Counter(s.variant for _, s in _facts(r, ("static",))) for r in (a, b))
     return {v: ("appeared", n) for v, n in after.items() if v not in before} | {
         v: ("vanished", n) for v, n in before.items() if v not in after
@@ -68,11 +68,11 @@ def one_sided(a: Record, b: Record) -> dict[str, tuple[Direction, int]]:
 
 
 def narrowed(record: Record, variants: Collection[str]) -> Record:
-    """The record with only these variants."""
+    """Returns the record with only these variants."""
     return replace(
         record,
         facts=Facts(f for f in record.facts if f.subject.variant in variants),
-        samples={case: own for case, own in record.samples.items() if case.split("/")[0] in variants},
+        samples={case: samples for case, samples in record.samples.items() if case.split("/")[0] in variants},
         artifacts=tuple(x for x in record.artifacts if x.variant in variants),
     )
 
@@ -125,17 +125,16 @@ class TimeChange:
         return f"{faster(self.ratio, shown=f'{self.ratio:.3f}')} {interval}"
 
 
-def contradiction(found: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:
-    """The regimes that disagree about one pair: in which it is fastest and in which slowest, both beyond noise.
-    ``None`` if none do."""
-    told = [(r.value, mode) for mode, r in found if mode in REGIMES and not still(r.value, r.low, r.high)]
-    best, worst = max(told, default=(1.0, "")), min(told, default=(1.0, ""))
+def contradiction(ratios: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:
+    """Returns the regimes in which a pair is fastest and slowest, if these contradict each other beyond noise."""
+    decided = [(r.value, mode) for mode, r in ratios if mode in REGIMES and not still(r.value, r.low, r.high)]
+    best, worst = max(decided, default=(1.0, "")), min(decided, default=(1.0, ""))
     return (best[1], worst[1]) if best[0] > 1 > worst[0] else None
 
 
 def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChange]:
-    """Every case that both records timed at the same shape, by mode."""
-    found = []
+    """Returns the change of every time that both records have at the same shape."""
+    results = []
     for key, after in b.samples.items():
         case, _, mode = key.rpartition("/")
         variant, _, shape = case.partition("/")
@@ -143,17 +142,17 @@ def timing(a: Record, b: Record, modes: Sequence[str] = MODES) -> list[TimeChang
         if mode not in modes or not before or not after or not same_shape(a, b, shape):
             continue
         subject = Subject(variant, shape=shape)
-        found.append(time_change(subject, mode, before, after, a.id == b.id, same_code(a, b, case)))
-    return found
+        results.append(time_change(subject, mode, before, after, a.id == b.id, same_code(a, b, case)))
+    return results
 
 
 def time_change(
     subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
 ) -> TimeChange:
-    """From the samples of one mode; ``judged`` ones were timed in the same rounds."""
+    """Returns the change between one mode's samples; ``judged`` ones were timed in the same rounds."""
     was, now = statistics.median(before), statistics.median(after)
-    found = ratio(before, after, paired=judged)
-    return TimeChange(subject, mode, was, now, was / now, found.low, found.high, judged, same_code)
+    interval = ratio(before, after, paired=judged)
+    return TimeChange(subject, mode, was, now, was / now, interval.low, interval.high, judged, same_code)
 
 
 def same_shape(a: Record, b: Record, shape: str) -> bool:
@@ -169,7 +168,7 @@ def same_code(a: Record, b: Record, case: str) -> bool:
 
 
 def comparable(a: Record, b: Record) -> str:
-    """Why the times of two records must not even be shown side by side; empty if they may."""
+    """Returns why the times of two records must not be shown together; empty if they may be."""
     if a.suite.name != b.suite.name:
         return f"of suite {a.suite.name}, not {b.suite.name}"
     if a.gpu is None or b.gpu is None:
@@ -178,42 +177,42 @@ def comparable(a: Record, b: Record) -> str:
 
 
 def remarks(a: Record, b: Record) -> list[str]:
-    """Why a comparison of two records may mislead."""
-    found = []
+    """Returns the reasons why a comparison of two records may mislead."""
+    results = []
     one, other = a.environment, b.environment
-    for what, was, now in (
+    for tool, was, now in (
         ("nvcc", one.nvcc, other.nvcc),
         ("ncu", one.ncu, other.ncu),
         ("driver", one.driver, other.driver),
     ):
         if was != now:
-            found.append(
-                f"{what} {was or 'not recorded'} before, {now or 'not recorded'} after: differences may be its own"
+            results.append(
+                f"{tool} {was or 'not recorded'} before, {now or 'not recorded'} after: differences may be its own"
             )
     reason = comparable(a, b)
-    return [*found, f"times are not comparable: {reason}"] if reason else found
+    return [*results, f"times are not comparable: {reason}"] if reason else results
 
 
 def same_builds(a: Record, b: Record) -> tuple[int, int]:
-    """How many (variant, arch) have the same machine code on both sides, and how many both sides have."""
+    """Returns how many (variant, arch) have the same machine code in both records, and how many both records have."""
     code = {(x.variant, x.arch): x.code for x in a.artifacts if x.code}
     both = [x.code == code[x.variant, x.arch] for x in b.artifacts if x.code and (x.variant, x.arch) in code]
     return sum(both), len(both)
 
 
-MOVED = 0.05  # the relative change of a counter from which it is shown
+MOVED = 0.05  # the smallest relative change of a counter that is shown
 MOST_MOVED = 5
 
 
 def moved(
     a: Record, b: Record, subject: Subject, before: Subject | None = None, most: int | None = MOST_MOVED
 ) -> list[Change]:
-    """The counters of a case that differ the most, where both sides have them: possible causes of a changed time.
+    """Returns the counters of a case that differ the most: possible causes of a changed time.
 
     Args:
-        before: the case of ``a``, where it is another one.
+        before: the case of ``a``, if it differs from ``subject``.
     """
-    found: list[tuple[float, Change]] = []
+    results: list[tuple[float, Change]] = []
     for fact in b.facts.of(subject.variant):
         spec = FACTS.get(fact.name)
         was = a.facts.number(fact.name, before or subject)
@@ -225,14 +224,14 @@ def moved(
         share = abs(now - was) / max(abs(was), abs(now))
         if share > MOVED:
             direction = _direction(fact.name, was, now)
-            found.append((share, Change(subject, fact.name, fact.unit, was, now, direction)))
-    return [change for _, change in sorted(found, key=lambda x: (-x[0], x[1].fact))[:most]]
+            results.append((share, Change(subject, fact.name, fact.unit, was, now, direction)))
+    return [change for _, change in sorted(results, key=lambda x: (-x[0], x[1].fact))[:most]]
 
 
 def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
-    """The imported cases that both sides have: the duration under ncu where it differs, then the counters that differ
-    the most."""
-    found = []
+    """Returns the imported cases of both records: ncu's duration if it differs, then the counters that differ the
+    most."""
+    results = []
     for fact in b.facts.named("ncu_duration"):
         subject, now = fact.subject, fact.value
         variants = [r.suite.variants.get(subject.variant) for r in (a, b)]
@@ -240,5 +239,5 @@ def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
         if subject.kernel is None and old is not None and all(v and v.imported for v in variants):
             time = Change(subject, fact.name, fact.unit, old.value, now, _direction(fact.name, old.value, now))
             rest = [c for c in moved(a, b, subject) if c.fact != fact.name]
-            found.append((subject, [time, *rest] if now != old.value else rest))
-    return found
+            results.append((subject, [time, *rest] if now != old.value else rest))
+    return results

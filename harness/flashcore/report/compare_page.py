@@ -1,6 +1,6 @@
 """Two variants side by side, of this run or another: times in all regimes, counters, stalls, phases, source.
 
-The page holds the figures of every case and the interval of every pair's ratio; a script draws the chosen pair. The
+The page holds the figures of every case and the interval of every pair's ratio; a script draws the selected pair. The
 verdict on the first pair is in the page itself. The conclusions about times come from :mod:`flashcore.explain`, those
 about every pair as codes that the script looks up.
 """
@@ -52,16 +52,16 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A variant that can be chosen.
+    """A variant that the reader can select.
 
     Args:
-        own: whether it is of this run, not of the other record.
-        fixed: the shape at which it is always shown, where the two records have none in common.
+        current: whether it is from this run, not from the other record.
+        fixed: the shape at which it is always shown if the records have no shape in common.
     """
 
     variant: Variant
     readings: Readings
-    own: bool
+    current: bool
     fixed: str = ""
 
     @property
@@ -70,7 +70,7 @@ class Side:
 
     @property
     def label(self) -> str:
-        if self.own:
+        if self.current:
             return self.variant.name
         return f"{self.variant.name} ({', '.join(filter(None, (self.record.id.rpartition('-')[2], self.fixed)))})"
 
@@ -92,7 +92,7 @@ def page(book: Book, other: Record | None = None) -> Page[View]:
     """The page ``compare``.
 
     Args:
-        other: a second record, whose variants can be chosen for comparison.
+        other: a second record, whose variants can be selected for comparison.
     """
     sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
     if other is not None:
@@ -159,7 +159,7 @@ class _Figures:
         lines: dict[tuple[str, int, str], int] = {}
         sources = {str(i): places for i, side in enumerate(self.sides) if (places := _source(side, lines))}
         return {
-            "sides": [[s.label, s.variant.name, s.own, self.partners[i]] for i, s in enumerate(self.sides)],
+            "sides": [[s.label, s.variant.name, s.current, self.partners[i]] for i, s in enumerate(self.sides)],
             "runs": list(dict.fromkeys(s.record.id for s in self.sides)),
             "facts": [[n, FACTS[n].unit, FACTS[n].better, FACTS[n].why] for n in self.counters],
             "shapes": shapes,
@@ -176,21 +176,23 @@ class _Figures:
         """A side's default partners: its namesake in the other record, and its parent or the baseline."""
         side = self.sides[i]
         others = enumerate(self.sides)
-        twin = next((j for j, s in others if side.own and not s.own and s.variant.name == side.variant.name), None)
-        same_run = {s.variant.name: j for j, s in enumerate(self.sides) if s.own == side.own}
+        twin = next(
+            (j for j, s in others if side.current and not s.current and s.variant.name == side.variant.name), None
+        )
+        same_run = {s.variant.name: j for j, s in enumerate(self.sides) if s.current == side.current}
         kin = (same_run.get(side.variant.parent or ""), same_run.get(side.record.suite.baseline or ""))
         return twin, next((j for j in kin if j is not None and j != i), None)
 
     def _has(self, side: Side, shape: Shape) -> bool:
         if side.fixed:
             return True
-        shared = side.own or diff.same_shape(side.record, self.book.record, shape.name)
+        shared = side.current or diff.same_shape(side.record, self.book.record, shape.name)
         return side.variant.runs_on(shape) and shared
 
     def _rival(self, shape: Shape, cases: Cases) -> int | None:
         """The other record's partner for a variant that it lacks: its fastest in the regime that ranks, else the first
         that has a time."""
-        timed = [i for i in map(int, cases) if not self.sides[i].own and cases[str(i)]["t"]]
+        timed = [i for i in map(int, cases) if not self.sides[i].current and cases[str(i)]["t"]]
         times = [(cases[str(i)]["t"].get(shape.rank_by), i) for i in timed if not self.sides[i].variant.is_reference]
         ranked = [(time, i) for time, i in times if time]
         return min(ranked)[1] if ranked else next(iter(timed), None)
@@ -218,10 +220,10 @@ class _Figures:
         values = [facts.number(n, subject) for n in self.counters]
         phases = limiter.phase_shares(side.record, subject)
         key = side.record.keys.get(subject.case)
-        limiters = self.book.limiters(name, at) if side.own else limiter.limiters(side.readings, name, at)
+        limiters = self.book.limiters(name, at) if side.current else limiter.limiters(side.readings, name, at)
         return {
             "t": {m: six_digits(time) for m, time in times.items() if time},
-            "why": {m: self.book.why(n, subject) if side.own else "not in that record" for m, n in untimed.items()},
+            "why": {m: self.book.why(n, subject) if side.current else "not in that record" for m, n in untimed.items()},
             "c": [] if all(v is None for v in values) else [None if v is None else six_digits(v) for v in values],
             "p": {phase: six_digits(f.number) for phase, f in phases.items() if f.number is not None},
             "code": f"{key.code[:12]} {key.nvcc}" if key is not None and key.code and not key.peer else "",
@@ -243,13 +245,13 @@ class _Figures:
         """
         keys = {i: f"{self.sides[i].at(shape).case}/{mode}" for i in map(int, cases)}
         series = {i: s for i, key in keys.items() if (s := self.sides[i].record.samples.get(key))}
-        own = [i for i in series if self.sides[i].own]
-        others = {j: [i for i in own if not self.sides[j].own or i < j] for j in series}
+        current = [i for i in series if self.sides[i].current]
+        others = {j: [i for i in current if not self.sides[j].current or i < j] for j in series}
         if sum(map(len, others.values())) > left:
             others = {j: [i for i in ids if self._related(i, j, shape)] for j, ids in others.items()}
         rows = []
         for j, ids in others.items():
-            ratios = intervals.ratios(series[j], [series[i] for i in ids], paired=self.sides[j].own)
+            ratios = intervals.ratios(series[j], [series[i] for i in ids], paired=self.sides[j].current)
             ends = [round(abs(end / r.value - 1) / STEP) for r in ratios for end in (r.low, r.high)]
             times = {i: cases[str(i)]["t"].get(mode) for i in (j, *ids)}
             named = {
@@ -257,7 +259,7 @@ class _Figures:
                 for k, (i, r) in enumerate(zip(ids, ratios, strict=True))
                 if not times[i] or not times[j] or abs(times[j] / times[i] / r.value - 1) > STEP
             }
-            if self.sides[j].own:
+            if self.sides[j].current:
                 for i, r in zip(ids, ratios, strict=True):
                     collected.setdefault((i, j), {})[mode] = r
             if ids:
@@ -321,38 +323,38 @@ def _verdict(data: Mapping[str, Any], shape: str, focus: int, against: int) -> d
     sides = [data["sides"][i] for i in (focus, against)]
     cases = [figures["cases"].get(str(i)) for i in (focus, against)]
     across = sides[0][2] != sides[1][2]
-    apart = data["apart"] if across else ""
+    incomparable = data["apart"] if across else ""
     pairs: dict[str, Pair] = {}
     ratios: dict[str, float] = {}
     rows = []
     for mode in TIMES:
         now, was = (case["t"].get(mode) if case else None for case in cases)
-        if now and was and not apart:
+        if now and was and not incomparable:
             if pair := _pair(data, shape, mode, focus, against):
                 pairs[mode] = pair
             ratios[mode] = pair.value if pair else was / now
-        rows.append(_row(mode, cases, ratios.get(mode), pairs.get(mode), apart))
+        rows.append(_row(mode, cases, ratios.get(mode), pairs.get(mode), incomparable))
     mode = figures["rank"] if figures["rank"] in ratios else next(iter(ratios), "")
     contradicting = figures["contradictions"].get(f"{focus} {against}") or list(
         reversed(figures["contradictions"].get(f"{against} {focus}", ()))
     )
     return {
         "sides": [
-            {"label": label, "href": variant_page(name) if own else "", "held": (case or {}).get("held", "")}
-            for (label, name, own, _), case in zip(sides, cases, strict=True)
+            {"label": label, "href": variant_page(name) if current else "", "held": (case or {}).get("held", "")}
+            for (label, name, current, _), case in zip(sides, cases, strict=True)
         ],
         "shape": shape,
         "across": across,
-        "answer": _answer(mode, ratios.get(mode), pairs.get(mode), across, apart),
+        "answer": _answer(mode, ratios.get(mode), pairs.get(mode), across, incomparable),
         "same": bool(cases[0] and cases[1] and cases[0]["code"] and cases[0]["code"] == cases[1]["code"]),
         "contradiction": _contradiction([(m, pairs[m]) for m in contradicting]),
         "rows": rows,
     }
 
 
-def _answer(mode: str, ratio: float | None, pair: Pair | None, across: bool, apart: str) -> tuple[str, str]:
+def _answer(mode: str, ratio: float | None, pair: Pair | None, across: bool, incomparable: str) -> tuple[str, str]:
     """The words between the two names, and after them."""
-    if apart:
+    if incomparable:
         return "and", ": their times are not compared"
     if ratio is None:
         return "and", ": no regime has a time of both that can be compared"
@@ -364,12 +366,12 @@ def _answer(mode: str, ratio: float | None, pair: Pair | None, across: bool, apa
 def _contradiction(regimes: Sequence[tuple[str, Pair]]) -> str:
     if not regimes:
         return ""
-    told = [f"{unbroken(faster(pair.value))} {words(mode)} {pair.interval}" for mode, pair in regimes]
-    return f"The regimes contradict each other: {told[0]}, but {told[1]}."
+    ratios = [f"{unbroken(faster(pair.value))} {words(mode)} {pair.interval}" for mode, pair in regimes]
+    return f"The regimes contradict each other: {ratios[0]}, but {ratios[1]}."
 
 
 def _row(
-    mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, pair: Pair | None, apart: str
+    mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, pair: Pair | None, incomparable: str
 ) -> list[Cell]:
     """A regime: the other's time, the focus's, how many times faster that is, the interval, the conclusion."""
     cells = [Cell(words(mode))]
@@ -378,7 +380,12 @@ def _row(
         why = case["why"].get(mode, "") if case else "it does not run on this shape"
         cells.append(missing(why) if time is None else Cell(significant(time), sort=time, kind="number"))
     if ratio is None:
-        return [*cells, missing(apart or "one of the times is missing"), missing(apart or "no ratio"), Cell("–")]
+        return [
+            *cells,
+            missing(incomparable or "one of the times is missing"),
+            missing(incomparable or "no ratio"),
+            Cell("–"),
+        ]
     why = "one launch each" if mode == NCU else "not made of this pair: too many pairs, or no samples of one"
     return [
         *cells,
