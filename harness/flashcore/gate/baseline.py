@@ -22,7 +22,7 @@ from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
 DEFAULT = "baseline.txt"  # in the suite's folder, where the manifest names no other
-EVERY = "*"  # all shapes alike, or a fact that no shape enters
+ALL_SHAPES = "*"  # all shapes alike, or a fact that no shape enters
 NO_KERNEL = "-"
 
 
@@ -95,10 +95,10 @@ def parse(text: str, file: str = "baseline") -> Baseline:
     Raises:
         UsageError: see :func:`read`.
     """
-    mend = "\n  hint: resolve the conflict or the edit, or write it again with: flashcore baseline save"
+    hint = "\n  hint: resolve the conflict or the edit, or write it again with: flashcore baseline save"
     if not text.startswith(HEADER + ":"):
-        found = text.splitlines()[0][:60] if text.strip() else "nothing"
-        raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {found!r}{mend}")
+        first_line = text.splitlines()[0][:60] if text.strip() else "nothing"
+        raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {first_line!r}{hint}")
     heads: dict[str, str] = {}
     values: dict[Key, float] = {}
     lines: dict[Key, int] = {}
@@ -112,18 +112,18 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         try:
             *names, value = parts
             key = Key(*names)
-            values[key], again = float(value), key in values
+            values[key], duplicate = float(value), key in values
         except (TypeError, ValueError):
             raise UsageError(
-                f"{file}:{line_number}: expected `variant arch kernel shape fact value`, found {line!r}{mend}"
+                f"{file}:{line_number}: expected `variant arch kernel shape fact value`, found {line!r}{hint}"
             ) from None
-        if key.fact not in ALLOWANCES or again or not abs(values[key]) < 1e15:  # NaN is not below it either
-            expected = "one line for each fact" if again else "a fact that baselines hold, with its value"
-            raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{mend}")
+        if key.fact not in ALLOWANCES or duplicate or not abs(values[key]) < 1e15:  # NaN is not below it either
+            expected = "one line for each fact" if duplicate else "a fact that baselines hold, with its value"
+            raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}")
         lines[key] = line_number
     suite = heads.pop("suite", "")
     if not suite or not heads:
-        raise UsageError(f"{file}: expected a line `{'nvcc' if suite else 'suite'} …`, found none{mend}")
+        raise UsageError(f"{file}: expected a line `{'nvcc' if suite else 'suite'} …`, found none{hint}")
     versions = {name: version for name, version in heads.items() if name not in _RECORDED}
     return Baseline(suite, versions, values, file, lines)
 
@@ -146,36 +146,36 @@ def compilers(record: Record) -> dict[str, str]:
 
 def present(record: Record) -> dict[Key, Fact]:
     """The facts of a record that a baseline can hold, each with its own shape (or ``*``)."""
-    found: dict[Key, Fact] = {}
+    facts: dict[Key, Fact] = {}
     for name in ALLOWANCES:
         latest = {fact.subject: fact for fact in record.facts.named(name)}
         for s, fact in latest.items():
             if s.arch is None:
                 continue
-            key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or EVERY, name)
-            known = found.get(key)
+            key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or ALL_SHAPES, name)
+            worst = facts.get(key)
             # A kernel launched several times counts with its worst launch.
-            if known is None or known.number is None or fact.number is None:
-                found[key] = fact if known is None or known.number is not None else known
-            elif ALLOWANCES[name].improves(known.number, fact.number):
-                found[key] = fact
-    return found
+            if worst is None or worst.number is None or fact.number is None:
+                facts[key] = fact if worst is None or worst.number is not None else worst
+            elif ALLOWANCES[name].improves(worst.number, fact.number):
+                facts[key] = fact
+    return facts
 
 
 def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
     """Shapes that all agree become ``*``; so does what cannot get worse, which is left out."""
     groups: dict[Key, dict[str, float]] = {}
     for key, value in values.items():
-        groups.setdefault(shaped(key, EVERY), {})[key.shape] = value
-    made: dict[Key, float] = {}
+        groups.setdefault(shaped(key, ALL_SHAPES), {})[key.shape] = value
+    collapsed: dict[Key, float] = {}
     for key, shapes in groups.items():
         if ALLOWANCES[key.fact].better == "higher" and not any(shapes.values()):
             continue
         if len(set(shapes.values())) == 1:
-            made[key] = next(iter(shapes.values()))
+            collapsed[key] = next(iter(shapes.values()))
         else:
-            made.update({shaped(key, shape): value for shape, value in shapes.items()})
-    return made
+            collapsed.update({shaped(key, shape): value for shape, value in shapes.items()})
+    return collapsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,35 +210,35 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     facts = {k: f.number for k, f in present(record).items()}
     planless = {p.variant for p in record.plans if p.error}
     built = {(a.variant, a.arch): a.status != "failed" and a.variant not in planless for a in record.artifacts}
-    failed = tuple(f"{variant} for {arch}" for (variant, arch), whole in built.items() if not whole)
+    failed = tuple(f"{variant} for {arch}" for (variant, arch), usable in built.items() if not usable)
     now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v) and built.get((k.variant, k.arch))}
     if old is None or old.suite != record.suite.name or {**old.compilers, **made_by} != {**made_by, **old.compilers}:
         if ratchet:
-            found = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
+            previous = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
             raise UsageError(
-                f"--ratchet: expected a baseline of {record.suite.name}, {words(made_by)}, found {found}\n"
+                f"--ratchet: expected a baseline of {record.suite.name}, {words(made_by)}, found {previous}\n"
                 "  hint: flashcore baseline save"
             )
         return Saved(Baseline(record.suite.name, made_by, _collapse(now)), failed=failed)
     names = renames(old, now)
     before = {k: v for k, v in _expanded(old, now, names).items() if v is not None}
-    made: dict[Key, float] = {}
+    merged: dict[Key, float] = {}
     tightened: list[str] = []
-    kept: list[str] = []
+    worse: list[str] = []
     for key, value in now.items():
-        was = before.get(key)
-        if was is None:
+        old_value = before.get(key)
+        if old_value is None:
             # What was zero and can only rise is left out of a baseline, and is no new fact.
             if not ratchet or ALLOWANCES[key.fact].better == "higher":
-                made[key] = value
+                merged[key] = value
             continue
         allowance = ALLOWANCES[key.fact]
-        made[key] = value if allowance.improves(value, was) else was
-        change = f"{_name(key)} {number(was)} → {number(value, FACTS[key.fact].unit)}"
-        if allowance.improves(value, was):
+        merged[key] = value if allowance.improves(value, old_value) else old_value
+        change = f"{_name(key)} {number(old_value)} → {number(value, FACTS[key.fact].unit)}"
+        if allowance.improves(value, old_value):
             tightened.append(change)
-        elif value != was and _worse(allowance, value, was):
-            kept.append(f"{change}: {_loosening(key, value)}")
+        elif value != old_value and _worse(allowance, value, old_value):
+            worse.append(f"{change}: {_loosening(key, value)}")
     # What was not built this time (--variant, CUDA_ARCH, a compile error) keeps its lines.
     untouched = {
         k: v
@@ -247,8 +247,8 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         and (variant := record.suite.variants.get(k.variant)) is not None
         and k.arch in variant.where.archs
     }
-    values = {**_collapse(made), **untouched}
-    return Saved(Baseline(record.suite.name, made_by, values), tuple(tightened), tuple(kept), failed)
+    values = {**_collapse(merged), **untouched}
+    return Saved(Baseline(record.suite.name, made_by, values), tuple(tightened), tuple(worse), failed)
 
 
 def words(versions: Mapping[str, str]) -> str:
@@ -256,8 +256,8 @@ def words(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in (versions or _RECORDED).items())
 
 
-def _worse(allowance: Allowance, value: float, was: float) -> bool:
-    return allowance.improves(allowance.limit(was), value)
+def _worse(allowance: Allowance, value: float, old_value: float) -> bool:
+    return allowance.improves(allowance.limit(old_value), value)
 
 
 def _name(key: Key) -> str:
@@ -265,7 +265,7 @@ def _name(key: Key) -> str:
 
 
 def _loosening(key: Key, value: float) -> str:
-    shape = "" if key.shape == EVERY else f', shapes = ["{key.shape}"]'
+    shape = "" if key.shape == ALL_SHAPES else f', shapes = ["{key.shape}"]'
     return (
         f'[[waiver]] budget = "{PREFIX}{key.fact}", variants = ["{key.variant}"], archs = ["{key.arch}"]{shape}, '
         f'accepted = {plain(value)}, reason = "…"'
@@ -276,11 +276,11 @@ def _expanded(
     old: Baseline, now: Collection[Key], names: Mapping[tuple[str, str, str], str]
 ) -> dict[Key, float | None]:
     """The old value of each present fact, ``None`` if there is none."""
-    found: dict[Key, float | None] = {}
+    old_values: dict[Key, float | None] = {}
     for key in now:
-        was = replace(key, kernel=names.get((key.variant, key.arch, key.kernel), key.kernel))
-        found[key] = old.values.get(was, old.values.get(shaped(was, EVERY)))
-    return found
+        old_key = replace(key, kernel=names.get((key.variant, key.arch, key.kernel), key.kernel))
+        old_values[key] = old.values.get(old_key, old.values.get(shaped(old_key, ALL_SHAPES)))
+    return old_values
 
 
 def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str], str]:
@@ -290,28 +290,28 @@ def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str
     """
 
     def kernels(keys: Iterable[Key]) -> dict[tuple[str, str], set[str]]:
-        found: dict[tuple[str, str], set[str]] = {}
+        by_variant: dict[tuple[str, str], set[str]] = {}
         for k in keys:
             if k.kernel != NO_KERNEL:
-                found.setdefault((k.variant, k.arch), set()).add(k.kernel)
-        return found
+                by_variant.setdefault((k.variant, k.arch), set()).add(k.kernel)
+        return by_variant
 
-    def values(of: Mapping[Key, float], *kernel: str) -> set[tuple[str, str, float]]:
-        return {(k.shape, k.fact, v) for k, v in of.items() if (k.variant, k.arch, k.kernel) == kernel}
+    def values(numbers: Mapping[Key, float], *kernel: str) -> set[tuple[str, str, float]]:
+        return {(k.shape, k.fact, v) for k, v in numbers.items() if (k.variant, k.arch, k.kernel) == kernel}
 
     before, after = kernels(old.values), kernels(now)
-    made: dict[tuple[str, str, str], str] = {}
+    old_names: dict[tuple[str, str, str], str] = {}
     for (variant, arch), names in after.items():
         new = names - before.get((variant, arch), set())
-        gone = before.get((variant, arch), set()) - names
-        if not new or not gone:
+        removed = before.get((variant, arch), set()) - names
+        if not new or not removed:
             continue
         facts = {n: values(now, variant, arch, n) for n in new}
-        lost = {n: values(old.values, variant, arch, n) for n in gone}
-        pairs = sorted((-len(facts[n] & lost[g]), n, g) for n in new for g in gone)
-        for _, name, was in pairs:
-            if name in new and was in gone:
-                made[variant, arch, name] = was
+        old_facts = {n: values(old.values, variant, arch, n) for n in removed}
+        pairs = sorted((-len(facts[n] & old_facts[g]), n, g) for n in new for g in removed)
+        for _, name, old_name in pairs:
+            if name in new and old_name in removed:
+                old_names[variant, arch, name] = old_name
                 new.discard(name)
-                gone.discard(was)
-    return made
+                removed.discard(old_name)
+    return old_names

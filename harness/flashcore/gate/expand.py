@@ -32,14 +32,14 @@ from flashcore.model.text import matches_any, number, same_hardware
 #: Static facts that depend on the launch plan: about (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
 #: Planned too, but about all launches of a shape together.
-WHOLE_PLAN = frozenset(("workspace_bytes",))
+PLAN_TOTALS = frozenset(("workspace_bytes",))
 
 #: The facts of one name and variant, by (arch, shape) and subject.
-_Own = Mapping[tuple[str | None, str | None], Mapping[Subject, Fact]]
+_VariantFacts = Mapping[tuple[str | None, str | None], Mapping[Subject, Fact]]
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Expectation:
     """One subject of a budget.
 
     Args:
@@ -51,10 +51,10 @@ class Promise:
     subject: Subject
     fact: Fact | None
     cause: Cause | None = None
-    elsewhere: OtherGpu | None = None
+    other_gpu: OtherGpu | None = None
 
 
-class Promises:
+class Expansion:
     """Expands budgets over a record.
 
     Args:
@@ -80,15 +80,15 @@ class Promises:
 
     def _find_kernels(self) -> Mapping[tuple[str, str], Sequence[str]]:
         """The kernels that each (variant, arch) is known to have."""
-        found: dict[tuple[str, str], dict[str, None]] = {}
+        kernels: dict[tuple[str, str], dict[str, None]] = {}
         for name, spec in FACTS.items():
-            if spec.group != "static" or name in PLANNED or name in WHOLE_PLAN:
+            if spec.group != "static" or name in PLANNED or name in PLAN_TOTALS:
                 continue
             for fact in self.record.facts.named(name):
                 s = fact.subject
                 if s.arch is not None and s.kernel is not None and s.shape is None:  # with a shape: as the plan has it
-                    found.setdefault((s.variant, s.arch), {})[s.kernel] = None
-        return {k: list(v) for k, v in found.items()}
+                    kernels.setdefault((s.variant, s.arch), {})[s.kernel] = None
+        return {k: list(v) for k, v in kernels.items()}
 
     def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, Cause | None]:
         """Status and cause of a case in a stage; a stale or absent one is ``skipped``."""
@@ -116,7 +116,7 @@ class Promises:
             self._shapes[variant.name] = [s for s in self.record.suite.shapes.values() if variant.runs_on(s)]
         return self._shapes[variant.name]
 
-    def expand(self, budget: Budget) -> Iterator[Promise]:
+    def expand(self, budget: Budget) -> Iterator[Expectation]:
         """Everything that ``budget`` is about, in the manifest's order."""
         spec = spec_of(budget.fact)
         assert spec is not None, "checked against the catalogue when it was read"
@@ -131,29 +131,29 @@ class Promises:
         for variant in self.variants:
             if not matches_any(variant.name, budget.variants):
                 continue
-            own = facts.get(variant.name, {})
+            variant_facts = facts.get(variant.name, {})
             if variant.imported and budget.tier != "static":
-                yield from self._imported(budget, variant, own)
+                yield from self._imported(budget, variant, variant_facts)
                 continue
             if spec.group == "formula":
-                promises = self._formula(budget, variant, own)
+                expectations = self._formula(budget, variant, variant_facts)
             elif budget.tier == "static":
-                promises = self._static(budget, variant, own)
+                expectations = self._static(budget, variant, variant_facts)
             else:
                 stage: Stage = "bench" if budget.tier == "timing" else "profile"
                 stage = OWN_STAGE.get(spec.group, stage)
-                promises = self._measured(budget, variant, own, stage)
-            yield from promises
-        lost = [g for g in budget.kernels if g != "*" and g not in self._matched]
-        if lost and self._whole(budget):
+                expectations = self._measured(budget, variant, variant_facts, stage)
+            yield from expectations
+        unmatched = [g for g in budget.kernels if g != "*" and g not in self._matched]
+        if unmatched and self._covers_all_variants(budget):
             # A promise about a kernel must not lapse because the kernel has a new name.
-            yield Promise(Subject(" ".join(budget.variants)), None, Renamed(tuple(lost)))
+            yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched)))
 
-    def _whole(self, budget: Budget) -> bool:
+    def _covers_all_variants(self, budget: Budget) -> bool:
         """Whether all variants that a budget names are looked at."""
-        chosen = {v.name for v in self.variants}
+        selected = {v.name for v in self.variants}
         return all(
-            n in chosen or not matches_any(n, budget.variants) for n in self.record.suite.matching("*")
+            n in selected or not matches_any(n, budget.variants) for n in self.record.suite.matching("*")
         ) and bool(self.kernels or self.plans or self._aliases)
 
     def _named(self, budget: Budget, kernel: str) -> bool:
@@ -163,7 +163,7 @@ class Promises:
         self._matched.update(globs)
         return bool(globs)
 
-    def _escaped(self, budget: Budget, at: Subject, kernels: Iterable[str]) -> Iterator[Promise]:
+    def _unlimited(self, budget: Budget, at: Subject, kernels: Iterable[str]) -> Iterator[Expectation]:
         """Kernels that no limit on the fact names, where some limit names others: a renamed kernel must not escape its
         limit. Not of imported reports, which hold many kernels that no budget is meant for."""
         for kernel in () if self._aliases else kernels:
@@ -174,13 +174,13 @@ class Promises:
                 and (at.shape is None or matches_any(at.shape, b.shapes))
                 for b in self._covering
             ):
-                yield Promise(Subject(at.variant, at.arch, at.shape, kernel), None, Renamed(fact=budget.fact))
+                yield Expectation(Subject(at.variant, at.arch, at.shape, kernel), None, Renamed(fact=budget.fact))
 
-    def _formula(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
+    def _formula(self, budget: Budget, variant: Variant, variant_facts: _VariantFacts) -> Iterator[Expectation]:
         for shape in self.shapes(variant, budget.shapes, None):
-            yield from self._at(budget, own, Subject(variant.name, shape=shape), (), NotRecorded())
+            yield from self._at(budget, variant_facts, Subject(variant.name, shape=shape), (), NotRecorded())
 
-    def _static(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
+    def _static(self, budget: Budget, variant: Variant, variant_facts: _VariantFacts) -> Iterator[Expectation]:
         for arch in self.record.suite.archs:
             if not matches_any(arch, budget.archs):
                 continue
@@ -192,82 +192,86 @@ class Promises:
             cause = NoCubin() if variant.imported else cause
             if artifact is not None and artifact.status == "failed":
                 cause = DidNotCompile()  # that failure is the one to report
-            if budget.fact not in PLANNED and budget.fact not in WHOLE_PLAN:
+            if budget.fact not in PLANNED and budget.fact not in PLAN_TOTALS:
                 kernels = self.kernels.get((variant.name, arch), ())
-                yield from self._at(budget, own, Subject(variant.name, arch), kernels, cause)
+                yield from self._at(budget, variant_facts, Subject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
                 plan = self.plans.get((variant.name, shape))
                 why = NoPlan() if plan is None else plan.cause or cause
                 names = [x.kernel for x in plan.launches] if plan and budget.fact in PLANNED else []
                 subject = Subject(variant.name, arch, shape)
-                yield from self._at(budget, own, subject, list(dict.fromkeys(names)), why)
+                yield from self._at(budget, variant_facts, subject, list(dict.fromkeys(names)), why)
 
     def _at(
         self,
         budget: Budget,
-        own: _Own,
+        variant_facts: _VariantFacts,
         subject: Subject,
         kernels: Sequence[str],
         cause: Cause,
-    ) -> Iterator[Promise]:
+    ) -> Iterator[Expectation]:
         """The facts at one (arch, shape), and a gap for each kernel that should have one."""
         everywhere = budget.kernels == ("*",)
         seen: set[str | None] = set()
-        for found, fact in own.get((subject.arch, subject.shape), {}).items():
-            if everywhere or (found.kernel is not None and self._named(budget, found.kernel)):
-                seen.add(found.kernel)
-                yield Promise(found, fact)
+        for fact_subject, fact in variant_facts.get((subject.arch, subject.shape), {}).items():
+            if everywhere or (fact_subject.kernel is not None and self._named(budget, fact_subject.kernel)):
+                seen.add(fact_subject.kernel)
+                yield Expectation(fact_subject, fact)
         if None in seen:
             return
         for kernel in kernels:
             if kernel not in seen and self._named(budget, kernel):
                 seen.add(kernel)
-                yield Promise(Subject(subject.variant, subject.arch, subject.shape, kernel), None, cause)
+                yield Expectation(Subject(subject.variant, subject.arch, subject.shape, kernel), None, cause)
         if not seen and (everywhere or not kernels):
-            yield Promise(subject, None, cause)
-        yield from self._escaped(budget, subject, [k for k in kernels if k not in seen])
+            yield Expectation(subject, None, cause)
+        yield from self._unlimited(budget, subject, [k for k in kernels if k not in seen])
 
-    def _measured(self, budget: Budget, variant: Variant, own: _Own, stage: Stage) -> Iterator[Promise]:
-        elsewhere = self._elsewhere(budget)
+    def _measured(
+        self, budget: Budget, variant: Variant, variant_facts: _VariantFacts, stage: Stage
+    ) -> Iterator[Expectation]:
+        other_gpu = self._other_gpu(budget)
         for shape in self.shapes(variant, budget.shapes, stage):
-            whole = Subject(variant.name, shape=shape)
+            case_subject = Subject(variant.name, shape=shape)
             status, cause = self.outcome(variant.name, shape, stage)
             if status == "unsupported":
                 self.left_out.add((variant.name, shape))
                 continue
             cause = cause or NotRecorded()
-            if elsewhere or whole.case in self.record.stale:
-                yield Promise(whole, None, cause, elsewhere)
+            if other_gpu or case_subject.case in self.record.stale:
+                yield Expectation(case_subject, None, cause, other_gpu)
                 continue
-            found = own.get((None, shape), {})
+            shape_facts = variant_facts.get((None, shape), {})
             if budget.kernels == ("*",):
-                yield Promise(whole, found.get(whole), cause)
+                yield Expectation(case_subject, shape_facts.get(case_subject), cause)
                 continue
-            kernels = {s.kernel: s for s in found if s.kernel and s.launch is None}
+            kernels = {s.kernel: s for s in shape_facts if s.kernel and s.launch is None}
             plan = self.plans.get((variant.name, shape))
             for launch in plan.launches if plan else ():
                 kernels.setdefault(launch.kernel, Subject(variant.name, shape=shape, kernel=launch.kernel))
             if not kernels:
-                yield Promise(whole, None, cause)
+                yield Expectation(case_subject, None, cause)
             for kernel, subject in kernels.items():
                 if self._named(budget, kernel):
-                    yield Promise(subject, found.get(subject), cause)
+                    yield Expectation(subject, shape_facts.get(subject), cause)
                 else:
-                    yield from self._escaped(budget, whole, [kernel])
+                    yield from self._unlimited(budget, case_subject, [kernel])
 
-    def _imported(self, budget: Budget, variant: Variant, own: _Own) -> Iterator[Promise]:
+    def _imported(self, budget: Budget, variant: Variant, variant_facts: _VariantFacts) -> Iterator[Expectation]:
         """Each launch of an imported kernel is judged by itself. There is no plan to compare it with."""
-        elsewhere = self._elsewhere(budget)
+        other_gpu = self._other_gpu(budget)
         named = budget.fact != "plan_matches" and self._named(budget, variant.imported)
         for shape in self.shapes(variant, budget.shapes, "profile") if named else ():
-            found = own.get((None, shape), {})
-            launches = [s for s in found if s.launch is not None] or [s for s in found if s.kernel is not None]
+            shape_facts = variant_facts.get((None, shape), {})
+            launches = [s for s in shape_facts if s.launch is not None] or [
+                s for s in shape_facts if s.kernel is not None
+            ]
             launches = launches or [Subject(variant.name, shape=shape)]
             for subject in launches:
-                yield Promise(subject, found.get(subject), NotReturned(report=True), elsewhere)
+                yield Expectation(subject, shape_facts.get(subject), NotReturned(report=True), other_gpu)
 
-    def _elsewhere(self, budget: Budget) -> OtherGpu | None:
+    def _other_gpu(self, budget: Budget) -> OtherGpu | None:
         """Why a measured budget is not about the record's GPU; ``None`` if it is."""
         gpu, arch = self.record.gpu, self.record.gpu_arch
         here = gpu or "a machine without a GPU"

@@ -22,7 +22,7 @@ from flashcore.explain.clocks import LEAST_OF_FLOOR
 from flashcore.explain.explain import advice
 from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
-from flashcore.gate.expand import Promise, Promises, accepts, excess, limit_text
+from flashcore.gate.expand import Expansion, Expectation, accepts, excess, limit_text
 from flashcore.gate.regressions import Comparison, another_compiler, compare
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
@@ -166,15 +166,15 @@ def judge(
     return _Judge(record, require, today, variants, baseline, insisted).judge()
 
 
-_EVERY = "every variant"
+_ALL_VARIANTS = "every variant"
 _LIMITS = {
     "builds": "compiles",
     CORRECT: "within its tolerance class",
     RUNS: "no stage fails",
     AS_PLANNED: "launches what its plan says",
 }
-_PLANNED = Budget(AS_PLANNED, "plan_matches", "1", "counters", "limit", _EVERY, minimum=1)
-_IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _EVERY, maximum=0) for name in _LIMITS}
+_PLANNED = Budget(AS_PLANNED, "plan_matches", "1", "counters", "limit", _ALL_VARIANTS, minimum=1)
+_IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _ALL_VARIANTS, maximum=0) for name in _LIMITS}
 
 
 @dataclass(slots=True)
@@ -189,66 +189,62 @@ class _Tally:
     worst_by: float = -math.inf
 
 
+@dataclass
 class _Judge:
-    def __init__(
-        self,
-        record: Record,
-        require: Tier,
-        today: date | None,
-        variants: Collection[str] | None,
-        baseline: Baseline | None,
-        insisted: Collection[str],
-    ) -> None:
-        self.record = record
-        self.only = variants
-        self.baseline = baseline
-        self.insisted = insisted
-        self.trouble = self._trouble()
-        self.require = require
-        self.today = today
-        self.required_tiers = TIERS[: TIERS.index(require) + 1]
-        self.promises = Promises(record, variants)
+    """Judges one record; see :func:`judge` for the fields."""
+
+    record: Record
+    require: Tier
+    today: date | None
+    variants: Collection[str] | None
+    baseline: Baseline | None
+    insisted: Collection[str]
+
+    def __post_init__(self) -> None:
+        self.trouble = self._incomparable()
+        self.required_tiers = TIERS[: TIERS.index(self.require) + 1]
+        self.expansion = Expansion(self.record, self.variants)
         self.waivers: dict[str, list[tuple[Waiver, _Tally]]] = {}
-        for waiver in record.suite.waivers:
+        for waiver in self.record.suite.waivers:
             self.waivers.setdefault(waiver.budget, []).append((waiver, _Tally()))
 
     def judge(self) -> Judgement:
         verdicts = [*self._builds(), *self._correct(), *self._runs(), *self._plans()]
         for budget in (_PLANNED, *self.record.suite.budgets):
-            verdicts += [self._verdict(budget, promise) for promise in self.promises.expand(budget)]
-        held = Comparison()
+            verdicts += [self._verdict(budget, expectation) for expectation in self.expansion.expand(budget)]
+        comparison = Comparison()
         if self.baseline is not None:
-            held = compare(self.record, self.baseline, self.only, self.today)
-            verdicts += [self._verdict(budget, promise) for budget, promise in held.promises]
+            comparison = compare(self.record, self.baseline, self.variants, self.today)
+            verdicts += [self._verdict(budget, expectation) for budget, expectation in comparison.expectations]
         return Judgement(
             tuple(verdicts),
             tuple(self._use(w, t) for pairs in self.waivers.values() for w, t in pairs),
-            (*self._notes(), *held.notes, *_said(verdicts)),
-            len(self.promises.left_out),
+            (*self._notes(), *comparison.notes, *_overall_notes(verdicts)),
+            len(self.expansion.left_out),
             self.require,
             self._exit(verdicts),
-            held.relaxed,
+            comparison.relaxed,
             tuple(self.trouble.values()),
         )
 
-    def _trouble(self) -> dict[str, str]:
+    def _incomparable(self) -> dict[str, str]:
         """Compiler → why its static facts here cannot be compared with the suite's budgets."""
         suite = self.record.suite
-        found = {} if self.baseline is None else another_compiler(self.record, self.baseline)
+        messages = {} if self.baseline is None else another_compiler(self.record, self.baseline)
         for compiler, version in compilers(self.record).items():
-            wanted = suite.languages.get(compiler, suite.nvcc)
-            if ".".join(version.split(".")[:2]) != wanted:
-                found[compiler] = (
-                    f"built with {compiler} {version}, but the static budgets were set with {wanted}: "
+            expected = suite.languages.get(compiler, suite.nvcc)
+            if ".".join(version.split(".")[:2]) != expected:
+                messages[compiler] = (
+                    f"built with {compiler} {version}, but the static budgets were set with {expected}: "
                     "static facts compare only within one release"
                 )
-        return found
+        return messages
 
     def _foreign(self, fact: str, variant: str) -> OtherCompiler | None:
         """Why a static fact made here cannot be judged; ``None`` if it can. Formulas depend on no compiler."""
         compiled = fact == "builds" or FACTS[fact].group == "static"
-        own = self.record.suite.variants.get(variant)
-        compiler = "nvcc" if own is None else own.kind.compiler
+        known_variant = self.record.suite.variants.get(variant)
+        compiler = "nvcc" if known_variant is None else known_variant.kind.compiler
         return OtherCompiler(self.trouble[compiler]) if compiled and compiler in self.trouble else None
 
     def _exit(self, verdicts: Sequence[Verdict]) -> Exit:
@@ -263,11 +259,11 @@ class _Judge:
     # --- what is promised without a budget ------------------------------------------------------
 
     def _builds(self) -> Iterator[Verdict]:
-        for variant in self.promises.variants:
+        for variant in self.expansion.variants:
             # Imported kernels are not built here; nor, where CUDA_ARCH names one, are other archs.
-            asked = [a for a in variant.where.archs if a in self.record.suite.archs]
-            for arch in () if variant.imported else asked:
-                artifact = self.promises.artifacts.get((variant.name, arch))
+            archs = [a for a in variant.where.archs if a in self.record.suite.archs]
+            for arch in () if variant.imported else archs:
+                artifact = self.expansion.artifacts.get((variant.name, arch))
                 status: Status = "pass"
                 reason = ""
                 if artifact is None:
@@ -277,17 +273,17 @@ class _Judge:
                     if foreign := self._foreign("builds", variant.name):
                         status, reason = "unmeasured", f"{text(foreign)}; {reason}"
                 elif artifact.status == "unsupported":
-                    self.promises.left_out.add((variant.name, arch))
+                    self.expansion.left_out.add((variant.name, arch))
                     continue
                 yield self._implicit("builds", Subject(variant.name, arch), "static", status, reason)
 
     def _correct(self) -> Iterator[Verdict]:
-        for variant in self.promises.variants:
-            for shape in self.promises.shapes(variant, ("*",), "check"):
+        for variant in self.expansion.variants:
+            for shape in self.expansion.shapes(variant, ("*",), "check"):
                 subject = Subject(variant.name, shape=shape)
-                status, cause = self.promises.outcome(variant.name, shape, "check")
+                status, cause = self.expansion.outcome(variant.name, shape, "check")
                 if status == "unsupported":
-                    self.promises.left_out.add((variant.name, shape))
+                    self.expansion.left_out.add((variant.name, shape))
                     continue
                 if status == "skipped":
                     yield self._implicit(CORRECT, subject, "counters", "unmeasured", text(cause))
@@ -297,27 +293,27 @@ class _Judge:
     def _runs(self) -> Iterator[Verdict]:
         """Of each case that was run at all after its check: whether a stage failed on it, or timed it below what
         any resource allows."""
-        went: dict[tuple[str, str], list[str]] = {}
+        failures: dict[tuple[str, str], list[str]] = {}
         for o in self.record.outcomes:
             if o.stage != "check" and o.status in ("ok", "failed"):
                 failed = [f"{o.stage}: {o.reason or 'no reason given'}"] if o.status == "failed" else []
-                went.setdefault((o.variant, o.shape), []).extend(failed)
-        for bounds in case_bounds(self.record) if went else ():
+                failures.setdefault((o.variant, o.shape), []).extend(failed)
+        for bounds in case_bounds(self.record) if failures else ():
             case = (bounds.subject.variant, bounds.subject.shape or "")
             for gap in bounds.gaps:
                 # Launches can overlap back to back: bench itself compares those times with the empty launch.
-                if case in went and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
+                if case in failures and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
                     void = BelowFloor(gap.time, gap.time_us, gap.floor.resource, gap.floor_us)
-                    went[case].append(f"bench: {text(void)}")
-        imported = {v.name: bool(v.imported) for v in self.promises.variants}
-        for (variant, shape), failed in went.items():
+                    failures[case].append(f"bench: {text(void)}")
+        imported = {v.name: bool(v.imported) for v in self.expansion.variants}
+        for (variant, shape), failed in failures.items():
             # Reading a report runs nothing, so it keeps no promise.
             if variant in imported and (failed or not imported[variant]):
                 yield self._missed(RUNS, Subject(variant, shape=shape), len(failed), "; ".join(failed))
 
     def _plans(self) -> Iterator[Verdict]:
         """Launch plans that crash, refuse a shape that the manifest promises, or name a kernel that was not built."""
-        judged = {v.name for v in self.promises.variants}
+        judged = {v.name for v in self.expansion.variants}
         for plan in self.record.plans:
             subject = Subject(plan.variant, shape=plan.shape)
             if plan.variant not in judged:
@@ -326,9 +322,9 @@ class _Judge:
                 yield self._missed(AS_PLANNED, subject, 1, f"{plan.error} (shapes that it does not support: `where`)")
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
             for arch in self.record.suite.archs:
-                built = self.promises.kernels.get((plan.variant, arch))
-                if built and (lost := [n for n in names if n not in built]):
-                    reason = f"its launch plan names {', '.join(lost)}; built are {', '.join(built)}"
+                built = self.expansion.kernels.get((plan.variant, arch))
+                if built and (missing := [n for n in names if n not in built]):
+                    reason = f"its launch plan names {', '.join(missing)}; built are {', '.join(built)}"
                     yield self._missed(AS_PLANNED, replace(subject, arch=arch), 1, reason)
 
     def _missed(self, name: str, subject: Subject, times: int, reason: str) -> Verdict:
@@ -347,22 +343,22 @@ class _Judge:
             value=None if status == "unmeasured" else status == "pass",
             unit="",
             limit=_LIMITS[name],
-            source=_EVERY,
+            source=_ALL_VARIANTS,
             reason=reason,
             required=tier in self.required_tiers,
         )
 
     # --- verdicts -------------------------------------------------------------------------------
 
-    def _verdict(self, budget: Budget, promise: Promise) -> Verdict:
-        subject, fact, elsewhere = promise.subject, promise.fact, promise.elsewhere
+    def _verdict(self, budget: Budget, expectation: Expectation) -> Verdict:
+        subject, fact, other_gpu = expectation.subject, expectation.fact, expectation.other_gpu
         value, cause = _number(fact)
         if budget.tier == "static" and (foreign := self._foreign(budget.fact, subject.variant)):
             value, cause = None, foreign
         status: Status
         progress = None
         if value is None:
-            cause = elsewhere or cause or promise.cause
+            cause = other_gpu or cause or expectation.cause
             status, reason = "unmeasured", text(cause)
         elif budget.severity == "goal":
             progress = _progress(budget, value)
@@ -371,7 +367,7 @@ class _Judge:
             status, reason = self._limit(budget, subject, value)
             if status in ("fail", "waived"):
                 reason = "; ".join(
-                    filter(None, (reason, advice(self.record, self.promises.plans, budget.fact, subject)))
+                    filter(None, (reason, advice(self.record, self.expansion.plans, budget.fact, subject)))
                 )
         return Verdict(
             budget=budget.name,
@@ -388,7 +384,7 @@ class _Judge:
             reason=reason,
             cause=cause if value is None else None,
             required=budget.severity == "limit"
-            and not elsewhere
+            and not other_gpu
             and (budget.tier in self.required_tiers or budget.name in self.insisted),
             progress=progress,
         )
@@ -415,8 +411,8 @@ class _Judge:
                     status, reasons = "waived", [f"accepted up to {accepted}: {waiver.reason}"]
             else:
                 tally.exceeded += 1
-                accepted, found = number(waiver.accepted, budget.unit), number(value, budget.unit)
-                reasons.append(f"{found} is worse than the {accepted} that its waiver accepts")
+                accepted, measured = number(waiver.accepted, budget.unit), number(value, budget.unit)
+                reasons.append(f"{measured} is worse than the {accepted} that its waiver accepts")
         return status, "; ".join(reasons[:1] if status == "waived" else reasons)
 
     def _names(self, waiver: Waiver, subject: Subject) -> bool:
@@ -464,7 +460,7 @@ def _judged(verdicts: Iterable[Verdict]) -> bool:
     return any(v.severity == "limit" and v.status in ("pass", "fail", "waived") for v in verdicts)
 
 
-def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _overall_notes(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """What a reader should know about the verdicts as a whole."""
     if not _judged(verdicts):
         yield "nothing was judged: there is no variant with a limit, or nothing of it is known"
@@ -472,8 +468,8 @@ def _said(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for v in verdicts:
         if v.severity == "limit" and v.status != "unmeasured":
             counts.setdefault(v.budget, Counter())[v.status] += 1
-    lost = Counter(v.subject.variant for v in verdicts if isinstance(v.cause, DidNotCompile))
-    for variant, gaps in lost.items():
+    build_gaps = Counter(v.subject.variant for v in verdicts if isinstance(v.cause, DidNotCompile))
+    for variant, gaps in build_gaps.items():
         yield f"{variant}: {gaps} facts are unmeasured, as it does not build"
     for name, count in counts.items():
         if (waived := count["waived"]) > 1 and waived == count.total():

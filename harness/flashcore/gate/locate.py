@@ -131,10 +131,10 @@ class Places:
         manifests = [self.folder / file for file in (MANIFEST, *self.suite.manifests)]
         for path in manifests:
             text = _text(path) or ""
-            for found in _VARIANT.finditer(text):
-                parts = re.split(r"\{[^}]*\}", found["name"])
+            for match in _VARIANT.finditer(text):
+                parts = re.split(r"\{[^}]*\}", match["name"])
                 if re.fullmatch(".+".join(map(re.escape, parts)), variant):
-                    return self._place(path, text[: found.start()].count("\n") + 1)
+                    return self._place(path, text[: match.start()].count("\n") + 1)
         return self._place(manifests[0], 1) if manifests[0].is_file() else None
 
     def _place(self, path: Path, line: int) -> Place:
@@ -158,10 +158,10 @@ def _text(path: Path) -> str | None:
 
 def _kernel_line(text: str, name: str) -> int | None:
     """The line on which ``name`` is defined or declared as a kernel, in CUDA or in Python."""
-    if found := re.search(rf"^[ \t]*def {re.escape(name)}\(", text, re.MULTILINE):
-        return text.count("\n", 0, found.start()) + 1
-    for found in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
-        before = text[: found.start()]
+    if match := re.search(rf"^[ \t]*def {re.escape(name)}\(", text, re.MULTILINE):
+        return text.count("\n", 0, match.start()) + 1
+    for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
+        before = text[: match.start()]
         head = before[max(before.rfind(c) for c in ";}{#") + 1 :]
         if "__global__" in head:
             return before.count("\n") + 1

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from flashcore.gate.baseline import EVERY, NO_KERNEL, Baseline, Key, compilers, plain, present, renames, shaped
-from flashcore.gate.expand import PLANNED, WHOLE_PLAN, Promise, Promises, excess
+from flashcore.gate.baseline import ALL_SHAPES, NO_KERNEL, Baseline, Key, compilers, plain, present, renames, shaped
+from flashcore.gate.expand import PLAN_TOTALS, PLANNED, Expansion, Expectation, excess
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, DidNotCompile, Gone, PlanFailed
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
@@ -30,7 +30,7 @@ class Comparison:
         relaxed: the manifest's rules that are looser than the default rules, in words.
     """
 
-    promises: tuple[tuple[Budget, Promise], ...] = ()
+    expectations: tuple[tuple[Budget, Expectation], ...] = ()
     notes: tuple[str, ...] = ()
     relaxed: tuple[str, ...] = ()
 
@@ -44,10 +44,10 @@ def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
             for name, version in made_by.items()
         }
     return {
-        name: f"built with {name} {made_by[name]}, but {file} was written with {then}: "
+        name: f"built with {name} {made_by[name]}, but {file} was written with {recorded}: "
         "facts compare only within one version (install that one, or write a new baseline)"
-        for name, then in old.compilers.items()
-        if made_by.get(name, then) != then
+        for name, recorded in old.compilers.items()
+        if made_by.get(name, recorded) != recorded
     }
 
 
@@ -60,59 +60,63 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     """
     rules = [r for r in record.suite.gate.rules if not (r.expires and today and date.fromisoformat(r.expires) < today)]
     facts = present(record)
-    names = renames(old, {k: f.number or 0.0 for k, f in facts.items()})
-    notes = [f"kernel renamed: {was} is now {now} ({v}, {a})" for (v, a, now), was in sorted(names.items())]
-    now_called = {(v, a, was): now for (v, a, now), was in names.items()}
+    old_names = renames(old, {k: f.number or 0.0 for k, f in facts.items()})
+    notes = [
+        f"kernel renamed: {old_name} is now {new_name} ({v}, {a})"
+        for (v, a, new_name), old_name in sorted(old_names.items())
+    ]
+    new_names = {(v, a, old_name): new_name for (v, a, new_name), old_name in old_names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
     planless = {p.variant: PlanFailed(p.cause, p.shape) for p in record.plans if p.cause}
     shapes: dict[Key, dict[str, Fact]] = {}
     for key, fact in facts.items():
-        shapes.setdefault(shaped(key, EVERY), {})[key.shape] = fact
-    gone: dict[str, int] = {}
-    found: list[tuple[Budget, Promise]] = []
+        shapes.setdefault(shaped(key, ALL_SHAPES), {})[key.shape] = fact
+    removed: dict[str, int] = {}
+    expectations: list[tuple[Budget, Expectation]] = []
     for key, value in old.values.items():
         if variants is not None and key.variant not in variants:
             continue
         variant = record.suite.variants.get(key.variant)
         if variant is None or key.arch not in variant.where.archs:
-            gone[f"{key.variant} for {key.arch}"] = gone.get(f"{key.variant} for {key.arch}", 0) + 1
+            removed[f"{key.variant} for {key.arch}"] = removed.get(f"{key.variant} for {key.arch}", 0) + 1
             continue
         if (key.variant, key.arch) not in built:
             continue  # CUDA_ARCH left it out: it is neither built nor judged
-        here = replace(key, kernel=now_called.get((key.variant, key.arch, key.kernel), key.kernel))
+        current_key = replace(key, kernel=new_names.get((key.variant, key.arch, key.kernel), key.kernel))
         allowance, rule = _allowance(key, rules)
         if allowance.severity == "ignore":
             continue
         budget = _budget(old, key, value, allowance, rule)
-        own = shapes.get(shaped(here, EVERY), {})
-        if key.shape == EVERY:
+        by_shape = shapes.get(shaped(current_key, ALL_SHAPES), {})
+        if key.shape == ALL_SHAPES:
             # Shapes that the baseline names itself are judged by their own lines.
-            chosen = {s: f for s, f in own.items() if s == EVERY or shaped(key, s) not in old.values}
+            matching = {s: f for s, f in by_shape.items() if s == ALL_SHAPES or shaped(key, s) not in old.values}
         else:
-            chosen = {s: f for s, f in own.items() if s == key.shape}
-            if not chosen and key.shape not in record.suite.shapes:
-                gone[f"shape {key.shape}"] = gone.get(f"shape {key.shape}", 0) + 1
+            matching = {s: f for s, f in by_shape.items() if s == key.shape}
+            if not matching and key.shape not in record.suite.shapes:
+                removed[f"shape {key.shape}"] = removed.get(f"shape {key.shape}", 0) + 1
                 continue
-        if not chosen:
-            kernel = None if here.kernel == NO_KERNEL else here.kernel
-            subject = Subject(key.variant, key.arch, None if key.shape == EVERY else key.shape, kernel)
+        if not matching:
+            kernel = None if current_key.kernel == NO_KERNEL else current_key.kernel
+            subject = Subject(key.variant, key.arch, None if key.shape == ALL_SHAPES else key.shape, kernel)
             if built[key.variant, key.arch] == "failed":
                 cause: Cause = DidNotCompile()
-            elif key.variant in planless and key.fact in PLANNED | WHOLE_PLAN:
+            elif key.variant in planless and key.fact in PLANNED | PLAN_TOTALS:
                 cause = planless[key.variant]
             else:
                 cause = Gone()
-            found.append((budget, Promise(subject, None, cause)))
-        found += [(budget, Promise(fact.subject, fact)) for fact in chosen.values()]
-    notes += [f"{what}: no longer in the suite, {n} facts of the baseline left out" for what, n in gone.items()]
-    new, bare = _unknown(old, facts, names), _unlisted(old, facts)
-    if new:
-        notes.append(f"{len(new)} kernels or variants are not in the baseline yet: {_short(new)}")
-    if bare:
+            expectations.append((budget, Expectation(subject, None, cause)))
+        expectations += [(budget, Expectation(fact.subject, fact)) for fact in matching.values()]
+    notes += [f"{what}: no longer in the suite, {n} facts of the baseline left out" for what, n in removed.items()]
+    new_kernels, new_facts = _unlisted_kernels(old, facts, old_names), _unlisted_facts(old, facts)
+    if new_kernels:
+        notes.append(f"{len(new_kernels)} kernels or variants are not in the baseline yet: {_short(new_kernels)}")
+    if new_facts:
         notes.append(
-            f"{len(bare)} facts of kernels in the baseline have no line in it, new or taken out: {_short(bare)}"
+            f"{len(new_facts)} facts of kernels in the baseline have no line in it, "
+            f"new or taken out: {_short(new_facts)}"
         )
-    return Comparison(tuple(found), tuple(notes), tuple(_relaxed(record.suite.gate.rules, today)))
+    return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(record.suite.gate.rules, today)))
 
 
 def _allowance(key: Key, rules: Iterable[GateRule]) -> tuple[Allowance, GateRule | None]:
@@ -122,7 +126,7 @@ def _allowance(key: Key, rules: Iterable[GateRule]) -> tuple[Allowance, GateRule
             matches_any(key.fact, rule.facts)
             and matches_any(key.variant, rule.variants)
             and matches_any(key.arch, rule.archs)
-            and (key.shape == EVERY or matches_any(key.shape, rule.shapes))
+            and (key.shape == ALL_SHAPES or matches_any(key.shape, rule.shapes))
             and matches_any(key.kernel, rule.kernels)
         ):
             tolerance = allowance.tolerance if rule.tolerance is None else rule.tolerance
@@ -153,29 +157,29 @@ def _short(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more} (flashcore baseline save adds them)"
 
 
-def _unknown(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str, str], str]) -> list[str]:
-    known = {(k.variant, k.arch, k.kernel) for k in old.values}
+def _unlisted_kernels(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str, str], str]) -> list[str]:
+    listed = {(k.variant, k.arch, k.kernel) for k in old.values}
     new = {
         f"{k.variant}/{k.kernel} ({k.arch})"
         for k in facts
         if k.kernel != NO_KERNEL
-        and (k.variant, k.arch, k.kernel) not in known
+        and (k.variant, k.arch, k.kernel) not in listed
         and (k.variant, k.arch, k.kernel) not in names
     }
     return sorted(new)
 
 
-def _unlisted(old: Baseline, facts: Mapping[Key, Fact]) -> list[str]:
+def _unlisted_facts(old: Baseline, facts: Mapping[Key, Fact]) -> list[str]:
     """Facts without a line although their kernel is in the baseline. A fact of 0 that cannot get worse needs no
     line."""
-    known = {(k.variant, k.arch, k.kernel) for k in old.values}
+    listed = {(k.variant, k.arch, k.kernel) for k in old.values}
     return sorted(
         {
             f"{key.variant}/{key.kernel} ({key.arch}) {key.fact}"
             for key, fact in facts.items()
-            if (key.variant, key.arch, key.kernel) in known
+            if (key.variant, key.arch, key.kernel) in listed
             and key not in old.values
-            and shaped(key, EVERY) not in old.values
+            and shaped(key, ALL_SHAPES) not in old.values
             and (fact.number or ALLOWANCES[key.fact].better == "lower")
         }
     )
@@ -201,8 +205,8 @@ def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
 
 def slack(record: Record) -> list[str]:
     """Static limits of the manifest that all their subjects keep with slack, and how far each could be tightened."""
-    found = []
-    promises = Promises(record)
+    messages = []
+    expansion = Expansion(record)
     for budget in record.suite.budgets:
         if (
             budget.tier != "static"
@@ -210,12 +214,12 @@ def slack(record: Record) -> list[str]:
             or (budget.maximum is None) == (budget.minimum is None)
         ):
             continue
-        own = [p.fact.number for p in promises.expand(budget) if p.fact is not None]
-        known = [v for v in own if v is not None]
-        if not known or len(known) < len(own) or any(excess(budget, v) > 0 for v in known):
+        numbers = [p.fact.number for p in expansion.expand(budget) if p.fact is not None]
+        measured = [v for v in numbers if v is not None]
+        if not measured or len(measured) < len(numbers) or any(excess(budget, v) > 0 for v in measured):
             continue
         limit = budget.maximum if budget.maximum is not None else budget.minimum
-        word, worst = ("max", max(known)) if budget.maximum is not None else ("min", min(known))
+        bound, worst = ("max", max(measured)) if budget.maximum is not None else ("min", min(measured))
         if worst != limit:
-            found.append(f"{budget.name}: {word} = {plain(limit or 0.0)} could be {plain(worst)}")
-    return found
+            messages.append(f"{budget.name}: {bound} = {plain(limit or 0.0)} could be {plain(worst)}")
+    return messages

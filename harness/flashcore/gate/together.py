@@ -40,45 +40,42 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
     """
     if len(records) == 1:
         return judgements[0]
-    called = chips.names(records)
+    chip_names = chips.names(records)
     present = len({r.id for r in records}) == 1  # the present sources with what was recorded, and no runs themselves
     runs = ["" if present else f", run {r.id}" for r in records]
-    found: dict[Verdict, dict[str, None]] = {}
-    for chip, judgement in zip(called, judgements, strict=True):
+    verdict_chips: dict[Verdict, dict[str, None]] = {}
+    for chip, judgement in zip(chip_names, judgements, strict=True):
         for verdict in judgement.verdicts:
-            found.setdefault(verdict, {})[chip] = None
+            verdict_chips.setdefault(verdict, {})[chip] = None
     return Judgement(
         tuple(
             v if chip is None else replace(v, subject=OnChip(**asdict(v.subject), chip=chip))
-            for v, own in found.items()
-            for chip in ([None] if v.tier == "static" and len(own) == len(called) else own)
+            for v, its_chips in verdict_chips.items()
+            for chip in ([None] if v.tier == "static" and len(its_chips) == len(chip_names) else its_chips)
         ),
         _waivers(use for j in judgements for use in j.waivers),
         (
-            *(f"{c}{which}: {summary(j)}" for c, which, j in zip(called, runs, judgements, strict=True)),
-            *_said(called, [j.notes for j in judgements]),
+            *(f"{c}{run}: {summary(j)}" for c, run, j in zip(chip_names, runs, judgements, strict=True)),
+            *_merged(chip_names, [j.notes for j in judgements]),
             *chips.notes(records),
         ),
         sum(j.left_out for j in judgements),
         judgements[0].require,
         worst(j.exit_code for j in judgements),
-        tuple(_said(called, [j.relaxed for j in judgements])),
-        tuple(_said(called, [j.trouble for j in judgements])),
-        tuple(called),
+        tuple(_merged(chip_names, [j.relaxed for j in judgements])),
+        tuple(_merged(chip_names, [j.trouble for j in judgements])),
+        tuple(chip_names),
     )
 
 
-def _said(called: Sequence[str], each: Sequence[Sequence[str]]) -> list[str]:
+def _merged(chip_names: Sequence[str], texts_by_chip: Sequence[Sequence[str]]) -> list[str]:
     """Each text once if every chip has it, else behind its chip."""
-    texts = dict.fromkeys(text for own in each for text in own)
-    return [
-        said
-        for text in texts
-        for said in (
-            [text] if all(text in own for own in each) else
-            [f"{c}: {text}" for c, own in zip(called, each, strict=True) if text in own]
-        )
-    ]  # fmt: skip
+    texts = dict.fromkeys(text for chip_texts in texts_by_chip for text in chip_texts)
+    merged: list[str] = []
+    for text in texts:
+        chips_with = [c for c, chip_texts in zip(chip_names, texts_by_chip, strict=True) if text in chip_texts]
+        merged += [text] if len(chips_with) == len(chip_names) else [f"{c}: {text}" for c in chips_with]
+    return merged
 
 
 def _waivers(uses: Iterable[WaiverUse]) -> tuple[WaiverUse, ...]:
@@ -86,6 +83,6 @@ def _waivers(uses: Iterable[WaiverUse]) -> tuple[WaiverUse, ...]:
     for use in uses:
         by_waiver.setdefault(use.waiver, []).append(use)
     return tuple(
-        replace(max(own, key=lambda use: _STATES.index(use.state)), covers=max(use.covers for use in own))
-        for own in by_waiver.values()
+        replace(max(group, key=lambda use: _STATES.index(use.state)), covers=max(use.covers for use in group))
+        for group in by_waiver.values()
     )

@@ -29,9 +29,9 @@ def summary(judgement: Judgement) -> str:
 
 def sentence(verdict: Verdict) -> str:
     """One verdict in words: ``fast/fast_kernel (sm_89): registers 140, promised ≤ 128 (design 000)``."""
-    found = f"{verdict.fact} {value_of(verdict)}".rstrip()
-    said = f"{verdict.subject}: {found}, promised {verdict.limit} ({verdict.source})"
-    return f"{said}: {verdict.reason}" if verdict.reason else said
+    result = f"{verdict.fact} {value_of(verdict)}".rstrip()
+    statement = f"{verdict.subject}: {result}, promised {verdict.limit} ({verdict.source})"
+    return f"{statement}: {verdict.reason}" if verdict.reason else statement
 
 
 def value_of(verdict: Verdict) -> str:

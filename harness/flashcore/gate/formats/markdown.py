@@ -24,9 +24,10 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     lines += _section("Unmeasured, though required", judgement.own_gaps, places)
     lines += _section("Waived", judgement.waived, places)
     rows = [
-        (u.waiver.budget, ", ".join(u.waiver.variants), u.state, number(u.waiver.accepted), u.waiver.reason,
-         u.waiver.expires or "never") for u in judgement.waivers
-    ]  # fmt: skip
+        (w.budget, ", ".join(w.variants), use.state, number(w.accepted), w.reason, w.expires or "never")
+        for use in judgement.waivers
+        for w in (use.waiver,)
+    ]
     if rows:
         head = ("Budget", "Variants", "State", "Accepted", "Reason", "Expires")
         lines += ["### Loosened in the manifest", "", *_table(head, rows), ""]
