@@ -4,6 +4,7 @@ What :data:`__all__` names is the public API, described in :mod:`flashcore.api`;
 on its first use, since the command line imports this package on every start.
 """
 
+import importlib.machinery
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import Exit, FlashcoreError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    import importlib.machinery
-
     if importlib.machinery.PathFinder.find_spec(f"flashcore.{name}", __path__) is None:  # no submodule
         return getattr(importlib.import_module("flashcore.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

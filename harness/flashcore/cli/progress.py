@@ -36,23 +36,26 @@ def plain(put: Say = lambda text: print(text, file=sys.stderr, flush=True)) -> S
 
 @contextmanager
 def _bar() -> Iterator[Say]:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich import console, markup, progress
 
-    console = Console(stderr=True)
-    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    terminal = console.Console(stderr=True)
+    columns = (
+        progress.BarColumn(20),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.description}"),
+    )
     # It is drawn when there is a new line, not periodically: nothing may run beside a measurement.
-    with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
+    with progress.Progress(*columns, console=terminal, auto_refresh=False, transient=True) as bar:
         # Whole lines, which the terminal wraps: a compiler's output can then be copied, and keeps its own colours.
-        write = plain(lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True))
-        task = progress.add_task("", total=None)
+        write = plain(lambda text: terminal.print(text, markup=False, highlight=False, soft_wrap=True))
+        task = bar.add_task("", total=None)
 
         def say(text: str) -> None:
             if isinstance(text, Step):
-                progress.update(task, completed=text.done, total=text.total, description=escape(text))
+                bar.update(task, completed=text.done, total=text.total, description=markup.escape(text))
             else:
                 write(text)
-            progress.refresh()
+            bar.refresh()
 
         yield say

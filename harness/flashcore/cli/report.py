@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from flashcore import report
 from flashcore.cli import gate, options, output
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
 from flashcore.model.record import Record
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
+from flashcore.report import markdown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
         hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
         raise UsageError(f"--against: expected with one run, found it with several, each of another chip{hint}")
     if arguments.format == "md":
-        from flashcore.report import markdown  # imports jinja2
-
         parts = [markdown.render(record, require=arguments.require, today=gate.today()) for record in records]
         output.write("\n".join(parts), arguments.output)
     else:
@@ -45,8 +45,6 @@ def pages(
     arguments: argparse.Namespace, *records: Record, baseline_file: Path | None = None, against: Record | None = None
 ) -> list[Path]:
     """Writes the pages of a run, or of runs on several chips; the first page is the entry."""
-    from flashcore import report  # imports jinja2
-
     more = report.Additions(
         [make for _, make in plugins.objects("pages")],
         plugins.objects("sections"),

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -146,8 +147,6 @@ def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[st
 
 def _child(questions: list[Any]) -> tuple[str, Cause]:
     """What a child wrote, in complete lines, and how it ended."""
-    import subprocess
-
     command = python_process.command("flashcore.measure.build.launch_plan")
     try:
         done = subprocess.run(

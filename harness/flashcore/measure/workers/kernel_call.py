@@ -13,6 +13,7 @@ import importlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -258,8 +259,6 @@ class AsCompiled:
 def _cubins_left() -> Path:
     """Sets where Triton and torch.compile, and other compilers if they comply, cache what they compile in this
     process."""
-    import tempfile
-
     folder = tempfile.mkdtemp(prefix="flashcore-cubins-")
     os.environ.update(dict.fromkeys(("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHCORE_CUBINS"), folder))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options, output
+from flashcore.cli import options, output, progress
 from flashcore.errors import UsageError
-from flashcore.plugins.against import decide
+from flashcore.plugins.against import against, comparison, decide, tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,6 @@ def run(arguments: argparse.Namespace) -> int | None:
     if executor or arguments.gpus != options.default("gpus"):
         name = executor.partition("=")[0] or "gpus"
         raise UsageError(f"--{name}: expected without --against, which times on one GPU of this host; found both")
-    from flashcore.cli import progress
-    from flashcore.plugins.against import against, comparison, tables
 
     if "effect" in given:
         given["effect"] /= 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flashcore.cli import diff
+from flashcore.plugins.against import checkout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,6 +13,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.plugins.against import checkout
-
     return diff.compare(arguments, checkout.record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from flashcore.plugins.against import against, checkout
 from flashcore.plugins.prune import command as prune
 
 
@@ -18,6 +19,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 def folders(build: Path) -> list[Path]:
     """The folders in the build folder that this plugin compiles into."""
-    from flashcore.plugins.against import against, checkout
-
     return [*build.glob(f"{checkout.BUILD}/*"), build / against.FOLDER]

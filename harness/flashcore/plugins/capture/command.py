@@ -6,11 +6,20 @@ import argparse
 import os
 import sys
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import options, progress
+from flashcore.cli.text_tables import grid
 from flashcore.errors import Exit, UsageError
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.ncu import find_ncu
+from flashcore.plugins.capture import record
+from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture, require_program
+from flashcore.plugins.imports import keep
+from flashcore.plugins.imports.names import checked, slug
+from flashcore.records import raw, store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,15 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import progress
-    from flashcore.cli.text_tables import grid
-    from flashcore.measure.machine import toolchain
-    from flashcore.plugins.capture import record
-    from flashcore.plugins.capture.capture import OUTPUT, capture, require_program
-    from flashcore.plugins.imports import keep
-    from flashcore.plugins.imports.names import checked
-    from flashcore.records import raw, store
-
     command = arguments.command_line[1:] if arguments.command_line[:1] == ["--"] else arguments.command_line
     if not command:
         raise UsageError("expected a command behind --, found none\n  hint: flashcore capture -- python train.py")
@@ -105,10 +105,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settings:
-    from dataclasses import fields
-
-    from flashcore.measure.machine.ncu import find_ncu
-    from flashcore.plugins.capture.capture import Settings
 
     if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
@@ -121,8 +117,6 @@ def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settin
 
 def _name(command: list[str]) -> str:
     """A short name for the command: its script, else its program."""
-    from flashcore.plugins.imports.names import slug
-
     script = next((word for word in command[1:] if not word.startswith("-") and os.path.isfile(word)), command[0])
     return slug(Path(script).stem)
 
@@ -159,8 +153,6 @@ class _Echo:
 
 def _exit(captured: Captured, *, propagate: bool) -> int:
     """0 if all chosen kernels were measured, else 3. Or the command's own exit code of its first run."""
-    from flashcore.plugins.capture.capture import Stopped
-
     code = captured.runs[0].code
     if propagate:
         if code is None:

@@ -75,6 +75,19 @@ class Cluster:
         return gpus, Pool(sorted(places, key=lambda p: list(gpus).index(p.gpu)))
 
 
+def _ray() -> Any:
+    """Ray, imported only by runs on a cluster.
+
+    Raises:
+        CapabilityError: it is not installed.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise CapabilityError("Ray is not installed", "pip install 'flashcore-harness[cluster]'") from None
+    return ray
+
+
 @functools.cache
 def connect(address: str) -> list[RayGpu]:
     """A place for each GPU of the cluster that is free now. A later call returns those of the same list that are left.
@@ -86,10 +99,7 @@ def connect(address: str) -> list[RayGpu]:
         CapabilityError: Ray is not installed, no cluster answers there, or there is no GPU.
         UsageError: flashcore is of another version there.
     """
-    try:
-        import ray
-    except ImportError:
-        raise CapabilityError("Ray is not installed", "pip install 'flashcore-harness[cluster]'") from None
+    ray = _ray()
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -135,8 +145,7 @@ class RayGpu:
         return _RemoteChild(self, folder, tasks, program)
 
     def is_back(self) -> bool:
-        import ray
-
+        ray = _ray()
         self._answer = self._answer or self.actor.describe.remote()
         if not ray.wait([self._answer], timeout=0)[0]:
             return False
@@ -150,9 +159,7 @@ class RayGpu:
 
     def release(self) -> None:
         """Gives the GPU back to the cluster."""
-        import ray
-
-        ray.kill(self.actor)
+        _ray().kill(self.actor)
 
 
 def _is_hosts_own(line: bytes) -> bool:
@@ -182,8 +189,7 @@ class _RemoteChild:
     _numbers: dict[str, str] = field(default_factory=dict)  # of a file there → of the file here
 
     def start(self) -> None:
-        import ray
-
+        ray = _ray()
         sent: dict[str, Any] = {}
         payloads = [_outgoing(dict(t.payload), sent) for t in self.tasks]
         tasks = [Task(t.name, payload) for t, payload in zip(self.tasks, payloads, strict=True)]
@@ -192,8 +198,7 @@ class _RemoteChild:
             self._stream = run.remote(tasks, replace(self.program, lanes=1, chunk=0), sent)
 
     def watch(self) -> Iterator[Result | None]:
-        import ray
-
+        ray = _ray()
         began = time.monotonic()
         wanted = {t.name for t in self.tasks}
         while True:
@@ -266,8 +271,7 @@ class _RemoteChild:
             raise CapabilityError(f"{self.place.host}: {self._error[0]}", self._error[1])
 
     def kill(self) -> None:
-        import ray
-
+        ray = _ray()
         if self._stream is not None or self.lost:
             self._stream = None
             with contextlib.suppress(ray.exceptions.RayError):
@@ -293,8 +297,7 @@ def _outgoing(value: Any, sent: dict[str, Any]) -> Any:
 @functools.cache
 def _put(path: Path, changed: int) -> tuple[str, Any]:
     """The hash of a file or folder, and its archive in Ray's object store."""
-    import ray
-
+    ray = _ray()
     packed = _archive(path)
     return hashlib.sha256(packed).hexdigest()[:32], ray.put(packed)
 
@@ -332,8 +335,7 @@ class _Actor:
     """In a process of Ray's that it gave a GPU to."""
 
     def __init__(self) -> None:
-        import ray
-
+        ray = _ray()
         seen = uuids()
         node = ray.get_runtime_context().get_node_id()
         number = next(iter(ray.get_gpu_ids()), 0)
@@ -417,8 +419,7 @@ def _unpacked(digest: str, reference: Any) -> Path:
     """The folder with the files of this hash; fetched once for each host and user."""
     folder = Path(tempfile.gettempdir()) / f"flashcore-sent-{os.getuid()}" / digest
     if not folder.is_dir():
-        import ray
-
+        ray = _ray()
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         with tarfile.open(fileobj=io.BytesIO(ray.get(reference))) as archive:

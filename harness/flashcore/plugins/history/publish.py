@@ -9,7 +9,7 @@ from flashcore.cli import gate, options
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
 from flashcore.model.files import write_atomically
-from flashcore.plugins.history import history
+from flashcore.plugins.history import history, runs_page
 from flashcore.records import lookup, store
 
 #: How many runs are judged for the page: reading and judging one takes seconds.
@@ -24,8 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.plugins.history import runs_page  # needs jinja
-
     profiles, folder = Path(arguments.profiles), Path(arguments.output)
     table = profiles / "history.csv"
     rows = history.read(table.read_text(encoding="utf-8"), str(table)) if table.is_file() else []

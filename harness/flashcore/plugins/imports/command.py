@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from flashcore.cli import options
 from flashcore.errors import Exit
 from flashcore.model import plugin
+from flashcore.plugins.imports import keep, names
+from flashcore.plugins.imports.read_report import read_report
 
 if TYPE_CHECKING:
     from flashcore.readers.ncu.results import Report
@@ -30,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.plugins.imports import keep, names
-
     name = names.checked(arguments.name)
     reports = [_read(Path(name)) for name in arguments.files]
     command = options.recorded_command(["flashcore", *sys.argv[1:]])
@@ -42,8 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read(path: Path) -> Report:
     """The report, read by the plugin that reads files with its suffix, if any."""
-    from flashcore.plugins.imports.read_report import read_report
-
     reader = dict(plugin.entries("readers")).get(path.suffix)
     report: Report = plugin.resolve(reader)(path) if reader else read_report(path)
     return report

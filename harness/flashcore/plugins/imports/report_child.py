@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
@@ -26,8 +27,6 @@ def main(report: str, out: str) -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    import importlib.metadata
-
     import ncu_report
 
     context = ncu_report.load_report(path)

@@ -8,8 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import options, progress
 from flashcore.errors import Exit, UsageError
+from flashcore.plugins.tune import finalists, page, session, study, tables
+from flashcore.plugins.tune.summary import Summary
 
 if TYPE_CHECKING:
     from flashcore.plugins.tune.finalists import Final
@@ -59,9 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from flashcore.cli import progress
-    from flashcore.plugins.tune import finalists, session, study
-
     if arguments.show is not None:
         folder = study.find(Path(arguments.studies), arguments.show)
         _show(arguments, *study.read(folder), finalists.load(folder))
@@ -86,9 +85,6 @@ def _show(
     arguments: argparse.Namespace, header: Header, results: Mapping[int, Result], finals: Sequence[Final]
 ) -> None:
     """Prints a study and, if asked, writes its page."""
-    from flashcore.plugins.tune import page, tables
-    from flashcore.plugins.tune.summary import Summary
-
     summary = Summary(header, results)
     print(tables.study_text(summary))
     if finals:

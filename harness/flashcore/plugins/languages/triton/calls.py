@@ -120,16 +120,14 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
         names: tensors by their address; another one is workspace.
         launch: ``False`` compiles only.
     """
-    from triton import knobs
-    from triton.compiler.errors import CompileTimeAssertionFailure
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.errors import PTXASError
-    from triton.runtime.jit import JITFunction
+    from triton import compiler, knobs, runtime
 
+    jit, tuner = runtime.jit.JITFunction, runtime.autotuner.Autotuner
+    ignored = (compiler.errors.CompileTimeAssertionFailure, runtime.errors.PTXASError)  # Triton ignores them too
     calls: list[Call] = []
     logs: dict[int, str] = {}
     spaces: dict[int, str] = {}
-    run, tune = JITFunction.run, Autotuner.run
+    run, tune = jit.run, tuner.run
 
     def name_of(value: Any) -> str:
         address = value.data_ptr()
@@ -151,7 +149,7 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
             del calls[at:-1]  # the last is the launch, those before it searched for the fastest
             return result
         for config in self.configs:
-            with contextlib.suppress(CompileTimeAssertionFailure, PTXASError):  # Triton ignores it too
+            with contextlib.suppress(*ignored):
                 result = self.fn.run(*args, **kwargs, **config.all_kwargs())
         if len(calls) > at + 1:
             calls[at:] = [replace(call, choice=at + 1) for call in calls[at:]]
@@ -160,11 +158,11 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
     before = knobs.nvidia.dump_ptxas_log, knobs.compilation.always_compile
     if not launch:  # what comes from Triton's cache says nothing about spills
         knobs.nvidia.dump_ptxas_log = knobs.compilation.always_compile = True
-    JITFunction.run, Autotuner.run = recording, tuned
+    jit.run, tuner.run = recording, tuned
     try:
         yield calls
     finally:
-        JITFunction.run, Autotuner.run = run, tune
+        jit.run, tuner.run = run, tune
         knobs.nvidia.dump_ptxas_log, knobs.compilation.always_compile = before
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -145,8 +146,6 @@ def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
 
 def _child(tasks: list[dict[str, Any]], place: Path) -> str:
     """Compiles; returns the child's output."""
-    import subprocess
-
     jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
     return subprocess.run(
         python_process.command("flashcore.plugins.languages.triton.trace_child"),
