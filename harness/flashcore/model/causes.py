@@ -21,14 +21,42 @@ DETAILS: dict[str, type[Detail]] = {}
 
 @dataclass_transform(frozen_default=True)
 class Detail:
-    """A typed statement about an outcome. A subclass with a ``code`` becomes a registered frozen dataclass."""
+    """A typed statement about an outcome. A subclass with a ``code`` is registered.
+
+    Every subclass is a frozen dataclass, but inherits its methods: compiling them for each of 100 classes would take
+    as long as the rest of a command's start.
+    """
 
     code: ClassVar[str]
+    __match_args__: ClassVar[tuple[str, ...]] = ()  # the fields of a subclass, set by `dataclass`
 
     def __init_subclass__(cls) -> None:
-        dataclasses.dataclass(frozen=True)(cls)
+        dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
         if "code" in vars(cls) and DETAILS.setdefault(cls.code, cls).__qualname__ != cls.__qualname__:
             raise ValueError(f"{cls.__qualname__}: expected a code of its own, found {cls.code!r}, which is taken")
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        fields, kind = self.__match_args__, type(self)
+        given = dict(zip(fields, values, strict=False)) | named
+        if len(values) + len(named) > len(given) or not given.keys() <= set(fields):
+            raise TypeError(f"{kind.__name__}: expected the arguments {fields}, found {values} and {named}")
+        missing = [name for name in fields if name not in given and not hasattr(kind, name)]
+        if missing:
+            raise TypeError(f"{kind.__name__}: missing the arguments {missing}")
+        vars(self).update({name: given[name] if name in given else getattr(kind, name) for name in fields})
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in self.__match_args__)))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
