@@ -12,6 +12,8 @@ import pytest
 
 from flashcore.cli import terminal
 from flashcore.errors import Exit
+from flashcore.gate import formats
+from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT
@@ -128,7 +130,7 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere() -> None:
 
 # --- the gate's exit code, whatever reads it (items 6, 7, 18, 21) --------------------------------
 
-FORMATS = ("table", "json", "junit", "sarif", "markdown", "github")
+FORMATS = ("table", *formats.FORMATS, *dict(plugins.entries("formats")))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from flashcore.gate.locate import Place
 from flashcore.model.causes import SourceLine
 from flashcore.model.record import Record
 from tests import factory
-from tests.gate.test_formats import judged, places, render, suite, troubled
+from tests.gate.test_formats import judged, places, suite, troubled
 
 
 def test_a_compilers_error_is_the_place_of_a_failed_build(record: Record) -> None:
@@ -55,7 +55,6 @@ def test_sources_that_are_not_here_give_no_place() -> None:
         [factory.fact("registers", 140, "fast", arch="sm_89", kernel="fast_kernel")],
     )
     assert places(record).of(verdict_on(record, "registers_limit", kernel="fast_kernel")) is None
-    assert "::error title=" in render("github", record)
 
 
 def verdict_on(record: Record, budget: str, **subject: Any) -> judge.Verdict:

@@ -6,13 +6,12 @@ import argparse
 import dataclasses
 import datetime
 import gc
-import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore.cli import options, output, progress, terminal, text_tables
+from flashcore.cli import options, output, progress, text_tables
 from flashcore.cli.baseline import baseline_path, save
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline, judge, regressions
@@ -32,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)
-    text = "table, json, junit, sarif, markdown or github, on standard output or into FILE; repeatable (default: table)"
+    text = f"{', '.join(_formats())}, on standard output or into FILE; repeatable (default: table)"
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
     text = "[[budget]] tables to judge by besides the suite's; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
@@ -173,22 +172,20 @@ def _judgement(request: Request, record: Record, old: baseline.Baseline | None) 
 
 
 def _parsed(formats: Sequence[str]) -> list[tuple[str, str | None]]:
-    return output.parse(formats, ("table", *FORMATS, *dict(plugins.entries("formats"))))
+    return output.parse(formats, _formats())
+
+
+def _formats() -> list[str]:
+    return ["table", *FORMATS, *dict(plugins.entries("formats"))]
 
 
 def _write(form: str, file: str | None, judgement: Judgement, record: Record, places: Places) -> None:
-    """One format. ``github`` has the table below its annotations, and adds the Markdown to the job's summary."""
-    text = ""
-    if form != "table":
+    if form == "table":
+        text = text_tables.judgement(judgement) + "\n"
+    else:
         render = FORMATS.get(form) or plugins.find("formats", form)
         text = render(judgement, record, places)
-    table = text_tables.judgement(judgement) + "\n" if form in ("table", "github") else ""
-    if form == "github" and file is None:
-        terminal.command(text)
-        text = ""
-    output.write(text + (terminal.uncommanded(table) if form == "github" else table), file)
-    if form == "github" and (job := os.environ.get("GITHUB_STEP_SUMMARY")):
-        output.write(FORMATS["markdown"](judgement, record, places), job, append=True)
+    output.write(text, file)
 
 
 def _repository(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from flashcore import __version__
 from flashcore.cli import terminal
 from flashcore.errors import UsageError
+from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.suggest import did_you_mean
 
@@ -32,7 +34,7 @@ def parse(requested: Sequence[str], available: Collection[str]) -> list[tuple[st
     for text in requested:
         form, equals, file = text.partition("=")
         if form not in available or (equals and not file):
-            near = did_you_mean(form, available)
+            near = plugin.missing("formats", form) or did_you_mean(form, available)
             raise UsageError(f"--format {text}: expected {', '.join(available)}, or one of them with =FILE{near}")
         outputs.append((form, file or None))
     targets = [file for _, file in outputs]
@@ -41,23 +43,19 @@ def parse(requested: Sequence[str], available: Collection[str]) -> list[tuple[st
     return outputs if None in targets else [*outputs, ("table", None)]
 
 
-def write(text: str, file: str | None, *, append: bool = False) -> None:
-    """Writes to standard output, or into a file: completely or not at all, unless it is appended.
+def write(text: str, file: str | None) -> None:
+    """Writes to standard output, or into a file: completely or not at all.
 
     Raises:
         FlashcoreError: the file cannot be written.
     """
     data = text.encode("utf-8", "replace")  # half a surrogate pair cannot be written anywhere
     if file is None:
-        print(terminal.painted(data.decode()), end="")
+        sys.stdout.write(type(text)(terminal.painted(data.decode())))
         return
     with writing(Path(file)):
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        if append:
-            with open(file, "ab") as stream:
-                stream.write(data)
-    if not append:
-        write_atomically(Path(file), data)
+    write_atomically(Path(file), data)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

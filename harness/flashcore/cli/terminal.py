@@ -46,22 +46,21 @@ class _Sturdy(io.FileIO):
             return len(data)
 
 
+class Commands(str):
+    """Text whose commands a code host obeys."""
+
+
 class _Plain(io.TextIOWrapper):
     """In a log that a code host interprets, no line of a compiler's output may act as a command."""
 
     def write(self, text: str) -> int:
-        return super().write(uncommanded(text) if os.environ.get("GITHUB_ACTIONS") else text)
+        obeyed = isinstance(text, Commands) or not os.environ.get("GITHUB_ACTIONS")
+        return super().write(text if obeyed else uncommanded(text))
 
 
 def uncommanded(text: str) -> str:
     """The text without commands to code hosts: ``::error`` at the beginning of a line, ``##[group]`` anywhere."""
     return _COMMAND.sub(lambda m: m[0].replace("::", ": :").replace("##", "# #"), text)
-
-
-def command(text: str) -> None:
-    """Prints commands to a code host."""
-    write = io.TextIOWrapper.write if isinstance(sys.stdout, _Plain) else type(sys.stdout).write
-    write(sys.stdout, text)  # type: ignore[arg-type]
 
 
 def harden() -> None:

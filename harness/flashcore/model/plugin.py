@@ -94,6 +94,7 @@ SHIPPED: Mapping[str, Entries] = {
     "languages": {"triton": "triton"},
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster"},
+    "formats": dict.fromkeys(("junit", "sarif", "github"), "formats"),
     "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 

@@ -5,18 +5,34 @@ Verdicts of one budget on one line share an annotation, since only ten of a leve
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
+from flashcore.cli import terminal, text_tables
+from flashcore.gate.formats import markdown
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import clean, sentence
+from flashcore.model.files import writing
 from flashcore.model.record import Record
 
 #: A code host shows this many annotations of one level a step, and drops the rest silently.
 MOST_ANNOTATIONS = 10
 
 
-def render(judgement: Judgement, _: Record, places: Places) -> str:
+def render(judgement: Judgement, record: Record, places: Places) -> str:
+    """The annotations and the table below them. Adds the Markdown to the job's summary."""
+    if job := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with writing(Path(job)):
+            Path(job).parent.mkdir(parents=True, exist_ok=True)
+            with open(job, "a", encoding="utf-8", errors="replace") as stream:
+                stream.write(markdown.render(judgement, record, places))
+    table = terminal.uncommanded(text_tables.judgement(judgement))
+    return terminal.Commands(f"{workflow_commands(judgement, places)}{table}\n")
+
+
+def workflow_commands(judgement: Judgement, places: Places) -> str:
     """Errors for what failed, warnings for what is unmeasured though required."""
     lines = [
         *_annotations("error", "promise broken", judgement.failed, places),
