@@ -29,6 +29,7 @@ NEEDS = {
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
     "against": "bench --suite suite --against HEAD",
+    "pack": "pack",
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",

@@ -40,7 +40,6 @@ COMMANDS = {
     "bounds": "the least time each resource allows, for any known device",
     "roofs": "measure the roofs of this machine",
     "init": "write a new suite to fill in",
-    "pack": "write a recorded run (default: the newest) as one file, for `--records` elsewhere",
 }
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")

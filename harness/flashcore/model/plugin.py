@@ -85,6 +85,7 @@ SHIPPED: Mapping[str, Entries] = {
         "publish": "history",
         "metrics": "metrics",
         "prune": "prune",
+        "pack": "pack",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),

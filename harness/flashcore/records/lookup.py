@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
+from flashcore.model import plugin
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Record
 from flashcore.records.store import HEADER, READABLE, RUN_ID, read
@@ -78,10 +79,9 @@ def elsewhere(place: Path) -> list[Traversable]:
 
 
 def _opened(file: Path) -> Traversable:
-    """The run in a packed file; see :func:`flashcore.records.pack.opened`."""
-    from flashcore.records import pack  # zipfile: most commands read no packed run
-
-    return pack.opened(file)
+    """The run in a packed file."""
+    run: Traversable = plugin.resolve("flashcore.plugins.pack.pack:opened")(file)
+    return run
 
 
 def find(places: Places, name: str | None) -> Traversable:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError, RecordError, UsageError
-from flashcore.records import lookup, pack, store
+from flashcore.plugins.pack import pack
+from flashcore.records import lookup, store
 from tests.records.test_store import change_header, full, whole
 
 ID = "20260102T030405Z-0001"

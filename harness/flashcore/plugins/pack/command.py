@@ -8,7 +8,8 @@ from pathlib import Path
 from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
 from flashcore.model.files import write_atomically, writing
-from flashcore.records import lookup, pack, store
+from flashcore.plugins.pack import pack
+from flashcore.records import lookup, store
 from flashcore.records.lookup import PACKED
 
 

@@ -1,0 +1,9 @@
+"""Runs as one file, to transport them."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="pack",
+    commands={"pack": "flashcore.plugins.pack.command"},
+    help={"pack": "write a recorded run (default: the newest) as one file, for `--records` elsewhere"},
+)
