@@ -156,11 +156,12 @@ def _goes_on(count: int, most: int, seconds: float, rule: StopRule) -> bool:
 
 
 def release(device: str) -> None:
-    """Gives the graphs' memory back before the next shape."""
+    """Gives the graphs' memory back before the next shape; reference cycles hold some of the graphs."""
     if device != "cpu":
         import torch
 
         synchronize(device)
+        gc.collect()
         torch.cuda.empty_cache()
 
 

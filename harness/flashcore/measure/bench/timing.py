@@ -18,9 +18,11 @@ In every regime the device is kept busy while the host enqueues, so that no laun
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -152,6 +154,16 @@ def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
     return max(1, min(most, round(SAMPLE_US / max(call_us, 1e-3))))
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection: one that destroys another shape's graph invalidates the capture in progress."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 class CudaTimer:
     """Times on the current device, on a stream of its own that becomes the current one."""
 
@@ -193,7 +205,7 @@ class CudaTimer:
         import torch
 
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
+        with _no_collection(), torch.cuda.graph(graph, stream=self.stream):
             for i in range(count):
                 enqueue(i)
             nodes = self.driver.captured(self.stream.cuda_stream)
