@@ -36,7 +36,7 @@ from flashcore.measure.workers import process
 #: What the command line imports for nearly every command; pages, tables and other packages are left to who needs them.
 COMMANDS = (
     "flashcore.cli.main", "flashcore.cli.gate", "flashcore.cli.profile", "flashcore.suites.load",
-    "flashcore.suites.resolve", "flashcore.cli.text_tables", "flashcore.pipeline.run", "flashcore.gate.formats",
+    "flashcore.suites.resolve", "flashcore.cli.verdict_table", "flashcore.pipeline.run", "flashcore.gate.formats",
     "flashcore.records.store",
 )  # fmt: skip
 #: What those import that run kernels.

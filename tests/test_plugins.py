@@ -104,7 +104,7 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
 
 def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
     package = copy_without(Path(), tmp_path)
-    folders = ("tests/model", "tests/explain/test_roofline.py", "tests/cli/test_text_tables.py")
+    folders = ("tests/model", "tests/explain/test_roofline.py", "tests/cli/test_verdict_table.py")
     done = subprocess.run(
         [
             sys.executable,

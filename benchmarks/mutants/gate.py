@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flashcore.cli import baseline, gate
+from flashcore.cli import gate
 from flashcore.errors import FlashcoreError
 from flashcore.measure import context
 from flashcore.measure.build import build, ninja_graph
@@ -30,6 +30,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model import cause_text
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.pipeline import judging
 from flashcore.pipeline.present import present as present_record
 from flashcore.records import assemble, lookup
 from flashcore.suites import load as loading
@@ -70,7 +71,7 @@ class Workplace:
         self.run = shutil.copytree(ROOT / "profiles" / run, self.profiles / run)
         ninja_graph.HARNESS_INCLUDE = self.include
         vars(build)["HARNESS_INCLUDE"] = self.include
-        vars(context)["select"] = self._select
+        vars(context)["select"] = vars(judging)["select"] = self._select
         os.environ["CUDA_ARCH"] = ARCH.removeprefix("sm_")
         self.chosen: tuple[str, ...] = VARIANTS
         self._published = assemble.to_join
@@ -117,14 +118,9 @@ class Workplace:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
                 record = present_record(self._settings(), lambda _: None)
                 report = self.folder / "gate.json"
-                request = gate.Request(
-                    require="timing",
-                    variants=chosen,
-                    baseline=baseline.baseline_path(record),
-                    formats=[f"json={report}"],
-                    day=_DAY,
-                )
-                code = gate.judged(request, record)
+                judged = judging.judge_records(judging.Rules(require="timing", variant="*", day=_DAY), [record])
+                gate.show(judged, [("json", str(report))])
+                code = judged.judgement.exit_code
         except FlashcoreError as error:
             return Said(error=str(error))
         except Exception:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.cli import baseline as saving
 from flashcore.cli import gate
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
@@ -20,6 +19,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.model.suite import GPU_STAGES
 from flashcore.pipeline import run
+from flashcore.pipeline.judging import Rules, baseline_path, judge_records
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
 from tests import factory
@@ -29,8 +29,8 @@ from tests.gate.test_formats import TODAY, troubled
 
 def test_one_call_writes_several_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "out" / "gate.json"
-    formats = [f"json={file}", "markdown"]
-    gate.judged(gate.Request(require="static", formats=formats, day=TODAY), troubled(tmp_path))
+    judged = judge_records(Rules(compare=False, day=TODAY), [troubled(tmp_path)])
+    gate.show(judged, [("json", str(file)), ("markdown", None)])
     verdicts = json.loads(file.read_text())["verdicts"]
     assert {"file": "my kernels/fast.cu", "line": 4} in [v["place"] for v in verdicts]
     assert capsys.readouterr().out.startswith("## ❌ flashcore gate")
@@ -51,15 +51,15 @@ def test_a_baseline_that_is_named_and_not_there_is_refused(tmp_path: Path, where
     elif where == "of another suite":
         other = factory.record(factory.suite(name="other"))
         (tmp_path / "baseline.txt").write_text(baseline.save(other, None).baseline.text())
-    record = factory.record(suite)
     with pytest.raises(UsageError, match=r"expected the baseline that|expected a baseline of attention"):
-        gate.judged(gate.Request(require="static", baseline=saving.baseline_path(record, named)), record)
+        judge_records(Rules(baseline=named), [factory.record(suite)])
 
 
 def test_a_default_baseline_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = factory.record(factory.suite(root=str(tmp_path)))
-    path = saving.baseline_path(record)
-    assert gate.judged(gate.Request(require="static", baseline=path), record) is Exit.OK
+    judged = judge_records(Rules(), [record])
+    assert judged.judgement.exit_code is Exit.OK
+    gate.show(judged)
     assert f"note: no baseline: there is no {tmp_path}/baseline.txt" in capsys.readouterr().out
 
 
@@ -71,7 +71,7 @@ def test_a_manifest_cannot_have_files_outside_its_suite_read_as_a_baseline(tmp_p
     suite = factory.suite(root=str(tmp_path / "suite"))
     record = factory.record(replace(suite, gate=replace(suite.gate, baseline=own)))
     with pytest.raises(UsageError, match="expected a baseline within the suite's folder"):
-        saving.baseline_path(record)
+        baseline_path(record)
 
 
 def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5

@@ -31,7 +31,9 @@ NO_GPU = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None
 #: Python that hides torch, so that no operator is built.
 NO_TORCH = "\nimport flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
-NO_PAGES = f"{NO_GPU}\nimport flashcore.cli.report as r, pathlib; r.pages = lambda *_, **__: [pathlib.Path('no pages')]"
+NO_PAGES = f"""{NO_GPU}
+import pathlib; from flashcore.pipeline import pages
+pages.write = lambda *_, **__: [pathlib.Path('no pages')]"""
 
 
 class Workplace:
@@ -222,7 +224,7 @@ def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:
 
 
 def test_a_defect_of_the_harness_exits_4_and_never_1(tmp_path: Path) -> None:
-    broken = "import flashcore.cli.text_tables as t\ndef broken(): raise AssertionError('planted')\nt.facts = broken"
+    broken = "import flashcore.cli.list as c\ndef broken(): raise AssertionError('planted')\nc.facts_table = broken"
     done = flashcore("list", "--facts", cwd=tmp_path, start=broken)
     assert done.returncode == Exit.INCAPABLE
     assert done.stderr.startswith("Traceback") and "AssertionError: planted" in done.stderr

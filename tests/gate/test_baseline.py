@@ -21,6 +21,7 @@ from flashcore.gate.judge import Judgement
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import GatePolicy, GateRule, RecordedCubins, Waiver
+from flashcore.pipeline.judging import Rules, judge_records
 from tests import factory
 
 TODAY = date(2026, 6, 1)
@@ -196,11 +197,17 @@ def test_slack_of_the_manifests_own_limits_is_suggested() -> None:
 def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "baseline.txt"
     file.write_text(BEFORE.text())
-    request = gate_command.Request(require="static", day=TODAY, baseline=file, ratchet=True)
+    rules = Rules(day=TODAY, baseline=str(file))
+
+    def tighten(record: Record) -> Exit:
+        result = judge_records(rules, [record])
+        gate_command.tighten(result)
+        return result.judgement.exit_code
+
     other = of(fact("registers", 64), environment=factory.environment(nvcc="12.8.93"))
-    assert gate_command.judged(request, other) is Exit.INCAPABLE
+    assert tighten(other) is Exit.INCAPABLE
     assert file.read_text() == BEFORE.text()
-    assert gate_command.judged(request, of(fact("registers", 64))) is Exit.OK
+    assert tighten(of(fact("registers", 64))) is Exit.OK
     assert "fast_kernel * registers 64" in file.read_text()
     assert "tightened: fast sm_90a fast_kernel * registers 96 → 64" in capsys.readouterr().err
 
@@ -225,12 +232,12 @@ def test_a_build_that_fails_leaves_its_facts_as_they_were_and_exits_1(
     assert ("fast sm_90a" in file.read_text()) is (old is not None)
 
 
-def test_without_a_baseline_nothing_is_held_to_one(tmp_path: Path) -> None:
-    formats = [f"json={tmp_path}/x.json"]
-    request = gate_command.Request(require="static", day=TODAY, baseline=tmp_path / "baseline.txt", formats=formats)
-    code = gate_command.judged(request, of())
-    assert code is Exit.OK
-    assert '"baseline_' not in (tmp_path / "x.json").read_text()
+def test_without_a_baseline_nothing_is_compared_with_one(tmp_path: Path) -> None:
+    record = of()
+    record = replace(record, suite=replace(record.suite, root=str(tmp_path)))
+    judgement = judge_records(Rules(day=TODAY), [record]).judgement
+    assert judgement.exit_code is Exit.OK
+    assert not [v for v in judgement.verdicts if v.budget.startswith("baseline_")]
 
 
 def test_every_fact_of_a_baseline_is_in_the_catalogue() -> None:

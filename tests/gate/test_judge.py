@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.cli import text_tables
+from flashcore.cli import verdict_table
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict, judge
 from flashcore.model.causes import CodeChanged, PlanCrashed, PlanRefused
@@ -194,7 +194,7 @@ def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
     result = judge(record)
     assert result.exit_code is Exit.FAILED
     assert len(result.gaps) == 1
-    text = text_tables.judgement(result)
+    text = verdict_table.render(result)
     assert text.index("FAILED (1)") < text.index("UNMEASURED, required")
 
 
@@ -384,7 +384,7 @@ def test_a_waiver_covers_up_to_what_it_accepts(value: int, accepted: float, stat
         assert "141" in verdict.reason
         assert "140" in verdict.reason
     if state == "not needed":
-        assert "no longer needed" in text_tables.judgement(result)
+        assert "no longer needed" in verdict_table.render(result)
 
 
 def test_a_waiver_of_a_minimum_looks_the_other_way() -> None:
@@ -480,7 +480,7 @@ def test_ten_thousand_cases_in_under_five_seconds() -> None:
     record = factory.large_record(10_000, budgets, waivers)
     started = time.process_time()
     result = judge(record, require="timing", today=TODAY)
-    text_tables.judgement(result)
+    verdict_table.render(result)
     # Not a benchmark: a quadratic scan would take minutes.
     assert time.process_time() - started < 5
     assert result.exit_code is Exit.OK

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.cli import text_tables
+from flashcore.cli import verdict_table
 from flashcore.errors import Exit
 from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import save
@@ -135,7 +135,7 @@ def test_a_failed_build_is_told_once_and_nobody_is_told_to_save_over_it() -> Non
     judgement = held(replace(record, artifacts=artifacts, facts=facts))
     assert judgement.exit_code is Exit.FAILED
     assert len(judgement.gaps) > 10 and not judgement.own_gaps
-    text = text_tables.judgement(judgement)
+    text = verdict_table.render(judgement)
     assert "baseline save" not in text and "UNMEASURED" not in text
     assert text.count("error: no such thing") == 1 and "fast (sm_80) and 2 more archs" in text
     assert f"fast: {sum(v.reason == 'it does not build' for v in judgement.verdicts)} facts are unmeasured" in text
@@ -191,7 +191,7 @@ def test_a_waiver_with_its_reason_loosens_and_is_listed() -> None:
     waiver = factory.waiver("baseline_registers", 128, variants=("fast",), reason="two tiles in flight")
     judgement = held(of(fact("registers", 120), waivers=(waiver,)))
     assert judgement.exit_code is Exit.OK
-    text = text_tables.judgement(judgement)
+    text = verdict_table.render(judgement)
     assert "loosened in the manifest (1)" in text and "two tiles in flight" in text
     assert held(of(fact("registers", 129), waivers=(waiver,))).exit_code is Exit.FAILED
 
@@ -222,7 +222,7 @@ def rule(**changes: Any) -> GateRule:
 def test_rules_are_data(rules: list[GateRule], value: int, code: Exit) -> None:
     judgement = held(of(fact("registers", value), rules=tuple(rules)))
     assert judgement.exit_code is code
-    assert "why not" in text_tables.judgement(judgement)
+    assert "why not" in verdict_table.render(judgement)
 
 
 # --- what cannot be held any more -----------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.cli import text_tables
+from flashcore.cli import list as list_command
 from flashcore.errors import UsageError
 from flashcore.measure.build import build
 from flashcore.measure.context import Context
@@ -371,4 +371,4 @@ def test_the_catalogue_knows_the_share_of_any_phase() -> None:
     assert FACTS["phase_share_softmax"].unit == "pct" and FACTS["phase_share_softmax"].tier == "counters"
     assert "phase_share_" not in FACTS and "phase_share_P·V" not in FACTS
     assert not any(name.startswith(PHASE_SHARE) for name in FACTS)
-    assert "phase_share_<phase>" in text_tables.facts()
+    assert "phase_share_<phase>" in list_command.facts_table()

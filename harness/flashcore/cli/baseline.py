@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 from flashcore.cli import options, progress
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
-from flashcore.gate.baseline import DEFAULT, Baseline
+from flashcore.gate.baseline import Baseline
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
+from flashcore.pipeline.judging import baseline_path
 from flashcore.pipeline.present import present
 
 
@@ -27,26 +27,6 @@ def run(arguments: argparse.Namespace) -> int:
         record = present(options.settings(arguments, upto=None), say)
     file = baseline_path(record, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
-
-
-def baseline_path(record: Record, named: str | None = None, *, new: bool = False) -> Path:
-    """Where the baseline of the record's suite lies: what the user names, else what the manifest does.
-
-    Raises:
-        UsageError: the manifest's path, or a link in its place, leads out of the suite's folder; or a named file does
-            not exist: only the default file may be missing, which is reported.
-    """
-    root = Path(record.suite.root)
-    declared = record.suite.gate.baseline
-    path = Path(named) if named is not None else root / (declared or DEFAULT)
-    if named is None and not path.resolve().is_relative_to(root.resolve()):
-        raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
-    if not path.is_file() and (named or declared or os.path.lexists(path)) and not new:
-        raise UsageError(
-            f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
-            "  hint: correct the name, or write it with: flashcore baseline save"
-        )
-    return path
 
 
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:

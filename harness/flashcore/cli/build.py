@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from flashcore.cli import options, progress, text_tables
+from flashcore.cli import options, progress
+from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit
 from flashcore.measure.compiling import compile_all
+from flashcore.model.record import Artifact, Fact, Facts
 from flashcore.pipeline.opening import open_context
+
+_OF_KERNELS = {
+    "registers": "regs",
+    "spill_store_bytes": "spill st B",
+    "spill_load_bytes": "spill ld B",
+    "stack_bytes": "stack B",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,5 +29,28 @@ def run(arguments: argparse.Namespace) -> int:
     context = open_context(options.settings(arguments, upto=None))
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
-    print(text_tables.static(context.suite, built.artifacts, built.facts))
+    print(table(built.artifacts, built.facts))
     return Exit.FAILED if any(note.status == "failed" for note in built.notes) else Exit.OK
+
+
+def table(artifacts: Sequence[Artifact], measured: Iterable[Fact]) -> str:
+    """Registers, spills, shared memory and theoretical occupancy of each kernel, by arch."""
+    facts = Facts(measured)
+    rows: list[list[str]] = []
+    for artifact in artifacts:
+        if artifact.status != "ok":
+            rows.append([artifact.variant, artifact.arch, artifact.status, *["-"] * 7])
+            continue
+        of_arch = [f for f in facts.of(artifact.variant) if f.subject.arch == artifact.arch]
+        occupancies = {f.subject.kernel: f for f in reversed(of_arch) if f.name == "theoretical_occupancy"}
+        for kernel in (f.subject for f in of_arch if f.name == "registers"):
+            occupancy = occupancies.get(kernel.kernel)
+            values = [facts.get(name, kernel) for name in _OF_KERNELS]
+            if occupancy is None:
+                values += [facts.get("static_smem", kernel), None, None]
+            else:
+                launch = occupancy.subject
+                values += [facts.get("smem", launch), occupancy, facts.get("occupancy_limiter", launch)]
+            rows.append([artifact.variant, artifact.arch, kernel.kernel or "", *map(cell, values)])
+    header = ("variant", "arch", "kernel", *_OF_KERNELS.values(), "smem B", "occupancy %", "limited by")
+    return grid(header, rows)

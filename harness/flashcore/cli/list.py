@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from flashcore.cli import options, output, text_tables
+from flashcore.cli import options, output
+from flashcore.cli.grid import grid
 from flashcore.cli.output import picked
 from flashcore.errors import Exit
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.suite import Suite, Variant, manifest_keys
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
@@ -29,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     json = arguments.format == "json"
     if arguments.facts:
         names = ("name", "unit", "tier", "better", "ncu", "why")
-        print(output.document(facts=[picked(f, *names) for f in FACTS.values()]) if json else text_tables.facts())
+        print(output.document(facts=[picked(f, *names) for f in FACTS.values()]) if json else facts_table())
         return Exit.OK
     suite = load(suite_folder(arguments.suite))
-    print(as_json(suite) if json else text_tables.suite(suite))
+    print(as_json(suite) if json else suite_table(suite))
     return Exit.OK
 
 
@@ -52,3 +53,30 @@ def as_json(suite: Suite) -> str:
 def _kind(variant: Variant) -> dict[str, object]:
     keys = manifest_keys(variant.kind)
     return {"source": keys.get("source"), "callable": keys.get("callable"), "is_peer": variant.is_reference}
+
+
+def suite_table(declared: Suite) -> str:
+    """Variants, shapes and budgets of a suite."""
+    variants = [
+        (v.name, v.parent or "-", v.origin, ", ".join(v.where.archs), v.technique) for v in declared.variants.values()
+    ]
+    shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in declared.shapes.values()]
+    budgets = []
+    for b in declared.budgets:
+        limits = ("-" if limit is None else f"{limit:g}" for limit in (b.minimum, b.maximum))
+        budgets.append((b.name, b.fact, *limits, b.unit, b.tier, b.severity, b.source))
+    return "\n\n".join(
+        [
+            f"{declared.name}: {declared.title}",
+            grid(("variant", "parent", "source", "archs", "technique"), variants),
+            grid(("shape", "parameters", "stages"), shapes),
+            grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
+        ]
+    )
+
+
+def facts_table() -> str:
+    """Every fact's name, unit, tier and meaning."""
+    rows = [(s.name, s.unit, s.tier or "-", s.ncu or "-", s.why) for s in FACTS.values()]
+    rows.append((f"{PHASE_SHARE}<phase>", "pct", "counters", "-", "share of the warps' time in a phase that is marked"))
+    return grid(("fact", "unit", "tier", "ncu metric", "meaning"), rows)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from flashcore.cli import baseline, check, gate, inner_loop, options, progress, report, text_tables
+from flashcore.cli import check, gate, inner_loop, options, progress, text_tables
 from flashcore.errors import worst
-from flashcore.pipeline import run as pipeline
-from flashcore.records import lookup
+from flashcore.pipeline.judging import Rules
+from flashcore.pipeline.pages import Target
+from flashcore.pipeline.profile import profile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,24 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import jinja2  # noqa: F401  what is missing is said before anything is built and measured
+    import jinja2  # noqa: F401  reports a missing package before anything is built and measured
 
+    settings = options.settings(arguments, upto="profile")
+    target = Target(arguments.output, arguments.single_file)
     with progress.shown(arguments.quiet) as say:
-        done = pipeline.runs(options.settings(arguments, upto="profile"), say, resume=arguments.resume)
-        records = [one.record for one in done]
-        variants = gate.chosen(done[0].settings.variant, *records)
-        baseline_file = baseline.baseline_path(records[0])
-        pages = report.pages(arguments, *records, baseline_file=baseline_file)
-        say(f"report: {len(pages)} pages in {pages[0].parent}")
-    for record in records:
-        print(text_tables.of_chip(text_tables.ladder(record), record, records))
-    request = gate.Request(require=arguments.require, variants=variants, baseline=baseline_file)
-    verdict = gate.judged(request, *records)
-    for record in records if variants else ():
-        before = lookup.measured_runs(Path(arguments.profiles), record.suite.name, before=record.id)
-        previous = next((r for r in before if r.gpu == record.gpu), None)
-        for name in variants or ():
+        profiled = profile(settings, Rules(require=arguments.require), target, say, resume=arguments.resume)
+    judged = profiled.judged
+    for record in judged.records:
+        print(text_tables.of_chip(text_tables.ladder(record), record, judged.records))
+    gate.show(judged)
+    for record, previous in zip(judged.records, profiled.previous, strict=True):
+        for name in judged.variants or ():
             print("\n".join(inner_loop.answers(record, previous, name)))
-    folders = "\n        ".join(str(one.folder) for one in done)
-    print(f"run:    {folders}\nreport: {pages[0]}")
-    return worst([*map(check.failed, records), verdict])
+    folders = "\n        ".join(str(run.folder) for run in profiled.runs)
+    print(f"run:    {folders}\nreport: {profiled.pages[0]}")
+    return worst([*map(check.failed, judged.records), judged.judgement.exit_code])

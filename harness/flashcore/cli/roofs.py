@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from flashcore.cli import check, options, progress, text_tables
+from flashcore.cli import check, options, progress
+from flashcore.cli.grid import grid
 from flashcore.errors import worst
+from flashcore.explain.measured_roofs import Measured
+from flashcore.model.text import fixed, unit_text
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.kinds import each_gpu
 
@@ -25,5 +29,25 @@ def run(arguments: argparse.Namespace) -> int:
     for record, roofs in each:
         which = "".join(f", {gpu.uuid}" for gpu in record.gpus)
         print(f"run {record.id}, {record.gpu}{which}, driver {record.environment.driver}")
-        print(text_tables.roofs(roofs))
+        print(table(roofs))
     return worst(check.failed(record) for record, _ in each)
+
+
+def table(measured: Sequence[Measured]) -> str:
+    """Every measured ceiling: value, value per clock cycle, the clock, the spread, the datasheet."""
+    rows = [
+        [
+            one.subject.case,
+            one.resource + (" (library)" if one.peer else ""),
+            f"{one.value:,.4g}",
+            unit_text(one.unit),
+            fixed(one.per_clock, 1, "-"),
+            fixed(one.clock_mhz, 0, "-"),
+            fixed(one.spread, 4, "-"),
+            fixed(one.temperature, 0, "-"),
+            "-" if one.datasheet is None else f"{one.datasheet:,.4g}",
+            fixed(None if one.ratio is None else 100 * one.ratio, 1, "-"),
+        ]
+        for one in sorted(measured, key=lambda m: (m.resource, m.unit == "us", -m.value))
+    ]
+    return grid(("case", "roof of", "measured", "unit", "a clock", "MHz", "std/p50", "C", "datasheet", "% of it"), rows)

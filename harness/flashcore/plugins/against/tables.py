@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from flashcore.cli.text_tables import grid
+from flashcore.cli.grid import grid
 from flashcore.errors import Exit
 from flashcore.model.text import fixed
 from flashcore.plugins.against.comparison import Comparison, Row

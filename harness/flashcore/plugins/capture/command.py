@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options, progress
-from flashcore.cli.text_tables import grid
+from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.ncu import find_ncu

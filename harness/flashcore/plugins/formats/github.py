@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from flashcore.cli import terminal, text_tables
+from flashcore.cli import terminal, verdict_table
 from flashcore.gate.formats import markdown
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
@@ -28,7 +28,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
             Path(job).parent.mkdir(parents=True, exist_ok=True)
             with open(job, "a", encoding="utf-8", errors="replace") as stream:
                 stream.write(markdown.render(judgement, record, places))
-    table = terminal.uncommanded(text_tables.judgement(judgement))
+    table = terminal.uncommanded(verdict_table.render(judgement))
     return terminal.Commands(f"{workflow_commands(judgement, places)}{table}\n")
 
 

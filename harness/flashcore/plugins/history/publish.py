@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashcore.cli import gate, options
+from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
 from flashcore.model.files import write_atomically
+from flashcore.pipeline.judging import today
 from flashcore.plugins.history import history, runs_page
 from flashcore.records import lookup, store
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = []
     for place, path in enumerate(lookup.runs(profiles)):
         record = store.read(path)
-        judgement = judge.judge(record, today=gate.today()) if place < MOST_JUDGED else None
+        judgement = judge.judge(record, today=today()) if place < MOST_JUDGED else None
         report = f"{record.id}/index" if (folder / record.id / "index.html").is_file() else ""
         runs.append(runs_page.Run(record, judgement, report, record.id in published))
     if not runs and not rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from flashcore.cli.text_tables import grid as table
+from flashcore.cli.grid import grid as table
 from flashcore.model.text import UNMEASURED, number
 from flashcore.plugins.tune.finalists import Final
 from flashcore.plugins.tune.study import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flashcore.cli import text_tables
+from flashcore.cli import verdict_table
 from flashcore.gate import judge
 from flashcore.model.record import Subject
 from tests import factory
@@ -21,7 +21,7 @@ def rows(*verdicts: judge.Verdict) -> list[str]:
     """The failures of the table, the title first."""
     made = judge.judge(factory.record())
     made = replace(made, verdicts=verdicts)
-    return text_tables.judgement(made).split("\n\n")[0].splitlines()
+    return verdict_table.render(made).split("\n\n")[0].splitlines()
 
 
 def test_the_same_on_several_shapes_is_one_row_and_counts_in_full() -> None:
@@ -50,7 +50,7 @@ def test_the_table_says_it_all() -> None:
         factory.budget("isolated_p50", maximum=30),
         factory.goal("isolated_p50", maximum=30, device="L4"),
     ]
-    text = text_tables.judgement(judge.judge(of(budgets, facts=[registers(140)]), today=TODAY))
+    text = verdict_table.render(judge.judge(of(budgets, facts=[registers(140)]), today=TODAY))
     assert text.splitlines()[0] == "FAILED (5)"
     assert "fast/fast_kernel (sm_89)" in text
     assert "≤ 128" in text
@@ -63,7 +63,7 @@ def test_the_table_sums_up_each_goal() -> None:
         factory.goal("isolated_p50", maximum=30),
         factory.goal("isolated_p50", "l4_goal", maximum=30, device="L4"),
     ]
-    text = text_tables.judgement(judge.judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
+    text = verdict_table.render(judge.judge(of(budgets, times={"slow": 400.0, "fast": 20.0}), today=TODAY))
     (ours,) = [x for x in text.splitlines() if "isolated_p50_goal" in x]
     assert "reached by 4 of 6" in ours
     assert "farthest: slow/" in ours

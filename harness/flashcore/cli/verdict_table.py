@@ -1,0 +1,124 @@
+"""The gate's result as the terminal shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from flashcore.cli.grid import aligned
+from flashcore.gate.judge import Judgement, Verdict, WaiverUse
+from flashcore.gate.together import chip_of
+from flashcore.gate.wording import summary, value_of
+from flashcore.model.gate_policy import PREFIX
+from flashcore.model.suite import TIERS
+from flashcore.model.text import number
+
+_SHOWN = 48  # groups of verdicts that are listed; the rest are counted
+
+
+def render(result: Judgement) -> str:
+    """A judgement: failures first, the summary last."""
+    gaps, tiers = result.own_gaps, TIERS[: TIERS.index(result.require) + 1]
+    default = " (the default)" if result.require == TIERS[0] else ""
+    other = [v for v in result.limits if v.status == "unmeasured" and not v.required]
+    parts = [
+        _group("FAILED", result.failed),
+        _gaps(f"UNMEASURED, required by --require {result.require}{default}", [v for v in gaps if v.tier in tiers]),
+        _gaps("UNMEASURED, required by --budgets", [v for v in gaps if v.tier not in tiers]),
+        _group("waived", result.waived),
+        _waivers(result.waivers),
+        _loosened(result),
+        _gaps("unmeasured, not required", other),
+        _goals(result.goals),
+        _passes(result.limits),
+        [f"note: {n}" for n in result.notes],
+    ]
+    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(result)])
+
+
+def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], object]) -> list[list[Verdict]]:
+    groups: dict[object, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(key(verdict), []).append(verdict)
+    return list(groups.values())
+
+
+def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """Equal verdicts on several shapes, or failed builds for several archs, are one row, so that they do not bury
+    another failure; the title counts them all."""
+
+    def alike(v: Verdict) -> object:
+        subject = replace(v.subject, shape=None, arch=None if v.budget == "builds" else v.subject.arch)
+        return v.budget, subject, v.subject.shape is None, v.value, v.unit, v.limit, v.reason or v.source
+
+    groups = _grouped(verdicts, alike)
+    rows = []
+    for v, *others in groups[:_SHOWN]:
+        what = "shape" if v.subject.shape else "arch"
+        more = f" and {len(others)} more {what}{'s' if len(others) > 1 else ''}" if others else ""
+        rows.append((v.budget, f"{v.subject}{more}", value_of(v), v.limit, v.reason or v.source))
+    hidden = sum(map(len, groups[_SHOWN:]))
+    return _block(f"{title} ({len(verdicts)})", rows, [f"… and {hidden} more"] if hidden else [])
+
+
+def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
+    groups = _grouped(verdicts, lambda v: (v.budget, v.reason, chip_of(v.subject)))
+    rows = [(v.budget, f"{v.subject}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
+    return _block(f"{title} ({len(verdicts)})", rows)
+
+
+def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
+    states = {"not needed": "no longer needed", "expired": "expired on {}"}
+    return [
+        f"waiver {states[use.state].format(w.expires)}: {w.budget} on {', '.join(w.variants)} ({w.reason})"
+        for use in uses
+        if use.state in states and (w := use.waiver)
+    ]
+
+
+def _loosened(result: Judgement) -> list[str]:
+    """All that the manifest loosens, with the reasons."""
+    rows = []
+    for use in result.loosened:
+        w = use.waiver
+        until = f"until {w.expires}" if w.expires else ""
+        where = ", ".join(w.variants) if w.variants != ("*",) else "all variants"
+        rows.append((w.budget, where, f"accepted {number(w.accepted)}", w.reason, until))
+    return _block(f"loosened in the manifest ({len(rows) + len(result.relaxed)})", rows, result.relaxed)
+
+
+def _goals(verdicts: Sequence[Verdict]) -> list[str]:
+    """One line a goal: how many subjects reached it, and the one that is farthest from it."""
+    rows = []
+    for goal in _grouped(verdicts, lambda v: v.budget):
+        first = goal[0]
+        if first.budget.startswith(PREFIX) and all(v.status == "pass" for v in goal):
+            continue  # facts that are only shown matter when they change
+        measured = [v for v in goal if v.progress is not None]
+        reached = sum(v.status == "pass" for v in measured)
+        text = f"reached by {reached} of {len(goal)}"
+        if len(measured) < len(goal):
+            text += f", {len(goal) - len(measured)} unmeasured"
+        remark = "" if measured else first.reason
+        if reached < len(measured):
+            worst = min(measured, key=lambda v: v.progress or 0.0)
+            way = f"{100 * (worst.progress or 0.0):.0f} % of the way"
+            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {way}"
+        rows.append((first.budget, first.limit, text, remark))
+    return _block(f"goals ({len(rows)})", rows)
+
+
+def _passes(verdicts: Sequence[Verdict]) -> list[str]:
+    """How many of each budget passed; a baseline's facts pass as one."""
+    names = [("baseline" if v.budget.startswith(PREFIX) else v.budget, v.status) for v in verdicts]
+    total = Counter(name for name, _ in names)
+    passed = Counter(name for name, status in names if status == "pass")
+    return _block(f"passed ({passed.total()})", [(name, f"{n} of {total[name]}") for name, n in passed.items()])
+
+
+def _block(title: str, rows: Sequence[Sequence[str]], more: Sequence[str] = ()) -> list[str]:
+    """A title over aligned, indented rows, of each cell its first line; nothing without rows."""
+    lines = [*(aligned([[c.splitlines()[0] if c else "" for c in row] for row in rows]) if rows else ()), *more]
+    return [title, *(f"  {line}" for line in lines)] if lines else []

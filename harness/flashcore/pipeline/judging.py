@@ -1,0 +1,116 @@
+"""Judges records by their suite's budgets and compares them with its baseline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.gate import baseline, judge
+from flashcore.gate.baseline import DEFAULT, Baseline
+from flashcore.gate.judge import Judgement
+from flashcore.gate.together import together
+from flashcore.model.record import Record
+from flashcore.model.suite import TIERS, Budget, Tier
+from flashcore.suites.load import select
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules that records are judged by.
+
+    Args:
+        require: the highest tier whose missing facts are gaps.
+        budgets: budgets in addition to those of the suite. Their facts are required whatever their tier.
+        variant: a glob of the variants to judge; ``None`` for all.
+        compare: whether to compare with a baseline.
+        baseline: the baseline's file; ``None`` for that of the suite, which need not exist.
+        day: the day that waivers' dates are compared with; today if ``None``.
+    """
+
+    require: Tier = TIERS[0]
+    budgets: Sequence[Budget] = ()
+    variant: str | None = None
+    compare: bool = True
+    baseline: str | None = None
+    day: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Records with all budgets that they were judged by, and the result.
+
+    Args:
+        variants: the names of the variants that ``Rules.variant`` selects; ``None`` for all.
+        file: the baseline's path, if the records are compared with one; ``baseline`` is its content, if it exists.
+    """
+
+    records: Sequence[Record]
+    judgement: Judgement
+    variants: Sequence[str] | None
+    file: Path | None
+    baseline: Baseline | None
+
+
+def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
+    """Judges one run, or one of each chip together: the worst exit code counts.
+
+    Raises:
+        UsageError: no variant has the name, or the baseline cannot be read or is one of another suite.
+    """
+    records = [replace(r, suite=replace(r.suite, budgets=(*r.suite.budgets, *rules.budgets))) for r in records]
+    file = baseline_path(records[0], rules.baseline) if rules.compare else None
+    old = baseline.read(file) if file else None
+    if old and not (old.values and old.suite == records[0].suite.name):
+        raise UsageError(
+            f"{file}: expected a baseline of {records[0].suite.name}, found one of {old.suite} with {len(old.values)} "
+            "facts\n  hint: name another, or write it again with: flashcore baseline save"
+        )
+    variants = None
+    if rules.variant is not None:
+        selected = (v.name for r in records for v in select(r.suite, rules.variant)[0] if not v.is_reference)
+        variants = list(dict.fromkeys(selected))
+    judgements = [
+        judge.judge(
+            record,
+            require=rules.require,
+            today=rules.day or today(),
+            variants=variants,
+            baseline=old,
+            insisted=[budget.name for budget in rules.budgets],
+        )
+        for record in records
+    ]
+    judgement = together(records, judgements)
+    if file and not old:
+        missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
+        judgement = replace(judgement, notes=(*judgement.notes, missing))
+    return Judged(records, judgement, variants, file, old)
+
+
+def today() -> date:
+    """The day that waivers' dates are compared with."""
+    return datetime.now(UTC).date()
+
+
+def baseline_path(record: Record, named: str | None = None, *, new: bool = False) -> Path:
+    """The path of the suite's baseline: the one that the user names, else the manifest's.
+
+    Raises:
+        UsageError: the manifest's path, or a link in its place, leads out of the suite's folder; or a named file does
+            not exist: only the default file may be missing, which is reported.
+    """
+    root = Path(record.suite.root)
+    declared = record.suite.gate.baseline
+    path = Path(named) if named is not None else root / (declared or DEFAULT)
+    if named is None and not path.resolve().is_relative_to(root.resolve()):
+        raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
+    if not path.is_file() and (named or declared or os.path.lexists(path)) and not new:
+        raise UsageError(
+            f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
+            "  hint: correct the name, or write it with: flashcore baseline save"
+        )
+    return path

@@ -1,0 +1,49 @@
+"""Writes the report of recorded runs, with the pages and sections that plugins add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore import report
+from flashcore.gate.baseline import Baseline
+from flashcore.model.record import Record
+from flashcore.model.suite import Tier
+from flashcore.pipeline import plugins
+from flashcore.pipeline.judging import today
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a report is written: a folder (``None``: ``reports/<run>``), as one HTML file or as many."""
+
+    folder: str | None
+    single_file: bool
+
+
+def write(
+    target: Target,
+    records: Sequence[Record],
+    *,
+    require: Tier,
+    baseline: Baseline | None = None,
+    against: Record | None = None,
+) -> list[Path]:
+    """Writes the pages of a run, or of runs on several chips, and returns them, the entry first; see
+    :func:`flashcore.report.render`."""
+    first, *others = records
+    name = "+".join([first.id, *(r.id.rpartition("-")[2] for r in others)])
+    folder = Path(target.folder or Path("reports") / name)
+    return report.render(
+        first,
+        folder,
+        single_file=target.single_file,
+        require=require,
+        today=today(),
+        baseline=baseline,
+        against=against,
+        others=others,
+        runs=(folder.absolute().parent / "runs.html").is_file(),
+        more=report.Additions([make for _, make in plugins.objects("pages")], plugins.objects("sections")),
+    )

@@ -1,0 +1,49 @@
+"""All of it in order: suite → measure → record → judge, report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.measure.context import Say
+from flashcore.measure.settings import Settings
+from flashcore.model.record import Record
+from flashcore.pipeline import pages
+from flashcore.pipeline.judging import Judged, Rules, judge_records
+from flashcore.pipeline.run import Run, runs
+from flashcore.records import lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """The runs of one command, a run for each GPU model, with their judgement and report.
+
+    Args:
+        previous: for each run the last earlier one on the same GPU model, to compare the selected variants with.
+        pages: the report's pages, the entry first.
+    """
+
+    runs: Sequence[Run]
+    previous: Sequence[Record | None]
+    judged: Judged
+    pages: Sequence[Path]
+
+
+def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *, resume: bool = False) -> Profiled:
+    """Measures and records what the user selects, judges it and writes its report. A resumed run keeps its selection.
+
+    Raises:
+        FlashcoreError: see the parts; what was measured until then is kept.
+    """
+    done = runs(settings, say, resume=resume)
+    judged = judge_records(replace(rules, variant=done[0].settings.variant), [run.record for run in done])
+    files = pages.write(target, judged.records, require=rules.require, baseline=judged.baseline)
+    say(f"report: {len(files)} pages in {files[0].parent}")
+    previous = [_previous(settings, run.record) if judged.variants else None for run in done]
+    return Profiled(done, previous, judged, files)
+
+
+def _previous(settings: Settings, record: Record) -> Record | None:
+    earlier = lookup.measured_runs(Path(settings.profiles), record.suite.name, before=record.id)
+    return next((r for r in earlier if r.gpu == record.gpu), None)
