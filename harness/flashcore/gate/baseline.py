@@ -1,40 +1,50 @@
-"""A baseline: the static facts of one day as committed text, which later ones are compared with.
+"""A baseline: committed static facts that later builds are compared with.
 
-One fact a line, sorted, so that a change reads as a diff. What gets better is taken over by
-``flashcore baseline save``; what gets worse is not: loosening needs a waiver in the manifest, with its
-reason. Facts compare within one nvcc version only, which the file names.
+One fact per line, sorted, so that a change reads as a diff. ``flashcore baseline save`` takes over improvements only:
+loosening needs a waiver in the manifest, with its reason. Facts compare within one nvcc version, which the file names.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS
-from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
+from flashcore.model.gate_policy import ALLOWANCES, PREFIX
+from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import AheadOfTime
 from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
-DEFAULT = "baseline.txt"  # in the suite's folder, where the manifest names no other
-ALL_SHAPES = "*"  # all shapes alike, or a fact that no shape enters
+DEFAULT = "baseline.txt"  # in the suite's folder, unless the manifest names another file
+ALL_SHAPES = "*"  # the same value at all shapes, or a fact that does not depend on the shape
 NO_KERNEL = "-"
 
+#: Variant, arch, kernel.
+Kernel = tuple[str, str, str]
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """What a line is about. ``shape`` is ``*`` where all shapes agree."""
+
+class Key(NamedTuple):
+    """The columns of a line before its value."""
 
     variant: str
     arch: str
     kernel: str
     shape: str
     fact: str
+
+    @property
+    def at_all_shapes(self) -> Key:
+        return self._replace(shape=ALL_SHAPES)
+
+    def __str__(self) -> str:
+        return " ".join(self)
 
 
 #: The line of a suite whose kernels were all recorded: their facts are of no compiler here.
@@ -45,8 +55,7 @@ _HEAD = re.compile(r"(?=suite |cubins recorded|\w+ [0-9]+\.)([a-z]\w*) (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Facts by what they are about, of one suite and one version of each of the ``compilers`` that were used.
-    ``lines`` says where each stands."""
+    """The facts of one suite, made by one version of each of its ``compilers``. ``lines`` gives each line number."""
 
     suite: str
     compilers: Mapping[str, str]
@@ -55,10 +64,7 @@ class Baseline:
     lines: Mapping[Key, int] | None = None
 
     def text(self) -> str:
-        """The file: a header, then a fact a line, sorted."""
-        rows = [
-            f"{k.variant} {k.arch} {k.kernel} {k.shape} {k.fact} {plain(v)}" for k, v in sorted(self.values.items())
-        ]
+        """The file: a header, then the facts, sorted."""
         head = [
             f"{HEADER}: written by `flashcore baseline save`, read by `flashcore gate`",
             "# variant arch kernel shape fact value",
@@ -66,7 +72,7 @@ class Baseline:
             *(f"{name} {version}" for name, version in (self.compilers or _RECORDED).items()),
             "",
         ]
-        return "\n".join([*head, *rows]) + "\n"
+        return "\n".join([*head, *(f"{key} {plain(value)}" for key, value in sorted(self.values.items()))]) + "\n"
 
 
 def plain(value: float) -> str:
@@ -110,16 +116,15 @@ def parse(text: str, file: str = "baseline") -> Baseline:
             heads[head[1]] = head[2]
             continue
         try:
-            *names, value = parts
-            key = Key(*names)
-            values[key], duplicate = float(value), key in values
+            *names, text_value = parts
+            key, value = Key(*names), float(text_value)
         except (TypeError, ValueError):
-            raise UsageError(
-                f"{file}:{line_number}: expected `variant arch kernel shape fact value`, found {line!r}{hint}"
-            ) from None
-        if key.fact not in ALLOWANCES or duplicate or not abs(values[key]) < 1e15:  # NaN is not below it either
-            expected = "one line for each fact" if duplicate else "a fact that baselines hold, with its value"
+            expected = "`variant arch kernel shape fact value`"
+            raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}") from None
+        if key in values or key.fact not in ALLOWANCES or not abs(value) < 1e15:  # NaN is not below it either
+            expected = "one line for each fact" if key in values else "a fact that baselines hold, with its value"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}")
+        values[key] = value
         lines[key] = line_number
     suite = heads.pop("suite", "")
     if not suite or not heads:
@@ -131,11 +136,6 @@ def parse(text: str, file: str = "baseline") -> Baseline:
 # --- the present facts ---------------------------------------------------------------------------
 
 
-def shaped(key: Key, shape: str) -> Key:
-    """The same fact at another shape."""
-    return replace(key, shape=shape)
-
-
 def compilers(record: Record) -> dict[str, str]:
     """Compiler → the version that made the record's static facts."""
     languages = {v.kind.language for v in record.suite.variants.values() if isinstance(v.kind, AheadOfTime)}
@@ -145,46 +145,74 @@ def compilers(record: Record) -> dict[str, str]:
 
 
 def present(record: Record) -> dict[Key, Fact]:
-    """The facts of a record that a baseline can hold, each with its own shape (or ``*``)."""
+    """The facts of a record that a baseline can hold, by the key of their line at one shape."""
     facts: dict[Key, Fact] = {}
-    for name in ALLOWANCES:
-        latest = {fact.subject: fact for fact in record.facts.named(name)}
-        for s, fact in latest.items():
+    for name, allowance in ALLOWANCES.items():
+        for s, fact in {fact.subject: fact for fact in record.facts.named(name)}.items():
             if s.arch is None:
                 continue
             key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or ALL_SHAPES, name)
-            worst = facts.get(key)
-            # A kernel launched several times counts with its worst launch.
-            if worst is None or worst.number is None or fact.number is None:
-                facts[key] = fact if worst is None or worst.number is not None else worst
-            elif ALLOWANCES[name].improves(worst.number, fact.number):
+            worst = facts[key].number if key in facts else math.nan
+            # A kernel launched several times counts with its worst launch; an unmeasured one is worst.
+            if key not in facts or (
+                worst is not None and (fact.number is None or allowance.improves(worst, fact.number))
+            ):
                 facts[key] = fact
     return facts
 
 
+def renames(old: Baseline, now: Mapping[Key, float]) -> dict[Kernel, Kernel]:
+    """Present kernel → its name in the baseline, for kernels that only one side has.
+
+    Of several candidates, the pair that shares the most values is taken as the same kernel.
+    """
+    before, after = (
+        grouped((key[:3], (key.shape, key.fact, value)) for key, value in values.items() if key.kernel != NO_KERNEL)
+        for values in (old.values, now)
+    )
+    removed = grouped((kernel[:2], kernel) for kernel in before if kernel not in after)
+    pairs = sorted(
+        (-len(set(after[kernel]) & set(before[candidate])), kernel, candidate)
+        for kernel in after
+        if kernel not in before
+        for candidate in removed.get(kernel[:2], ())
+    )
+    old_names: dict[Kernel, Kernel] = {}
+    for _, kernel, candidate in pairs:
+        if kernel not in old_names and candidate not in old_names.values():
+            old_names[kernel] = candidate
+    return old_names
+
+
+def matched(old: Baseline, now: Mapping[Key, float], old_names: Mapping[Kernel, Kernel]) -> dict[Key, Key]:
+    """Present fact → its line in the baseline: the one of its shape, else the one of all shapes."""
+    lines: dict[Key, Key] = {}
+    for key in now:
+        line = Key(*old_names.get(key[:3], key[:3]), key.shape, key.fact)
+        if line not in old.values:
+            line = line.at_all_shapes
+        if line in old.values:
+            lines[key] = line
+    return lines
+
+
 def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
-    """Shapes that all agree become ``*``; so does what cannot get worse, which is left out."""
-    groups: dict[Key, dict[str, float]] = {}
-    for key, value in values.items():
-        groups.setdefault(shaped(key, ALL_SHAPES), {})[key.shape] = value
+    """Writes shapes that all agree as ``*``, and leaves out facts that cannot get worse."""
     collapsed: dict[Key, float] = {}
-    for key, shapes in groups.items():
-        if ALLOWANCES[key.fact].better == "higher" and not any(shapes.values()):
-            continue
-        if len(set(shapes.values())) == 1:
-            collapsed[key] = next(iter(shapes.values()))
-        else:
-            collapsed.update({shaped(key, shape): value for shape, value in shapes.items()})
+    for key, shapes in grouped((key.at_all_shapes, (key, value)) for key, value in values.items()).items():
+        distinct = {value for _, value in shapes}
+        if ALLOWANCES[key.fact].better == "lower" or any(distinct):
+            collapsed.update([(key, shapes[0][1])] if len(distinct) == 1 else shapes)
     return collapsed
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A new baseline, and the outcome of the old one's facts.
+    """A new baseline, and how it differs from the old one.
 
     Args:
-        tightened: what was taken over since it is better, as text.
-        kept: what is worse and therefore not taken over, as text with the way to loosen it.
+        tightened: improvements that it takes over, as text.
+        kept: regressions that it does not take over, as text with the way to loosen them.
         failed: the variants whose facts stay as they were, since they do not build or have no plan.
     """
 
@@ -195,7 +223,7 @@ class Saved:
 
 
 def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
-    """The record's facts as a baseline. One of another nvcc or suite is replaced as a whole.
+    """The record's facts as a baseline. One of another compiler version or suite is replaced as a whole.
 
     Args:
         ratchet: only tighten: facts that the old one lacks stay out.
@@ -203,65 +231,57 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     Raises:
         UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
     """
-    made_by = compilers(record)
-    used = {v.kind.compiler for v in record.suite.variants.values() if not v.is_reference}
+    suite, made_by = record.suite, compilers(record)
+    used = {v.kind.compiler for v in suite.variants.values() if not v.is_reference}
     if not made_by and used != {""}:
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
-    facts = {k: f.number for k, f in present(record).items()}
     planless = {p.variant for p in record.plans if p.error}
     built = {(a.variant, a.arch): a.status != "failed" and a.variant not in planless for a in record.artifacts}
     failed = tuple(f"{variant} for {arch}" for (variant, arch), usable in built.items() if not usable)
-    now = {k: v for k, v in facts.items() if v is not None and math.isfinite(v) and built.get((k.variant, k.arch))}
-    if old is None or old.suite != record.suite.name or {**old.compilers, **made_by} != {**made_by, **old.compilers}:
+    facts = {key: fact.number for key, fact in present(record).items() if built.get(key[:2])}
+    now = {key: value for key, value in facts.items() if value is not None and math.isfinite(value)}
+    if old is None or old.suite != suite.name or {**old.compilers, **made_by} != {**made_by, **old.compilers}:
         if ratchet:
             previous = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
             raise UsageError(
-                f"--ratchet: expected a baseline of {record.suite.name}, {words(made_by)}, found {previous}\n"
+                f"--ratchet: expected a baseline of {suite.name}, {words(made_by)}, found {previous}\n"
                 "  hint: flashcore baseline save"
             )
-        return Saved(Baseline(record.suite.name, made_by, _collapse(now)), failed=failed)
-    names = renames(old, now)
-    before = {k: v for k, v in _expanded(old, now, names).items() if v is not None}
+        return Saved(Baseline(suite.name, made_by, _collapse(now)), failed=failed)
+    lines = matched(old, now, renames(old, now))
     merged: dict[Key, float] = {}
     tightened: list[str] = []
     worse: list[str] = []
     for key, value in now.items():
-        old_value = before.get(key)
-        if old_value is None:
-            # What was zero and can only rise is left out of a baseline, and is no new fact.
-            if not ratchet or ALLOWANCES[key.fact].better == "higher":
+        allowance = ALLOWANCES[key.fact]
+        if key not in lines:
+            # A baseline leaves out a zero that can only rise, so such a fact is not new.
+            if not ratchet or allowance.better == "higher":
                 merged[key] = value
             continue
-        allowance = ALLOWANCES[key.fact]
-        merged[key] = value if allowance.improves(value, old_value) else old_value
-        change = f"{_name(key)} {number(old_value)} → {number(value, FACTS[key.fact].unit)}"
-        if allowance.improves(value, old_value):
+        old_value = old.values[lines[key]]
+        better = allowance.improves(value, old_value)
+        merged[key] = value if better else old_value
+        change = f"{key} {number(old_value)} → {number(value, FACTS[key.fact].unit)}"
+        if better:
             tightened.append(change)
-        elif value != old_value and _worse(allowance, value, old_value):
+        elif allowance.improves(allowance.limit(old_value), value):
             worse.append(f"{change}: {_loosening(key, value)}")
-    # What was not built this time (--variant, CUDA_ARCH, a compile error) keeps its lines.
+    # Lines of variants that were not built this time (--variant, CUDA_ARCH, a compile error) stay.
     untouched = {
-        k: v
-        for k, v in old.values.items()
-        if not built.get((k.variant, k.arch))
-        and (variant := record.suite.variants.get(k.variant)) is not None
-        and k.arch in variant.where.archs
+        key: value
+        for key, value in old.values.items()
+        if not built.get(key[:2])
+        and key.variant in suite.variants
+        and key.arch in suite.variants[key.variant].where.archs
     }
     values = {**_collapse(merged), **untouched}
-    return Saved(Baseline(record.suite.name, made_by, values), tuple(tightened), tuple(worse), failed)
+    return Saved(Baseline(suite.name, made_by, values), tuple(tightened), tuple(worse), failed)
 
 
 def words(versions: Mapping[str, str]) -> str:
     """``nvcc 13.0.88, triton 3.6.0``."""
     return ", ".join(f"{name} {version}" for name, version in (versions or _RECORDED).items())
-
-
-def _worse(allowance: Allowance, value: float, old_value: float) -> bool:
-    return allowance.improves(allowance.limit(old_value), value)
-
-
-def _name(key: Key) -> str:
-    return f"{key.variant} {key.arch} {key.kernel} {key.shape} {key.fact}"
 
 
 def _loosening(key: Key, value: float) -> str:
@@ -270,48 +290,3 @@ def _loosening(key: Key, value: float) -> str:
         f'[[waiver]] budget = "{PREFIX}{key.fact}", variants = ["{key.variant}"], archs = ["{key.arch}"]{shape}, '
         f'accepted = {plain(value)}, reason = "…"'
     )
-
-
-def _expanded(
-    old: Baseline, now: Collection[Key], names: Mapping[tuple[str, str, str], str]
-) -> dict[Key, float | None]:
-    """The old value of each present fact, ``None`` if there is none."""
-    old_values: dict[Key, float | None] = {}
-    for key in now:
-        old_key = replace(key, kernel=names.get((key.variant, key.arch, key.kernel), key.kernel))
-        old_values[key] = old.values.get(old_key, old.values.get(shaped(old_key, ALL_SHAPES)))
-    return old_values
-
-
-def renames(old: Baseline, now: Mapping[Key, float]) -> dict[tuple[str, str, str], str]:
-    """(variant, arch, present kernel) → its name in the baseline, for kernels that only one side has.
-
-    Of several candidates, the pair that shares the most values is taken as the same kernel.
-    """
-
-    def kernels(keys: Iterable[Key]) -> dict[tuple[str, str], set[str]]:
-        by_variant: dict[tuple[str, str], set[str]] = {}
-        for k in keys:
-            if k.kernel != NO_KERNEL:
-                by_variant.setdefault((k.variant, k.arch), set()).add(k.kernel)
-        return by_variant
-
-    def values(numbers: Mapping[Key, float], *kernel: str) -> set[tuple[str, str, float]]:
-        return {(k.shape, k.fact, v) for k, v in numbers.items() if (k.variant, k.arch, k.kernel) == kernel}
-
-    before, after = kernels(old.values), kernels(now)
-    old_names: dict[tuple[str, str, str], str] = {}
-    for (variant, arch), names in after.items():
-        new = names - before.get((variant, arch), set())
-        removed = before.get((variant, arch), set()) - names
-        if not new or not removed:
-            continue
-        facts = {n: values(now, variant, arch, n) for n in new}
-        old_facts = {n: values(old.values, variant, arch, n) for n in removed}
-        pairs = sorted((-len(facts[n] & old_facts[g]), n, g) for n in new for g in removed)
-        for _, name, old_name in pairs:
-            if name in new and old_name in removed:
-                old_names[variant, arch, name] = old_name
-                new.discard(name)
-                removed.discard(old_name)
-    return old_names

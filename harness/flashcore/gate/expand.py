@@ -1,18 +1,19 @@
-"""What each budget promises: every subject it is about, with its fact or the reason there is none.
+"""Expands each budget over its subjects: for each a fact, or the reason why there is none.
 
-A budget names variants, archs, shapes and kernels by globs. Here it is expanded over all that the manifest, the builds
-and the launch plans name, before any fact is looked at: so a missing fact leaves a visible gap.
+A budget names variants, archs, shapes and kernels by globs. They are expanded over the manifest, the builds and the
+launch plans before any fact is looked at, so a missing fact leaves a visible gap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from fnmatch import fnmatchcase
 
 from flashcore.chips import devices
-from flashcore.model.catalogue import FACTS, OWN_STAGE, spec_of
+from flashcore.model.catalogue import OWN_STAGE, spec_of
 from flashcore.model.causes import (
     Cause,
     DidNotCompile,
@@ -25,8 +26,8 @@ from flashcore.model.causes import (
     OtherGpu,
     Renamed,
 )
-from flashcore.model.record import Artifact, CaseOutcome, Fact, Plan, Record, Subject
-from flashcore.model.suite import Budget, Shape, Stage, Variant, Waiver
+from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.suite import Budget, GateRule, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
 #: Static facts that depend on the launch plan: about (variant, arch, shape, kernel).
@@ -34,8 +35,8 @@ PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_o
 #: Planned too, but about all launches of a shape together.
 PLAN_TOTALS = frozenset(("workspace_bytes",))
 
-#: The facts of one name and variant, by (arch, shape) and subject.
-_VariantFacts = Mapping[tuple[str | None, str | None], Mapping[Subject, Fact]]
+#: A variant, arch and shape.
+_Place = tuple[str, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,9 @@ class Expectation:
     """One subject of a budget.
 
     Args:
-        fact: what was recorded about it, if anything.
+        fact: the recorded fact, if there is one.
         cause: why there is no fact; meaningless if there is one.
-        elsewhere: why the budget is not about this record's GPU, if it is not.
+        other_gpu: why the budget is not about this record's GPU, if it is not.
     """
 
     subject: Subject
@@ -58,7 +59,7 @@ class Expansion:
     """Expands budgets over a record.
 
     Args:
-        only: the variants to look at, by name; all but the peers if ``None``.
+        only: the variants to expand over, by name; all but the references if ``None``.
     """
 
     def __init__(self, record: Record, only: Collection[str] | None = None) -> None:
@@ -68,27 +69,18 @@ class Expansion:
         ]
         #: (variant, arch or shape) pairs met so far that the manifest or a stage calls unsupported.
         self.left_out: set[tuple[str, str]] = set()
-        self.artifacts: dict[tuple[str, str], Artifact] = {(a.variant, a.arch): a for a in record.artifacts}
-        self.plans: dict[tuple[str, str], Plan] = {(p.variant, p.shape): p for p in record.plans}
-        self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
-            (o.variant, o.shape, o.stage): o for o in record.outcomes
-        }
-        self.kernels = self._find_kernels()
+        self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
+        self.plans = {(p.variant, p.shape): p for p in record.plans}
+        self._outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
+        #: The recorded kernels of each (variant, arch).
+        self.kernels: dict[tuple[str, str], dict[str, None]] = {}
+        for s in (fact.subject for fact in record.facts):
+            if s.arch is not None and s.kernel is not None and s.shape is None:  # with a shape: as planned
+                self.kernels.setdefault((s.variant, s.arch), {})[s.kernel] = None
         #: Other names of an imported kernel: without its parameters, and its slug.
         self._aliases = {v.imported: (v.technique, v.name) for v in self.variants if v.imported}
-        self._shapes: dict[str, Sequence[Shape]] = {}
-
-    def _find_kernels(self) -> Mapping[tuple[str, str], Sequence[str]]:
-        """The kernels that each (variant, arch) is known to have."""
-        kernels: dict[tuple[str, str], dict[str, None]] = {}
-        for name, spec in FACTS.items():
-            if spec.group != "static" or name in PLANNED or name in PLAN_TOTALS:
-                continue
-            for fact in self.record.facts.named(name):
-                s = fact.subject
-                if s.arch is not None and s.kernel is not None and s.shape is None:  # with a shape: as the plan has it
-                    kernels.setdefault((s.variant, s.arch), {})[s.kernel] = None
-        return {k: list(v) for k, v in kernels.items()}
+        self._shapes = {v.name: [s for s in record.suite.shapes.values() if v.runs_on(s)] for v in self.variants}
+        self._facts: dict[str, dict[_Place, dict[Subject, Fact]]] = {}
 
     def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, Cause | None]:
         """Status and cause of a case in a stage; a stale or absent one is ``skipped``."""
@@ -106,81 +98,74 @@ class Expansion:
         if stage is not None and arch and not any(same_hardware(arch, a) for a in variant.where.archs):
             self.left_out.add((variant.name, arch))
             return
-        for shape in self._supported(variant):
+        for shape in self._shapes[variant.name]:
             if (stage is None or stage in shape.stages) and matches_any(shape.name, globs):
                 yield shape.name
 
-    def _supported(self, variant: Variant) -> Sequence[Shape]:
-        """Its shapes, whatever the stage; every budget asks."""
-        if variant.name not in self._shapes:
-            self._shapes[variant.name] = [s for s in self.record.suite.shapes.values() if variant.runs_on(s)]
-        return self._shapes[variant.name]
+    def _at(self, fact: str, variant: str, arch: str | None = None, shape: str | None = None) -> dict[Subject, Fact]:
+        """The facts of one name at one place, by subject."""
+        if fact not in self._facts:
+            places = self._facts[fact] = {}
+            for f in self.record.facts.named(fact):
+                s = f.subject
+                places.setdefault((s.variant, s.arch, s.shape), {})[s] = f
+        return self._facts[fact].get((variant, arch, shape), {})
 
     def expand(self, budget: Budget) -> Iterator[Expectation]:
-        """Everything that ``budget`` is about, in the manifest's order."""
+        """All subjects of ``budget``, in the manifest's order."""
         spec = spec_of(budget.fact)
         assert spec is not None, "checked against the catalogue when it was read"
-        self._matched: set[str] = set()  # the globs for kernels that matched one
-        self._covering = [
-            b for b in self.record.suite.budgets if b.fact == budget.fact and b.severity == budget.severity
-        ]
-        facts: dict[str, dict[tuple[str | None, str | None], dict[Subject, Fact]]] = {}
-        for fact in self.record.facts.named(budget.fact):
-            s = fact.subject
-            facts.setdefault(s.variant, {}).setdefault((s.arch, s.shape), {})[s] = fact
+        self._matched: set[str] = set()  # the kernel globs that matched
+        self._limits = [b for b in self.record.suite.budgets if b.fact == budget.fact and b.severity == "limit"]
         for variant in self.variants:
             if not matches_any(variant.name, budget.variants):
                 continue
-            variant_facts = facts.get(variant.name, {})
-            if variant.imported and budget.tier != "static":
-                yield from self._imported(budget, variant, variant_facts)
-                continue
-            if spec.group == "formula":
-                expectations = self._formula(budget, variant, variant_facts)
-            elif budget.tier == "static":
-                expectations = self._static(budget, variant, variant_facts)
-            else:
+            if budget.tier != "static" and variant.imported:
+                yield from self._imported(budget, variant)
+            elif budget.tier != "static":
                 stage: Stage = "bench" if budget.tier == "timing" else "profile"
-                stage = OWN_STAGE.get(spec.group, stage)
-                expectations = self._measured(budget, variant, variant_facts, stage)
-            yield from expectations
+                yield from self._measured(budget, variant, OWN_STAGE.get(spec.group, stage))
+            elif spec.group == "formula":
+                for shape in self.shapes(variant, budget.shapes, None):
+                    yield from self._by_kernel(budget, Subject(variant.name, shape=shape), (), NotRecorded())
+            else:
+                yield from self._static(budget, variant)
         unmatched = [g for g in budget.kernels if g != "*" and g not in self._matched]
         if unmatched and self._covers_all_variants(budget):
-            # A promise about a kernel must not lapse because the kernel has a new name.
+            # A limit on a kernel must not lapse because the kernel has a new name.
             yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched)))
 
     def _covers_all_variants(self, budget: Budget) -> bool:
-        """Whether all variants that a budget names are looked at."""
+        """Whether the expansion includes all variants that a budget names, and any kernels."""
         selected = {v.name for v in self.variants}
-        return all(
-            n in selected or not matches_any(n, budget.variants) for n in self.record.suite.matching("*")
-        ) and bool(self.kernels or self.plans or self._aliases)
+        named = {n for n in self.record.suite.matching("*") if matches_any(n, budget.variants)}
+        return named <= selected and bool(self.kernels or self.plans or self._aliases)
 
-    def _named(self, budget: Budget, kernel: str) -> bool:
-        """Whether the budget is about this kernel."""
+    def _names(self, budget: Budget, kernel: str | None) -> bool:
+        """Whether the budget is about this kernel; ``None`` is a fact of all kernels together."""
+        if budget.kernels == ("*",) or kernel is None:
+            return budget.kernels == ("*",)
         names = (kernel, *self._aliases.get(kernel, ()))
-        globs = [g for g in budget.kernels if any(matches_any(name, (g,)) for name in names)]
+        globs = [glob for glob in budget.kernels if any(matches_any(name, (glob,)) for name in names)]
         self._matched.update(globs)
         return bool(globs)
 
-    def _unlimited(self, budget: Budget, at: Subject, kernels: Iterable[str]) -> Iterator[Expectation]:
-        """Kernels that no limit on the fact names, where some limit names others: a renamed kernel must not escape its
-        limit. Not of imported reports, which hold many kernels that no budget is meant for."""
-        for kernel in () if self._aliases else kernels:
-            if budget.severity == "limit" and not any(
-                matches_any(kernel, b.kernels)
-                and matches_any(at.variant, b.variants)
-                and (at.arch is None or matches_any(at.arch, b.archs))
-                and (at.shape is None or matches_any(at.shape, b.shapes))
-                for b in self._covering
-            ):
-                yield Expectation(Subject(at.variant, at.arch, at.shape, kernel), None, Renamed(fact=budget.fact))
+    def _kernel(self, budget: Budget, subject: Subject, fact: Fact | None, cause: Cause) -> Iterator[Expectation]:
+        """Yields the kernel if the budget names it.
 
-    def _formula(self, budget: Budget, variant: Variant, variant_facts: _VariantFacts) -> Iterator[Expectation]:
-        for shape in self.shapes(variant, budget.shapes, None):
-            yield from self._at(budget, variant_facts, Subject(variant.name, shape=shape), (), NotRecorded())
+        A kernel that no limit on the fact names, where some limit names others, is a gap: a renamed kernel must not
+        escape its limit. That does not hold for imported reports, whose many kernels have no budgets.
+        """
+        if self._names(budget, subject.kernel):
+            yield Expectation(subject, fact, cause)
+        elif (
+            budget.severity == "limit"
+            and not self._aliases
+            and not any(in_scope(limit, subject, unknown=True) for limit in self._limits)
+        ):
+            yield Expectation(subject, None, Renamed(fact=budget.fact))
 
-    def _static(self, budget: Budget, variant: Variant, variant_facts: _VariantFacts) -> Iterator[Expectation]:
+    def _static(self, budget: Budget, variant: Variant) -> Iterator[Expectation]:
         for arch in self.record.suite.archs:
             if not matches_any(arch, budget.archs):
                 continue
@@ -188,88 +173,69 @@ class Expansion:
             if arch not in variant.where.archs or (artifact and artifact.status == "unsupported"):
                 self.left_out.add((variant.name, arch))
                 continue
-            cause: Cause = NotBuilt() if artifact is None else NotRecorded()
-            cause = NoCubin() if variant.imported else cause
-            if artifact is not None and artifact.status == "failed":
-                cause = DidNotCompile()  # that failure is the one to report
-            if budget.fact not in PLANNED and budget.fact not in PLAN_TOTALS:
+            cause: Cause = NotRecorded() if artifact else NotBuilt()
+            if variant.imported:
+                cause = NoCubin()
+            if artifact and artifact.status == "failed":
+                cause = DidNotCompile()  # the failed build is reported once, by itself
+            if budget.fact not in PLANNED | PLAN_TOTALS:
                 kernels = self.kernels.get((variant.name, arch), ())
-                yield from self._at(budget, variant_facts, Subject(variant.name, arch), kernels, cause)
+                yield from self._by_kernel(budget, Subject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
                 plan = self.plans.get((variant.name, shape))
-                why = NoPlan() if plan is None else plan.cause or cause
-                names = [x.kernel for x in plan.launches] if plan and budget.fact in PLANNED else []
-                subject = Subject(variant.name, arch, shape)
-                yield from self._at(budget, variant_facts, subject, list(dict.fromkeys(names)), why)
+                launches = plan.launches if plan and budget.fact in PLANNED else ()
+                gap = plan.cause or cause if plan else NoPlan()
+                kernels = dict.fromkeys(launch.kernel for launch in launches)
+                yield from self._by_kernel(budget, Subject(variant.name, arch, shape), kernels, gap)
 
-    def _at(
-        self,
-        budget: Budget,
-        variant_facts: _VariantFacts,
-        subject: Subject,
-        kernels: Sequence[str],
-        cause: Cause,
-    ) -> Iterator[Expectation]:
-        """The facts at one (arch, shape), and a gap for each kernel that should have one."""
-        everywhere = budget.kernels == ("*",)
-        seen: set[str | None] = set()
-        for fact_subject, fact in variant_facts.get((subject.arch, subject.shape), {}).items():
-            if everywhere or (fact_subject.kernel is not None and self._named(budget, fact_subject.kernel)):
-                seen.add(fact_subject.kernel)
-                yield Expectation(fact_subject, fact)
-        if None in seen:
-            return
-        for kernel in kernels:
-            if kernel not in seen and self._named(budget, kernel):
-                seen.add(kernel)
-                yield Expectation(Subject(subject.variant, subject.arch, subject.shape, kernel), None, cause)
-        if not seen and (everywhere or not kernels):
-            yield Expectation(subject, None, cause)
-        yield from self._unlimited(budget, subject, [k for k in kernels if k not in seen])
+    def _by_kernel(self, budget: Budget, at: Subject, kernels: Collection[str], cause: Cause) -> Iterator[Expectation]:
+        """The facts at one place, and a gap for each kernel that should have one."""
+        facts = self._at(budget.fact, at.variant, at.arch, at.shape)
+        recorded = [subject for subject in facts if self._names(budget, subject.kernel)]
+        yield from (Expectation(subject, facts[subject]) for subject in recorded)
+        if not recorded and not kernels:
+            yield Expectation(at, None, cause)
+        seen = {subject.kernel for subject in recorded}
+        for kernel in kernels if None not in seen else ():
+            if kernel not in seen:
+                yield from self._kernel(budget, replace(at, kernel=kernel), None, cause)
 
-    def _measured(
-        self, budget: Budget, variant: Variant, variant_facts: _VariantFacts, stage: Stage
-    ) -> Iterator[Expectation]:
+    def _measured(self, budget: Budget, variant: Variant, stage: Stage) -> Iterator[Expectation]:
         other_gpu = self._other_gpu(budget)
         for shape in self.shapes(variant, budget.shapes, stage):
-            case_subject = Subject(variant.name, shape=shape)
+            case = Subject(variant.name, shape=shape)
             status, cause = self.outcome(variant.name, shape, stage)
             if status == "unsupported":
                 self.left_out.add((variant.name, shape))
                 continue
             cause = cause or NotRecorded()
-            if other_gpu or case_subject.case in self.record.stale:
-                yield Expectation(case_subject, None, cause, other_gpu)
+            if other_gpu or case.case in self.record.stale:
+                yield Expectation(case, None, cause, other_gpu)
                 continue
-            shape_facts = variant_facts.get((None, shape), {})
+            facts = self._at(budget.fact, variant.name, shape=shape)
             if budget.kernels == ("*",):
-                yield Expectation(case_subject, shape_facts.get(case_subject), cause)
+                yield Expectation(case, facts.get(case), cause)
                 continue
-            kernels = {s.kernel: s for s in shape_facts if s.kernel and s.launch is None}
-            plan = self.plans.get((variant.name, shape))
-            for launch in plan.launches if plan else ():
-                kernels.setdefault(launch.kernel, Subject(variant.name, shape=shape, kernel=launch.kernel))
+            kernels = dict.fromkeys(s.kernel for s in facts if s.kernel and s.launch is None)
+            if plan := self.plans.get((variant.name, shape)):
+                kernels |= dict.fromkeys(launch.kernel for launch in plan.launches)
             if not kernels:
-                yield Expectation(case_subject, None, cause)
-            for kernel, subject in kernels.items():
-                if self._named(budget, kernel):
-                    yield Expectation(subject, shape_facts.get(subject), cause)
-                else:
-                    yield from self._unlimited(budget, case_subject, [kernel])
+                yield Expectation(case, None, cause)
+            for kernel in kernels:
+                subject = Subject(variant.name, shape=shape, kernel=kernel)
+                yield from self._kernel(budget, subject, facts.get(subject), cause)
 
-    def _imported(self, budget: Budget, variant: Variant, variant_facts: _VariantFacts) -> Iterator[Expectation]:
-        """Each launch of an imported kernel is judged by itself. There is no plan to compare it with."""
+    def _imported(self, budget: Budget, variant: Variant) -> Iterator[Expectation]:
+        """Every launch of an imported kernel by itself. No plan exists to compare it with."""
+        if budget.fact == "plan_matches" or not self._names(budget, variant.imported):
+            return
         other_gpu = self._other_gpu(budget)
-        named = budget.fact != "plan_matches" and self._named(budget, variant.imported)
-        for shape in self.shapes(variant, budget.shapes, "profile") if named else ():
-            shape_facts = variant_facts.get((None, shape), {})
-            launches = [s for s in shape_facts if s.launch is not None] or [
-                s for s in shape_facts if s.kernel is not None
-            ]
-            launches = launches or [Subject(variant.name, shape=shape)]
-            for subject in launches:
-                yield Expectation(subject, shape_facts.get(subject), NotReturned(report=True), other_gpu)
+        for shape in self.shapes(variant, budget.shapes, "profile"):
+            facts = self._at(budget.fact, variant.name, shape=shape)
+            launches = [s for s in facts if s.launch is not None] or [s for s in facts if s.kernel is not None]
+            for subject in launches or [Subject(variant.name, shape=shape)]:
+                yield Expectation(subject, facts.get(subject), NotReturned(report=True), other_gpu)
 
     def _other_gpu(self, budget: Budget) -> OtherGpu | None:
         """Why a measured budget is not about the record's GPU; ``None`` if it is."""
@@ -282,7 +248,29 @@ class Expansion:
         return None
 
 
-# --- a promise in numbers and words -------------------------------------------------------------
+# --- a budget in numbers and words ---------------------------------------------------------------
+
+
+def in_scope(scope: Budget | Waiver | GateRule, subject: Subject, *, unknown: bool) -> bool:
+    """Whether the globs of ``scope`` match the subject.
+
+    Args:
+        unknown: whether any glob matches a part that the subject lacks; otherwise only ``*`` does.
+    """
+    return all(
+        "*" in globs or (unknown if name is None else matches_any(name, globs))
+        for name, globs in (
+            (subject.variant, scope.variants),
+            (subject.arch, scope.archs),
+            (subject.shape, scope.shapes),
+            (subject.kernel, scope.kernels),
+        )
+    )
+
+
+def expired(exception: Waiver | GateRule, today: date | None) -> bool:
+    """Whether a waiver or rule is past its date; none is if ``today`` is ``None``."""
+    return bool(exception.expires and today and date.fromisoformat(exception.expires) < today)
 
 
 def excess(budget: Budget, value: float) -> float:

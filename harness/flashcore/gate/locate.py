@@ -1,12 +1,11 @@
-"""Where in the sources a verdict points: the line of a spill, a compiler's error, a kernel's definition.
+"""The source line of a verdict: a spill, a compiler's error, a kernel's definition.
 
-Paths are relative to the repository that the suite lies in, as code hosts need them in annotations.
+Paths are relative to the suite's repository, as code hosts need them in annotations.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Place:
 
 
 class Places:
-    """Finds the place of a verdict. Every file is read once; one that is missing gives no place.
+    """Finds the place of a verdict. Reads each file once; a missing file gives no place.
 
     Args:
         root: the repository, which paths are relative to.
@@ -43,126 +42,100 @@ class Places:
         self.folder = Path(record.suite.root)
         self.root = root.resolve()
         self._errors = {(a.variant, a.arch): a.cause for a in record.artifacts}
-        self._defined: dict[tuple[str, str | None], Place | None] = {}
-        self._declared: dict[str, Place | None] = {}
-        self._sites: dict[tuple[str, str | None, str | None], SourceLine] = {}
+        self._sites: dict[tuple[str | None, ...], SourceLine] = {}
         for fact in record.facts.named("local_memory_site"):
-            if isinstance(fact.detail, SourceLine) and (s := fact.subject):
-                for key in ((s.variant, s.arch, s.kernel), (s.variant, None, s.kernel), (s.variant, None, None)):
+            if isinstance(fact.detail, SourceLine):
+                for key in _site_keys(fact.subject):
                     self._sites.setdefault(key, fact.detail)
-        self._kernels: dict[tuple[str, str | None], str] = {
-            (p.variant, p.shape): p.launches[0].kernel for p in record.plans if p.launches
-        }
+        self._kernels: dict[tuple[str, str | None], str] = {}
         for plan in record.plans:
             if plan.launches:
+                self._kernels[plan.variant, plan.shape] = plan.launches[0].kernel
                 self._kernels.setdefault((plan.variant, None), plan.launches[0].kernel)
+        self._text = functools.cache(_text)
+        self._definition = functools.cache(self._find_definition)
+        self._declaration = functools.cache(self._find_declaration)
 
     def of(self, verdict: Verdict) -> Place | None:
-        """The most telling line for this verdict; ``None`` if the sources are not here."""
-        subject = verdict.subject
-        if verdict.budget == "builds" and (place := self._error(subject)):
-            return place
-        if verdict.fact in LOCAL and (place := self._site(subject)):
-            return place
-        if place := self._definition(subject):
-            return place
-        if subject.variant not in self._declared:
-            self._declared[subject.variant] = self._declaration(subject.variant)
-        return self._declared[subject.variant]
-
-    def _error(self, subject: Subject) -> Place | None:
-        cause = self._errors.get((subject.variant, subject.arch or ""))
-        return (
-            self._place(self.folder / cause.file, cause.line)
-            if isinstance(cause, CompileFailed) and cause.file
-            else None
-        )
-
-    def _site(self, subject: Subject) -> Place | None:
-        for key in (
-            (subject.variant, subject.arch, subject.kernel),
-            (subject.variant, None, subject.kernel),
-            (subject.variant, None, None),
-        ):
-            if site := self._sites.get(key):
+        """The most specific line for this verdict; ``None`` if the sources are not here."""
+        s = verdict.subject
+        if verdict.budget == "builds":
+            error = self._errors.get((s.variant, s.arch or ""))
+            if isinstance(error, CompileFailed) and error.file:
+                return self._place(self.folder / error.file, error.line)
+        if verdict.fact in LOCAL:
+            for site in filter(None, map(self._sites.get, _site_keys(s))):
                 return self._place(self.folder / site.file, site.line)
-        return None
+        kernel = s.kernel or self._kernels.get((s.variant, s.shape)) or self._kernels.get((s.variant, None))
+        variant = self.suite.variants.get(s.variant)
+        place = self._definition(variant.kind.file, kernel) if variant and variant.kind.file else None
+        return place or self._declaration(s.variant)
 
-    def _definition(self, subject: Subject) -> Place | None:
-        variant = self.suite.variants.get(subject.variant)
-        if variant is None or not variant.kind.file:
-            return None
-        kernel = subject.kernel or self._kernels.get((subject.variant, subject.shape))
-        kernel = kernel or self._kernels.get((subject.variant, None))
-        key = (variant.kind.file, kernel)
-        if key not in self._defined:
-            self._defined[key] = self._find(variant.kind.file, kernel)
-        return self._defined[key]
-
-    def _find(self, source: str, kernel: str | None) -> Place | None:
+    def _find_definition(self, source: str, kernel: str | None) -> Place | None:
         files = list(self._files(source))
         for path, text in files:
             if kernel and (line := _kernel_line(text, identifier(kernel))):
                 return self._place(path, line)
-        for path, text in files:  # made by a macro, or not known by name: the first kernel in the file
+        for path, text in files:  # a kernel made by a macro, or of unknown name: the first one in the file
             if "__global__" in text:
-                return self._place(path, text[: text.index("__global__")].count("\n") + 1)
+                return self._place(path, _line(text, text.index("__global__")))
         return self._place(files[0][0], 1) if files else None
 
     def _files(self, source: str) -> Iterator[tuple[Path, str]]:
         """The source, then the headers of the suite that it includes, outermost first."""
         pending = [self.folder / source]
-        seen: set[Path] = set()
         roots = [self.folder / i for i in self.suite.include]
-        while pending:
-            path = pending.pop(0)
-            if path in seen:
-                continue
-            seen.add(path)
-            text = _text(path)
+        for path in pending:  # grows while it is read
+            text = self._text(path)
             if text is None:
                 continue
             yield path, text
             for name in _INCLUDE.findall(text):
-                pending += [r / name for r in (path.parent, *roots) if (r / name).is_file()][:1]
+                header = next((r / name for r in (path.parent, *roots) if (r / name).is_file()), None)
+                if header and header not in pending:
+                    pending.append(header)
 
-    def _declaration(self, variant: str) -> Place | None:
-        """The line of the manifest, or of a file that it includes, which declares a variant or the sweep it is of."""
+    def _find_declaration(self, variant: str) -> Place | None:
+        """The manifest's line, or that of a file it includes, that declares a variant or its sweep."""
         manifests = [self.folder / file for file in (MANIFEST, *self.suite.manifests)]
         for path in manifests:
-            text = _text(path) or ""
+            text = self._text(path) or ""
             for match in _VARIANT.finditer(text):
                 parts = re.split(r"\{[^}]*\}", match["name"])
                 if re.fullmatch(".+".join(map(re.escape, parts)), variant):
-                    return self._place(path, text[: match.start()].count("\n") + 1)
+                    return self._place(path, _line(text, match.start()))
         return self._place(manifests[0], 1) if manifests[0].is_file() else None
 
     def _place(self, path: Path, line: int) -> Place:
         absolute = path.resolve()
-        if absolute.is_relative_to(self.root):
-            return Place(absolute.relative_to(self.root).as_posix(), line)
-        return Place(absolute.as_posix(), line)
+        inside = absolute.is_relative_to(self.root)
+        return Place((absolute.relative_to(self.root) if inside else absolute).as_posix(), line)
 
 
-@functools.lru_cache(maxsize=512)
-def _read(path: str, stamp: int) -> str:
-    return Path(path).read_text(encoding="utf-8", errors="replace")
+def _site_keys(subject: Subject) -> list[tuple[str | None, ...]]:
+    """Keys of a place in local memory, the most specific first."""
+    variant, kernel = subject.variant, subject.kernel
+    return [(variant, subject.arch, kernel), (variant, None, kernel), (variant, None, None)]
 
 
 def _text(path: Path) -> str | None:
     try:
-        return _read(os.fspath(path), path.stat().st_mtime_ns)
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
 
 
 def _kernel_line(text: str, name: str) -> int | None:
     """The line on which ``name`` is defined or declared as a kernel, in CUDA or in Python."""
     if match := re.search(rf"^[ \t]*def {re.escape(name)}\(", text, re.MULTILINE):
-        return text.count("\n", 0, match.start()) + 1
+        return _line(text, match.start())
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         before = text[: match.start()]
         head = before[max(before.rfind(c) for c in ";}{#") + 1 :]
         if "__global__" in head:
-            return before.count("\n") + 1
+            return _line(text, match.start())
     return None

@@ -1,20 +1,33 @@
 """A record against its baseline: each committed fact becomes a budget on the present one.
 
-Renamed kernels are recognised; what is no longer in the suite is noted; a kernel that is missing without a successor
-leaves a gap, which is *unmeasured* and no pass.
+Renamed kernels are recognized; facts of removed variants and shapes are noted; a kernel that is missing without a
+successor leaves a gap, which is *unmeasured*, never a pass.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from flashcore.gate.baseline import ALL_SHAPES, NO_KERNEL, Baseline, Key, compilers, plain, present, renames, shaped
-from flashcore.gate.expand import PLAN_TOTALS, PLANNED, Expansion, Expectation, excess
+from flashcore.gate.baseline import (
+    ALL_SHAPES,
+    NO_KERNEL,
+    Baseline,
+    Kernel,
+    Key,
+    compilers,
+    matched,
+    plain,
+    present,
+    renames,
+)
+from flashcore.gate.expand import PLAN_TOTALS, PLANNED, Expansion, Expectation, excess, expired, in_scope
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, DidNotCompile, Gone, PlanFailed
-from flashcore.model.gate_policy import ALLOWANCES, PREFIX, Allowance
+from flashcore.model.gate_policy import ALLOWANCES, PREFIX
+from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Budget, GateRule, RuleSeverity
 from flashcore.model.text import matches_any, number
@@ -25,12 +38,12 @@ class Comparison:
     """A record compared with a baseline.
 
     Args:
-        promises: each fact of the baseline as a budget, with the present fact.
-        notes: renamed kernels, facts that are new, variants that are no longer there.
+        expectations: each fact of the baseline as a budget, with the present facts.
+        notes: renamed kernels, new facts, variants that no longer exist.
         relaxed: the manifest's rules that are looser than the default rules, in words.
     """
 
-    expectations: tuple[tuple[Budget, Expectation], ...] = ()
+    expectations: tuple[tuple[Budget, Sequence[Expectation]], ...] = ()
     notes: tuple[str, ...] = ()
     relaxed: tuple[str, ...] = ()
 
@@ -55,101 +68,96 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     """Every fact of the baseline as a budget on the present one.
 
     Args:
-        variants: look only at these; all if ``None``.
-        today: the day that the rules' dates are compared with.
+        variants: compare only these; all if ``None``.
+        today: the date that the rules' expiry dates are compared with.
     """
-    rules = [r for r in record.suite.gate.rules if not (r.expires and today and date.fromisoformat(r.expires) < today)]
+    suite = record.suite
+    rules = [rule for rule in suite.gate.rules if not expired(rule, today)]
     facts = present(record)
-    old_names = renames(old, {k: f.number or 0.0 for k, f in facts.items()})
-    notes = [
-        f"kernel renamed: {old_name} is now {new_name} ({v}, {a})"
-        for (v, a, new_name), old_name in sorted(old_names.items())
-    ]
-    new_names = {(v, a, old_name): new_name for (v, a, new_name), old_name in old_names.items()}
+    values = {key: fact.number or 0.0 for key, fact in facts.items()}
+    old_names = renames(old, values)
+    lines = matched(old, values, old_names)
+    facts_by_line = grouped((line, facts[key]) for key, line in lines.items())
+    new_names = {old_kernel: kernel for kernel, old_kernel in old_names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
     planless = {p.variant: PlanFailed(p.cause, p.shape) for p in record.plans if p.cause}
-    shapes: dict[Key, dict[str, Fact]] = {}
-    for key, fact in facts.items():
-        shapes.setdefault(shaped(key, ALL_SHAPES), {})[key.shape] = fact
-    removed: dict[str, int] = {}
-    expectations: list[tuple[Budget, Expectation]] = []
+    removed: Counter[str] = Counter()
+    expectations: list[tuple[Budget, Sequence[Expectation]]] = []
     for key, value in old.values.items():
         if variants is not None and key.variant not in variants:
             continue
-        variant = record.suite.variants.get(key.variant)
+        variant = suite.variants.get(key.variant)
         if variant is None or key.arch not in variant.where.archs:
-            removed[f"{key.variant} for {key.arch}"] = removed.get(f"{key.variant} for {key.arch}", 0) + 1
+            removed[f"{key.variant} for {key.arch}"] += 1
             continue
-        if (key.variant, key.arch) not in built:
+        if key[:2] not in built:
             continue  # CUDA_ARCH left it out: it is neither built nor judged
-        current_key = replace(key, kernel=new_names.get((key.variant, key.arch, key.kernel), key.kernel))
-        allowance, rule = _allowance(key, rules)
-        if allowance.severity == "ignore":
+        shape = None if key.shape == ALL_SHAPES else key.shape
+        budget = _budget(old, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
+        if budget is None:
             continue
-        budget = _budget(old, key, value, allowance, rule)
-        by_shape = shapes.get(shaped(current_key, ALL_SHAPES), {})
-        if key.shape == ALL_SHAPES:
-            # Shapes that the baseline names itself are judged by their own lines.
-            matching = {s: f for s, f in by_shape.items() if s == ALL_SHAPES or shaped(key, s) not in old.values}
-        else:
-            matching = {s: f for s, f in by_shape.items() if s == key.shape}
-            if not matching and key.shape not in record.suite.shapes:
-                removed[f"shape {key.shape}"] = removed.get(f"shape {key.shape}", 0) + 1
-                continue
-        if not matching:
-            kernel = None if current_key.kernel == NO_KERNEL else current_key.kernel
-            subject = Subject(key.variant, key.arch, None if key.shape == ALL_SHAPES else key.shape, kernel)
-            if built[key.variant, key.arch] == "failed":
-                cause: Cause = DidNotCompile()
-            elif key.variant in planless and key.fact in PLANNED | PLAN_TOTALS:
-                cause = planless[key.variant]
-            else:
-                cause = Gone()
-            expectations.append((budget, Expectation(subject, None, cause)))
-        expectations += [(budget, Expectation(fact.subject, fact)) for fact in matching.values()]
-    notes += [f"{what}: no longer in the suite, {n} facts of the baseline left out" for what, n in removed.items()]
-    new_kernels, new_facts = _unlisted_kernels(old, facts, old_names), _unlisted_facts(old, facts)
-    if new_kernels:
-        notes.append(f"{len(new_kernels)} kernels or variants are not in the baseline yet: {_short(new_kernels)}")
-    if new_facts:
-        notes.append(
-            f"{len(new_facts)} facts of kernels in the baseline have no line in it, "
-            f"new or taken out: {_short(new_facts)}"
-        )
-    return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(record.suite.gate.rules, today)))
+        if key in facts_by_line:
+            expectations.append((budget, [Expectation(fact.subject, fact) for fact in facts_by_line[key]]))
+            continue
+        if shape is not None and shape not in suite.shapes:
+            removed[f"shape {shape}"] += 1
+            continue
+        cause: Cause = planless.get(key.variant, Gone()) if key.fact in PLANNED | PLAN_TOTALS else Gone()
+        if built[key[:2]] == "failed":
+            cause = DidNotCompile()
+        kernel = None if key.kernel == NO_KERNEL else new_names.get(key[:3], key[:3])[2]
+        expectations.append((budget, [Expectation(Subject(key.variant, key.arch, shape, kernel), None, cause)]))
+    notes = [
+        f"kernel renamed: {old_name} is now {new_name} ({variant}, {arch})"
+        for (variant, arch, new_name), (*_, old_name) in sorted(old_names.items())
+    ]
+    notes += [f"{name}: no longer in the suite, {n} facts of the baseline left out" for name, n in removed.items()]
+    notes += _unlisted(old, facts, lines, old_names)
+    return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)))
 
 
-def _allowance(key: Key, rules: Iterable[GateRule]) -> tuple[Allowance, GateRule | None]:
-    allowance, last = ALLOWANCES[key.fact], None
+def _budget(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
+    """The limit that a line of the baseline sets; ``None`` if a rule says not to compare it."""
+    allowance, reason = ALLOWANCES[key.fact], ""
     for rule in rules:
-        if (
-            matches_any(key.fact, rule.facts)
-            and matches_any(key.variant, rule.variants)
-            and matches_any(key.arch, rule.archs)
-            and (key.shape == ALL_SHAPES or matches_any(key.shape, rule.shapes))
-            and matches_any(key.kernel, rule.kernels)
-        ):
+        if matches_any(key.fact, rule.facts) and in_scope(rule, subject, unknown=True):
             tolerance = allowance.tolerance if rule.tolerance is None else rule.tolerance
-            allowance = replace(allowance, tolerance=tolerance, severity=rule.severity)
-            last = rule
-    return allowance, last
-
-
-def _budget(old: Baseline, key: Key, value: float, allowance: Allowance, rule: GateRule | None) -> Budget:
-    limit = allowance.limit(value)
+            allowance, reason = replace(allowance, tolerance=tolerance, severity=rule.severity), rule.reason
+    if allowance.severity == "ignore":
+        return None
+    limit, unit = allowance.limit(value), FACTS[key.fact].unit
     line = f":{old.lines[key]}" if old.lines else ""
-    source = f"baseline, {old.file.rsplit('/', 1)[-1] or 'saved'}{line}: {number(value, FACTS[key.fact].unit)}"
-    severity: RuleSeverity = allowance.severity
+    source = f"baseline, {old.file.rsplit('/', 1)[-1] or 'saved'}{line}: {number(value, unit)}"
     return Budget(
         name=PREFIX + key.fact,
         fact=key.fact,
-        unit=FACTS[key.fact].unit,
+        unit=unit,
         tier="static",
-        severity="limit" if severity == "fail" else "goal",
-        source=source + (f" ({rule.reason})" if rule and rule.reason else ""),
+        severity="limit" if allowance.severity == "fail" else "goal",
+        source=f"{source} ({reason})" if reason else source,
         maximum=limit if allowance.better == "lower" else None,
         minimum=limit if allowance.better == "higher" else None,
     )
+
+
+def _unlisted(
+    old: Baseline, facts: Mapping[Key, Fact], lines: Collection[Key], old_names: Collection[Kernel]
+) -> Iterator[str]:
+    """Notes on the kernels and facts that have no line. A fact of 0 that cannot get worse needs none."""
+    listed = {key[:3] for key in old.values}
+    kernels: set[str] = set()
+    kernel_facts: set[str] = set()
+    for key in facts.keys() - lines:
+        kernel = f"{key.variant}/{key.kernel} ({key.arch})"
+        if key[:3] not in listed and key[:3] not in old_names and key.kernel != NO_KERNEL:
+            kernels.add(kernel)
+        elif key[:3] in listed and (facts[key].number or ALLOWANCES[key.fact].better == "lower"):
+            kernel_facts.add(f"{kernel} {key.fact}")
+    if kernels:
+        yield f"{len(kernels)} kernels or variants are not in the baseline yet: {_short(sorted(kernels))}"
+    if kernel_facts:
+        names = _short(sorted(kernel_facts))
+        yield f"{len(kernel_facts)} facts of kernels in the baseline have no line in it, new or taken out: {names}"
 
 
 def _short(names: Sequence[str]) -> str:
@@ -157,46 +165,23 @@ def _short(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more} (flashcore baseline save adds them)"
 
 
-def _unlisted_kernels(old: Baseline, facts: Iterable[Key], names: Mapping[tuple[str, str, str], str]) -> list[str]:
-    listed = {(k.variant, k.arch, k.kernel) for k in old.values}
-    new = {
-        f"{k.variant}/{k.kernel} ({k.arch})"
-        for k in facts
-        if k.kernel != NO_KERNEL
-        and (k.variant, k.arch, k.kernel) not in listed
-        and (k.variant, k.arch, k.kernel) not in names
-    }
-    return sorted(new)
-
-
-def _unlisted_facts(old: Baseline, facts: Mapping[Key, Fact]) -> list[str]:
-    """Facts without a line although their kernel is in the baseline. A fact of 0 that cannot get worse needs no
-    line."""
-    listed = {(k.variant, k.arch, k.kernel) for k in old.values}
-    return sorted(
-        {
-            f"{key.variant}/{key.kernel} ({key.arch}) {key.fact}"
-            for key, fact in facts.items()
-            if (key.variant, key.arch, key.kernel) in listed
-            and key not in old.values
-            and shaped(key, ALL_SHAPES) not in old.values
-            and (fact.number or ALLOWANCES[key.fact].better == "lower")
-        }
-    )
+#: A rule's effect by severity: without a tolerance, and before one.
+_RELAXED: Mapping[RuleSeverity, tuple[str, str]] = {
+    "fail": ("", "may get worse by"),
+    "show": ("shown only", "shown beyond"),
+    "ignore": ("not compared", "not compared by"),
+}
 
 
 def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
     for rule in rules:
         if not rule.reason:
             continue
-        allowed = {"fail": "", "show": "shown only", "ignore": "not compared"}[rule.severity]
+        allowed, beyond = _RELAXED[rule.severity]
         if rule.tolerance is not None:
-            allowed = f"{allowed or 'may get worse'} by {100 * rule.tolerance:g} %".replace(
-                "shown only by", "shown beyond"
-            )
+            allowed = f"{beyond} {100 * rule.tolerance:g} %"
         where = ", ".join(rule.variants) if rule.variants != ("*",) else "all variants"
-        late = rule.expires and today and date.fromisoformat(rule.expires) < today
-        until = f", expired on {rule.expires}" if late else (f", until {rule.expires}" if rule.expires else "")
+        until = f", {'expired on' if expired(rule, today) else 'until'} {rule.expires}" if rule.expires else ""
         yield f"{', '.join(rule.facts)} on {where}: {allowed}{until}: {rule.reason}"
 
 
@@ -204,22 +189,20 @@ def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
 
 
 def slack(record: Record) -> list[str]:
-    """Static limits of the manifest that all their subjects keep with slack, and how far each could be tightened."""
+    """Static limits of the manifest that every value keeps with slack, each with the tightest possible limit."""
     messages = []
     expansion = Expansion(record)
     for budget in record.suite.budgets:
-        if (
-            budget.tier != "static"
-            or budget.severity != "limit"
-            or (budget.maximum is None) == (budget.minimum is None)
-        ):
+        bounds = {"max": budget.maximum, "min": budget.minimum}
+        one_sided = [(name, limit) for name, limit in bounds.items() if limit is not None]
+        if budget.tier != "static" or budget.severity != "limit" or len(one_sided) != 1:
             continue
-        numbers = [p.fact.number for p in expansion.expand(budget) if p.fact is not None]
-        measured = [v for v in numbers if v is not None]
-        if not measured or len(measured) < len(numbers) or any(excess(budget, v) > 0 for v in measured):
+        ((bound, limit),) = one_sided
+        numbers = [e.fact.number for e in expansion.expand(budget) if e.fact is not None]
+        measured = [value for value in numbers if value is not None]
+        if not measured or len(measured) < len(numbers) or any(excess(budget, value) > 0 for value in measured):
             continue
-        limit = budget.maximum if budget.maximum is not None else budget.minimum
-        bound, worst = ("max", max(measured)) if budget.maximum is not None else ("min", min(measured))
+        worst = max(measured) if bound == "max" else min(measured)
         if worst != limit:
-            messages.append(f"{budget.name}: {bound} = {plain(limit or 0.0)} could be {plain(worst)}")
+            messages.append(f"{budget.name}: {bound} = {plain(limit)} could be {plain(worst)}")
     return messages

@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, replace
 
 from flashcore.errors import worst
 from flashcore.explain import chips
-from flashcore.gate.judge import Judgement, Verdict, WaiverUse
+from flashcore.gate.judge import WAIVER_STATES, Judgement, Verdict, WaiverUse
 from flashcore.gate.wording import summary
 from flashcore.model.record import Record, Subject
-
-_STATES = ("idle", "not needed", "expired", "holds", "exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,6 @@ def _waivers(uses: Iterable[WaiverUse]) -> tuple[WaiverUse, ...]:
     for use in uses:
         by_waiver.setdefault(use.waiver, []).append(use)
     return tuple(
-        replace(max(group, key=lambda use: _STATES.index(use.state)), covers=max(use.covers for use in group))
+        replace(max(group, key=lambda use: WAIVER_STATES.index(use.state)), covers=max(use.covers for use in group))
         for group in by_waiver.values()
     )
