@@ -26,6 +26,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite, Tier, Variant
+from flashcore.model.text import significant
 from flashcore.report import (
     chips_page,
     compare_page,
@@ -213,6 +214,7 @@ def _body(part: _Part, page: Page[Any]) -> _Body:
         "anchor": anchor,
         "single": part.single,
         "up": part.root(page) + part.folder,
+        "view": page.view,
         **(page.view if isinstance(page.view, Mapping) else vars(page.view)),
     }
     # Autoescaped by the template itself: the frame must not escape it again.
@@ -248,9 +250,10 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         badge=functools.partial(markup.badge, href),
         mark=markup.mark,
         facts=FACTS,
+        value_cell=guardrail_page.value_cell,
         outcome=lambda status: markup.mark(status_mark(status), status),
     )
-    templates.filters |= {"table_json": _json, "bars_json": _bars_json, "breaks": _breaks}
+    templates.filters |= {"table_json": _json, "bars_json": _bars_json, "breaks": _breaks, "significant": significant}
     return templates
 
 

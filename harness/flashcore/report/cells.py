@@ -95,6 +95,11 @@ def unbroken(text: str) -> str:
     return text.replace(" ×", "\u00a0×")
 
 
+def words(name: str) -> str:
+    """A name as words: ``back to back``."""
+    return name.replace("_", " ")
+
+
 def six_digits(value: float) -> float | int:
     """A value for a chart: six significant digits, more than is shown."""
     short = float(f"{value:.6g}")

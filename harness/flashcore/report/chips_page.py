@@ -16,19 +16,9 @@ from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.suite import Shape
 from flashcore.model.text import significant
-from flashcore.report import frame, overview_page
+from flashcore.report import frame, overview_page, roofline_page
 from flashcore.report.cells import Cell, missing, not_applicable
-from flashcore.report.view import (
-    GUARDRAILS,
-    INDEX,
-    ROOFLINE,
-    Answer,
-    Book,
-    OverviewSection,
-    Page,
-    RooflineSection,
-    variant_page,
-)
+from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, variant_page
 
 #: The overview's columns that each chip has here.
 KEYS = ("time", "above-floor", "limits", "held")
@@ -44,10 +34,10 @@ class ChipReport:
     name: str
     folder: str
     book: Book
-    overview: dict[str, OverviewSection]
-    rooflines: dict[str, RooflineSection]
+    overview: dict[str, overview_page.Section]
+    rooflines: dict[str, roofline_page.Section]
 
-    def answer(self, shape: str) -> Answer | None:
+    def answer(self, shape: str) -> overview_page.Answer | None:
         return self.overview[shape].answer if shape in self.overview else None
 
 
@@ -57,9 +47,9 @@ class Section:
 
     shape: Shape
     others: list[str]
-    answers: list[Answer | None]
+    answers: list[overview_page.Answer | None]
     rows: list[list[Cell]]
-    rooflines: list[RooflineSection | None]
+    rooflines: list[roofline_page.Section | None]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from flashcore.gate.expand import excess
@@ -19,14 +20,14 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS, Budget
 from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
 from flashcore.report.cells import Cell, missing
-from flashcore.report.view import GUARDRAILS, Book, Page, variant_page
+from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 
 #: The order of statuses: what a reader should see first.
 RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}
 SIGNS: dict[Status, str] = {"fail": "✗", "unmeasured": "?", "waived": "!", "pass": "✓"}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: Rows without a script, variants in the matrix, goals of each budget, failures in words: the data have all of them.
-MOST_PLAIN, MOST_VARIANTS, MOST_GOALS, MOST_SENTENCES = 100, 150, 10, 4
+#: Rows without a script, variants in the matrix, failures in words: the data have all of them.
+MOST_PLAIN, MOST_VARIANTS, MOST_SENTENCES = 100, 150, 4
 COLUMNS = (
     "verdict",
     "limit on",
@@ -46,91 +47,146 @@ class Matrix:
     """For each variant and limited fact: the worst verdict, and the least headroom among equals."""
 
     facts: list[str]
-    rows: list[tuple[Cell, list[Cell | None]]]
+    rows: list[tuple[Cell, dict[str, Cell]]]
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
-class GoalRow:
-    """One goal on one subject, with its progress as a whole percentage (never rounded up to 100)."""
-
-    verdict: Verdict
-    value: Cell
-    percent: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A goal on all its subjects, the farthest first; ``rows`` is empty if none was measured."""
-
-    verdict: Verdict
-    reached: int
-    measured: int
-    total: int
-    rows: list[GoalRow]
-
-
 @dataclass(frozen=True)
-class View:
-    """The template's variables; ``holding`` is the number of verdicts that make the gate fail."""
+class Guardrails:
+    """The page's content."""
 
-    judgement: Judgement
-    summary: str
-    failed: list[str]
-    counts: list[tuple[Status, int]]
-    matrix: Matrix
-    rows: list[list[Cell]]
-    holding: int
-    data: dict[str, Any]
-    waivers: list[list[Cell]]
-    goals: list[Goal]
-    facts: list[str]
-    columns: Sequence[str] = COLUMNS
-    tiers: Sequence[str] = TIERS
-    signs: dict[Status, str] = field(default_factory=lambda: SIGNS)
+    book: Book
+    columns = COLUMNS
+    signs = SIGNS
+    tiers = TIERS
+
+    @property
+    def judgement(self) -> Judgement:
+        return self.book.judgement
+
+    @property
+    def summary(self) -> str:
+        return summary(self.judgement)
+
+    @property
+    def failed(self) -> list[str]:
+        return [sentence(v) for v in self.judgement.failed[:MOST_SENTENCES]]
+
+    @property
+    def counts(self) -> list[tuple[Status, int]]:
+        counts, unreached = self.judgement.counts(), self.judgement.counts("goal")["open"]
+        return [(s, counts[s]) for s in SIGNS] + ([("open", unreached)] if unreached else [])
+
+    @property
+    def matrix(self) -> Matrix:
+        by_variant = grouped((v.subject.variant, (v.fact, v)) for v in self.judgement.limits)
+        cells = {
+            name: {fact: self._worst(same) for fact, same in grouped(verdicts).items()}
+            for name, verdicts in by_variant.items()
+        }
+        worst = sorted(cells, key=lambda name: min(cell.sort or 0 for cell in cells[name].values()))
+        shown = set(worst[:MOST_VARIANTS])
+        facts = list(dict.fromkeys(v.fact for v in self.judgement.limits))
+        rows = [(self._variant(name), row) for name, row in cells.items() if name in shown]
+        return Matrix(facts, rows, len(cells) - len(rows))
+
+    def _worst(self, verdicts: Sequence[Verdict]) -> Cell:
+        left = {v: math.inf if (h := self._headroom(v)) is None else h for v in verdicts}
+        v = min(verdicts, key=lambda v: (RANK[v.status], left[v]))
+        counts = ", ".join(f"{n} {s}" for s in RANK if (n := sum(x.status == s for x in verdicts)))
+        title = f"{v.budget} {v.limit}: {counts}; worst {number(v.value, v.unit)} ({v.subject})"
+        text = percent(left[v]) if left[v] < math.inf and v.status != "unmeasured" else ""
+        return Cell(text, title=title, sort=RANK[v.status], mark=v.status)
+
+    def _headroom(self, v: Verdict) -> float | None:
+        return headroom(self.book.budgets.get(v.budget), v.value)
+
+    def _percent(self, v: Verdict) -> str | None:
+        left = self._headroom(v)
+        return None if left is None else percent(left)
+
+    def _variant(self, name: str) -> Cell:
+        return variant_cell(name) if name in self.book.record.suite.variants else Cell(name)
+
+    @cached_property
+    def holding(self) -> list[Verdict]:
+        """The verdicts that make the gate fail, worst first."""
+        return sorted((*self.judgement.failed, *self.judgement.gaps), key=_rank)
+
+    @property
+    def rows(self) -> list[list[Cell]]:
+        """Those that are shown without scripts."""
+        return [self._row(v) for v in self.holding[:MOST_PLAIN]]
+
+    def _row(self, v: Verdict) -> list[Cell]:
+        s, reason = v.subject, v.reason or v.source
+        return [
+            Cell(v.status, mark=v.status),
+            Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
+            self._variant(s.variant),
+            *(Cell(text or "–") for text in (s.arch, s.shape, s.kernel)),
+            value_cell(v),
+            Cell(v.limit, title=f"{v.source}\ntier {v.tier}"),
+            Cell(self._percent(v) or "–", kind="number"),
+            Cell(reason.strip().splitlines()[0], title=reason),
+        ]
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """All verdicts, limits first: a column each, packed; what all of a budget share is stored once."""
+        every = sorted(self.judgement.verdicts, key=lambda v: (v.severity != "limit", _rank(v)))
+        columns: dict[str, Iterable[Any]] = {
+            "status": (v.status for v in every),
+            "required": (v.required for v in every),
+            "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
+            **{n: [getattr(v.subject, n) for v in every] for n in ("variant", "arch", "shape", "kernel", "launch")},
+            "value": (v.value for v in every),
+            "headroom": map(self._percent, every),
+            "from": (v.fact_source for v in every),
+            "reason": (v.reason.strip() for v in every),
+        }
+        known = list(self.book.record.suite.variants)
+        return {"count": len(every), "known": known, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
+
+    @property
+    def facts(self) -> list[str]:
+        return sorted({v.fact for v in self.judgement.verdicts})
+
+    @property
+    def waivers(self) -> list[list[Cell]]:
+        return [self._waiver(use) for use in self.judgement.waivers]
+
+    def _waiver(self, use: WaiverUse) -> list[Cell]:
+        waiver, budgets = use.waiver, self.book.budgets
+        unit = budgets[waiver.budget].unit if waiver.budget in budgets else ""
+        where = [", ".join(globs) for globs in (waiver.archs, waiver.shapes, waiver.kernels) if globs != ("*",)]
+        return [
+            Cell(use.state, mark=WAIVER_MARKS.get(use.state, UNMEASURED)),
+            Cell(waiver.budget),
+            Cell(", ".join(waiver.variants), kind="wrap"),
+            Cell("; ".join(where) or "everywhere"),
+            *(
+                Cell(n, kind="number")
+                for n in (number(waiver.accepted, unit), number(use.worst, unit), str(use.covers))
+            ),
+            Cell(str(waiver.expires or "never")),
+            Cell(waiver.reason, kind="wrap"),
+        ]
+
+    @property
+    def goals(self) -> list[list[Verdict]]:
+        """Goals by name; within one, the farthest first."""
+        by_name = grouped((v.budget, v) for v in self.judgement.goals)
+        return [sorted(same, key=lambda v: (v.progress is None, v.progress or 0.0)) for same in by_name.values()]
 
 
-def page(book: Book) -> Page[View]:
+def page(book: Book) -> Page[Guardrails]:
     """The page ``guardrails``."""
-    judgement = book.judgement
-    counts = judgement.counts()
-    unreached = judgement.counts("goal")["open"]
-    holding = sorted((*judgement.failed, *judgement.gaps), key=_rank)
-    view = View(
-        judgement,
-        summary(judgement),
-        failed=[sentence(v) for v in judgement.failed[:MOST_SENTENCES]],
-        counts=[(s, counts[s]) for s in SIGNS] + ([("open", unreached)] if unreached else []),
-        matrix=_matrix(book),
-        rows=[_row(book, v) for v in holding[:MOST_PLAIN]],
-        holding=len(holding),
-        data=_data(book),
-        waivers=[_waiver(book, use) for use in judgement.waivers],
-        goals=_goals(judgement),
-        facts=sorted({v.fact for v in judgement.verdicts}),
-    )
-    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", view)
+    return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", Guardrails(book))
 
 
 def _rank(v: Verdict) -> tuple[int, bool]:
     return RANK[v.status], not v.required
-
-
-def _waiver(book: Book, use: WaiverUse) -> list[Cell]:
-    waiver = use.waiver
-    unit = book.budgets[waiver.budget].unit if waiver.budget in book.budgets else ""
-    where = [", ".join(globs) for globs in (waiver.archs, waiver.shapes, waiver.kernels) if globs != ("*",)]
-    return [
-        Cell(use.state, mark=WAIVER_MARKS.get(use.state, UNMEASURED)),
-        Cell(waiver.budget),
-        Cell(", ".join(waiver.variants), kind="wrap"),
-        Cell("; ".join(where) or "everywhere"),
-        Cell(number(waiver.accepted, unit), kind="number"),
-        Cell(number(use.worst, unit), kind="number"),
-        Cell(str(use.covers), kind="number"),
-        Cell(str(waiver.expires or "never")),
-        Cell(waiver.reason, kind="wrap"),
-    ]
 
 
 def value_cell(v: Verdict) -> Cell:
@@ -142,30 +198,6 @@ def value_cell(v: Verdict) -> Cell:
     sort = float(v.value) if isinstance(v.value, (int, float)) else text
     title = f"{exact(v.value, v.unit)}\n{v.fact}, {source}\nabout {v.subject}"
     return Cell(text, unit, title, sort, "number")
-
-
-def _variant(book: Book, name: str) -> Cell:
-    return Cell(name, href=variant_page(name) if name in book.record.suite.variants else "")
-
-
-def _row(book: Book, v: Verdict) -> list[Cell]:
-    """A verdict as it is shown without scripts."""
-    s = v.subject
-    left = _headroom(book, v)
-    reason = v.reason or v.source
-    return [
-        Cell(v.status, mark=v.status),
-        Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
-        _variant(book, s.variant),
-        *(Cell(text or "–") for text in (s.arch, s.shape, s.kernel)),
-        value_cell(v),
-        Cell(v.limit, title=f"{v.source}\ntier {v.tier}"),
-        Cell("–" if left is None else percent(left), kind="number"),
-        Cell(reason.strip().splitlines()[0], title=reason),
-    ]
-
-
-# --- variant × fact ---------------------------------------------------------------------------------
 
 
 def headroom(budget: Budget | None, value: object) -> float | None:
@@ -180,66 +212,11 @@ def headroom(budget: Budget | None, value: object) -> float | None:
     return -over / abs(limit) if limit else None
 
 
-def _headroom(book: Book, v: Verdict) -> float | None:
-    return headroom(book.budgets.get(v.budget), v.value)
-
-
 def percent(share: float) -> str:
     """``6 %``, never rounded from or to 0."""
     size = abs(100 * share)
     text = "0" if size == 0 else "<1" if size < 1 else f"{math.floor(size):,}"
     return f"{'−' if share < 0 else ''}{text} %"
-
-
-def _matrix(book: Book) -> Matrix:
-    groups = grouped(((v.subject.variant, v.fact), v) for v in book.judgement.limits)
-    facts = list(dict.fromkeys(fact for _, fact in groups))
-    cells = {key: _cell(book, verdicts) for key, verdicts in groups.items()}
-    names = list(dict.fromkeys(variant for variant, _ in cells))
-    worst = sorted(names, key=lambda n: min(cells[n, f].sort or 0 for f in facts if (n, f) in cells))
-    shown = set(worst[:MOST_VARIANTS])
-    rows = [(_variant(book, n), [cells.get((n, f)) for f in facts]) for n in names if n in shown]
-    return Matrix(facts, rows, len(names) - len(rows))
-
-
-def _cell(book: Book, verdicts: Sequence[Verdict]) -> Cell:
-    keyed = []
-    for v in verdicts:
-        left = _headroom(book, v)
-        keyed.append((RANK[v.status], math.inf if left is None else left, v))
-    rank, left, v = min(keyed, key=lambda x: x[:2])
-    counts = ", ".join(f"{n} {s}" for s in RANK if (n := sum(x.status == s for x in verdicts)))
-    title = f"{v.budget} {v.limit}: {counts}; worst {number(v.value, v.unit)} ({v.subject})"
-    text = percent(left) if left < math.inf and v.status != "unmeasured" else ""
-    return Cell(text, title=title, sort=rank, mark=v.status)
-
-
-# --- all verdicts as data ---------------------------------------------------------------------------
-
-
-def _data(book: Book) -> dict[str, Any]:
-    """Limits, then goals: a column each, packed; what all verdicts of a budget share is stored once."""
-    every = sorted(book.judgement.verdicts, key=lambda v: (v.severity != "limit", _rank(v)))
-    columns: dict[str, Iterable[Any]] = {
-        "status": (v.status for v in every),
-        "required": (v.required for v in every),
-        "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
-        "variant": (v.subject.variant for v in every),
-        "arch": (v.subject.arch for v in every),
-        "shape": (v.subject.shape for v in every),
-        "kernel": (v.subject.kernel for v in every),
-        "launch": (v.subject.launch for v in every),
-        "value": (v.value for v in every),
-        "headroom": (None if (left := _headroom(book, v)) is None else percent(left) for v in every),
-        "from": (v.fact_source for v in every),
-        "reason": (v.reason.strip() for v in every),
-    }
-    return {
-        "count": len(every),
-        "known": list(book.record.suite.variants),
-        "rank": RANK,
-        **{k: packed(v) for k, v in columns.items()},
-    }
 
 
 def packed(values: Iterable[Any]) -> list[list[Any]]:
@@ -262,24 +239,3 @@ def packed(values: Iterable[Any]) -> list[list[Any]]:
             which.append(at)
             long.append(1)
     return [column, [], []] if len(distinct) > len(column) / 2 else [distinct, which, long]
-
-
-# --- goals ------------------------------------------------------------------------------------------
-
-
-def _goals(judgement: Judgement) -> list[Goal]:
-    """Goals by name; within one, the farthest first."""
-    goals = []
-    for verdicts in grouped((v.budget, v) for v in judgement.goals).values():
-        ordered = sorted(verdicts, key=lambda v: (v.progress is None, v.progress or 0.0))
-        measured = [v for v in verdicts if v.progress is not None]
-        reached = sum(v.status == "pass" for v in measured)
-        rows = [goal_row(v) for v in ordered[:MOST_GOALS]] if measured else []
-        goals.append(Goal(verdicts[0], reached, len(measured), len(verdicts), rows))
-    return goals
-
-
-def goal_row(v: Verdict) -> GoalRow:
-    """The row of one goal on one subject."""
-    progress = None if v.progress is None else 100 if v.status == "pass" else min(99, int(100 * v.progress))
-    return GoalRow(v, value_cell(v), progress)

@@ -14,7 +14,7 @@ from flashcore.model.suite import Tier
 from flashcore.model.text import UNMEASURED
 from flashcore.report import overview_page
 from flashcore.report.cells import Cell
-from flashcore.report.view import Book, OverviewSection
+from flashcore.report.view import Book
 
 #: Variants in the table and failures in words; a code host cuts a comment at 65,536 characters.
 MOST, MOST_FAILED, BAR = 20, 10, 16
@@ -32,7 +32,7 @@ def render(
     parts += [f"- ✗ {_safe(sentence(v))}" for v in failed[:MOST_FAILED]]
     if len(failed) > MOST_FAILED:
         parts.append(f"- and {len(failed) - MOST_FAILED} more")
-    sections = overview_page.sections(book)
+    sections = overview_page.Overview(book).sections
     first = next((s for s in sections if s.answer), None)
     if first is not None:
         parts += ["", *_variants(first)]
@@ -40,13 +40,13 @@ def render(
     for s in sections:
         cells = [UNMEASURED] * 6
         if a := s.answer:
-            cells = [f"`{a.name}`", a.time, a.regime, a.peer, a.floor, a.limiters.text or UNMEASURED]
+            cells = [f"`{a.case.variant.name}`", a.time, a.regime, a.peer, a.floor, a.case.limiters.text or UNMEASURED]
         parts.append(_line([s.shape.name, *cells]))
     parts += ["", f"Run `{record.id}`, {_safe(record.gpu or 'no GPU')}. Times are p50.", ""]
     return "\n".join(parts)
 
 
-def _variants(section: OverviewSection) -> list[str]:
+def _variants(section: overview_page.Section) -> list[str]:
     """The fastest variants and the baseline; each bar is its time on a log scale, from the fastest to the slowest."""
     timed = [(t, r) for r in section.rows if isinstance(t := r.cells[_TIME].sort, (int, float))]
     shown = [(t, r) for i, (t, r) in enumerate(timed) if i < MOST or r.role == "baseline"]

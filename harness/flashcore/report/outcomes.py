@@ -7,7 +7,7 @@ from flashcore.model.record import CaseOutcome
 from flashcore.report.cells import Cell
 
 #: The style sheet's mark for the status of a case, stage or build; all others are ``unmeasured``.
-_MARKS = {"ok": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
+_MARKS = {"ok": "pass", "built": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
 
 #: A prediction's outcome: its word, and the style sheet's mark.
 PREDICTIONS: dict[Outcome, tuple[str, str]] = {

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log10
 from typing import Any
 
 from flashcore.explain import bounds_in_use
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.roofline import Gap
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
-from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
 from flashcore.report import frame
-from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken
+from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.outcomes import check_cell, prediction_cell
-from flashcore.report.view import (
-    GUARDRAILS,
-    INDEX,
-    Answer,
-    Book,
-    LadderPicture,
-    OverviewSection,
-    Page,
-    Row,
-    Stair,
-    variant_page,
-)
+from flashcore.report.view import GUARDRAILS, INDEX, Book, Case, Page, variant_cell
 
 #: Key, heading, unit, why. The first ``USUAL`` are shown until a reader chooses others.
 COLUMNS = (
@@ -43,7 +31,7 @@ COLUMNS = (
     ("limits", "limits", "", "verdicts on its limits, over all archs and shapes"),
     ("held", "limited by", "", "what limits it the most; its page has the evidence"),
     ("over-baseline", "× faster than baseline", "", "the baseline's time over its own, with its interval"),
-    *((f"{r}-p50", f"{r.replace('_', ' ')} p50", "µs", FACTS[f"{r}_p50"].why) for r in REGIMES),
+    *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in REGIMES),
     ("isolated-p90", "isolated p90", "µs", "of single calls"),
     ("tflops", "TFLOP/s", "", "formula FLOPs over the time that ranks"),
     ("floor", "floor", "µs", "the least time that any resource allows; hover names it"),
@@ -63,142 +51,217 @@ USUAL = 8
 STATUSES = ("failed", "stale", "skipped", "unsupported")
 MOST_MISSING = 200
 
-#: By variant and resource.
-Needs = Mapping[str, Mapping[str, bounds_in_use.Need]]
+#: By resource.
+Needs = Mapping[str, bounds_in_use.Need]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A variant's row in the overview's table: cells, role (peer, baseline, variant), and its problem, if any."""
+
+    cells: tuple[Cell, ...]
+    role: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The winner at a shape, in words and as cells.
+
+    Args:
+        others: its times in the regimes that do not rank.
+        summary: its row in the table of all shapes.
+    """
+
+    case: Case
+    time: str
+    regime: str
+    peer: str
+    floor: str
+    floor_title: str
+    gain: str
+    others: list[str]
+    summary: list[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Stair:
+    """A variant's line in the ladder's picture. Positions are percent of its width, from the floor to the slowest.
+
+    Args:
+        at, before: the positions of its time and of its parent's; ``None`` where that is not drawn.
+        needs, parent_needs: by resource: the least share of the time.
+        usual: whether it is shown before a reader asks for all.
+    """
+
+    variant: Variant
+    role: str
+    time: str
+    at: float
+    before: float | None
+    needs: Needs
+    parent_needs: Needs
+    usual: bool
+
+    @property
+    def slower(self) -> bool:
+        return self.before is not None and self.at > self.before
+
+    @property
+    def left(self) -> bool:
+        """Whether its number is on its left: where the bar comes from the right, or has no room there."""
+        return self.at > 15 and (self.at > 88 or (self.before is not None and not self.slower))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The ladder on a log scale: its lines, ticks (position, label) and marks (class, position, label), and the facts
+    that its CSV holds. ``counted`` says that at least one share comes from hardware counters."""
+
+    stairs: list[Stair]
+    ticks: list[tuple[float, str]]
+    marks: list[tuple[str, float, str]]
+    counted: bool
+    table: list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The overview at one shape. ``no_times`` says why nothing was timed."""
+
+    shape: Shape
+    answer: Answer | None
+    picture: Picture | None
+    rows: list[Row]
+    no_times: str
 
 
 @dataclass(frozen=True)
-class View:
-    """The template's variables.
+class Overview:
+    """The page's content."""
 
-    Args:
-        gaps: missing results: stage, status, reason, cases.
-        builds: missing builds: status, reason, archs, variants.
-    """
+    book: Book
+    columns = COLUMNS
+    usual = USUAL
+    resources = bounds_in_use.RESOURCES
 
-    sections: list[OverviewSection]
-    machine: list[tuple[str, str]]
-    gaps: list[tuple[str, str, str, list[str]]]
-    builds: list[tuple[str, str, tuple[str, ...], list[str]]]
-    columns: Sequence[tuple[str, str, str, str]] = COLUMNS
-    usual: int = USUAL
-    resources: Sequence[str] = bounds_in_use.RESOURCES
+    @cached_property
+    def sections(self) -> list[Section]:
+        """The overview at each shown shape."""
+        return [_section(self.book, shape) for shape in self.book.shown_shapes]
+
+    @property
+    def machine(self) -> list[tuple[str, str]]:
+        return frame.provenance(self.book.record)
+
+    @property
+    def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
+        """Missing builds by status, the reason's first line and archs, the failed ones first; their variants."""
+        missing = [a for a in self.book.record.artifacts if a.status != "ok"]
+        archs = grouped(
+            ((a.status, next(iter(a.message.strip().splitlines()), "no message was kept"), a.variant), a.arch)
+            for a in missing
+        )
+        alike = grouped(((status, line, tuple(on)), variant) for (status, line, variant), on in archs.items())
+        return sorted(((*key, variants) for key, variants in alike.items()), key=lambda build: build[0] != "failed")
+
+    @property
+    def gaps(self) -> list[tuple[str, str, str, list[str]]]:
+        """Missing results: cases by stage, status and reason, the most frequent reason first."""
+        failures = [((x.stage, x.status, x.reason), f"{x.variant}/{x.shape}") for x in self.book.failures]
+        plans = [p for p in self.book.record.plans if p.error]
+        failures += [(("launch plan", "unsupported", p.error), f"{p.variant}/{p.shape}") for p in plans]
+        gaps = [(*key, cases) for key, cases in grouped(failures).items()]
+        return sorted(gaps, key=lambda gap: (STATUSES.index(gap[1]), -len(gap[3])))[:MOST_MISSING]
 
 
-def page(book: Book) -> Page[View]:
+def page(book: Book) -> Page[Overview]:
     """The page ``index``."""
-    view = View(sections(book), frame.provenance(book.record), _gaps(book), _builds(book))
-    return Page(INDEX, "Overview", "overview.html.j2", view)
+    return Page(INDEX, "Overview", "overview.html.j2", Overview(book))
 
 
-def sections(book: Book) -> list[OverviewSection]:
-    """The overview at each shown shape."""
-    return [_section(book, shape) for shape in book.shown_shapes]
-
-
-def _section(book: Book, shape: Shape) -> OverviewSection:
-    ladder = book.ladder(shape)
-    steps = {s.variant.name: s for s in ladder.steps}
-    variants = book.cases(shape)
-    timed = [(t, v) for v in variants if (t := _time(book, v, shape)) is not None]
-    timed.sort(key=lambda x: (x[0], x[1].name))
-    ordered = [v for _, v in timed] + [v for v in variants if _time(book, v, shape) is None]
-    reasons = dict.fromkeys(book.why_stage(v.name, shape.name, "bench") for v in variants) if not timed else {}
-    return OverviewSection(
-        shape=shape,
-        answer=_answer(book, ladder),
-        ladder=_picture(book, ladder, timed) if timed else None,
-        rows=[_row(book, v, shape, steps.get(v.name)) for v in ordered],
-        no_times="; ".join(list(reasons)[:3]),
+def _section(book: Book, shape: Shape) -> Section:
+    cases = book.cases(shape)
+    times = {c.variant.name: t for c in cases if (t := c.number(shape.time) or 0) > 0}
+    timed = sorted((c for c in cases if c.variant.name in times), key=lambda c: (times[c.variant.name], c.variant.name))
+    reasons = dict.fromkeys(case.why("bench") for case in cases) if not timed else {}
+    return Section(
+        shape,
+        _answer(book.ladder(shape), timed),
+        _picture(book.ladder(shape), timed, times) if timed else None,
+        [_row(case) for case in (*timed, *(c for c in cases if c.variant.name not in times))],
+        "; ".join(list(reasons)[:3]),
     )
-
-
-def _time(book: Book, variant: Variant, shape: Shape) -> float | None:
-    time = book.record.facts.number(shape.time, Subject(variant.name, shape=shape.name))
-    return time if time and time > 0 else None
 
 
 # --- the answer -------------------------------------------------------------------------------------
 
 
-def _answer(book: Book, ladder: Ladder) -> Answer | None:
-    """The winner in a sentence, its limiters, and its parent's limiters."""
-    best, shape = ladder.best, ladder.shape
+def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
+    """The winner in a sentence and in a row."""
+    best, peer, gap = ladder.best, ladder.peer, ladder.floor
     if best is None or best.after.value is None:
         return None
-    name, time = best.variant.name, best.after.value
-    parent = best.parent if best.parent in book.record.suite.variants else None
-    subject = Subject(name, shape=shape.name)
-    others = [(r, book.record.facts.number(f"{r}_p50", subject)) for r in REGIMES if r != shape.rank_by]
-    peer, gap = ladder.peer, ladder.floor
+    case = next(c for c in timed if c.variant is best.variant)
+    time, rank = best.after.value, ladder.shape.rank_by
+    origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     return Answer(
-        name=name,
+        case=case,
         time=significant(time, 3),
-        regime=_words(shape.rank_by),
+        regime=words(rank),
         peer=unbroken(faster(peer[1] / time, peer[0])) if peer else "no peer was timed",
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
-        floor_title=_floor_text(gap) if gap else "",
-        limiters=book.limiters(name, shape.name),
-        parent=parent,
-        parent_limiters=book.limiters(parent, shape.name).text or UNMEASURED if parent else "",
+        floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
         gain=unbroken(faster(1 / best.ratio)) if best.ratio else "",
-        others=[f"{_words(r)} {significant(t, 3)} µs" for r, t in others if t],
+        others=[f"{words(r)} {significant(t, 3)} µs" for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
         summary=[
-            Cell(name, href=variant_page(name)),
+            variant_cell(case.variant.name),
             number_cell(time),
-            Cell(_words(shape.rank_by)),
+            Cell(words(rank)),
             number_cell(peer[1] / time, detail=peer[0]) if peer else missing("no peer was timed"),
             number_cell(gap.ratio) if gap else missing("its floor is unknown"),
+            Cell(case.limiters.short or UNMEASURED, kind="small"),
         ],
     )
-
-
-def _words(regime: str) -> str:
-    return regime.replace("_", " ")
-
-
-def _floor_text(gap: Gap) -> str:
-    origin = f", {gap.floor.roof.origin}" if gap.floor.roof else ""
-    return f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})"
 
 
 # --- the picture ------------------------------------------------------------------------------------
 
 
-def _picture(book: Book, ladder: Ladder, timed: Sequence[tuple[float, Variant]]) -> LadderPicture:
+def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) -> Picture:
     """Each variant's line after its parent's, peers last; the floor and the fastest peer as marks.
 
     Args:
-        timed: times in µs and their variants, the fastest first.
+        timed: the cases with a time, the fastest first.
+        times: in µs, by variant.
     """
     shape = ladder.shape
-    needs = {v.name: bounds_in_use.needs(book.readings, v, shape) for _, v in timed}
+    needs = {c.variant.name: bounds_in_use.needs(c.book.readings, c.variant, shape) for c in timed}
     floor = ladder.floor.floor_us if ladder.floor else None
-    low, high = min(timed[0][0], floor or timed[0][0]) * 0.9, timed[-1][0] * 1.1
+    fastest, slowest = min(times.values()), max(times.values())
+    low, high = min(fastest, floor or fastest) * 0.9, slowest * 1.1
 
     def at(us: float) -> float:
         return round(100 * log10(us / low) / log10(high / low), 2)
 
     way = {s.variant.name for s in ladder.way}
-    times = {v.name: t for t, v in timed}
-    stairs = []
     order = {s.variant.name: i for i, s in enumerate(ladder.steps)}
-    for t, v in sorted(timed, key=lambda x: (order.get(x[1].name, len(order)), -x[0])):
-        usual = v.name in way or v.is_reference
+    stairs = []
+    for case in sorted(timed, key=lambda c: (order.get(c.variant.name, len(order)), -times[c.variant.name])):
+        variant, parent = case.variant, case.variant.parent or ""
+        usual = variant.name in way or variant.is_reference
         # A bar cannot start at a parent whose line is not shown.
-        before = times[v.parent] if v.parent and v.parent in (way if usual else times) else None
+        drawn = parent in (way if usual else times)
         stairs.append(
             Stair(
-                name=Cell(
-                    v.name, title=v.technique, href=variant_page(v.name), detail="peer" if v.is_reference else ""
-                ),
-                role=book.role(v),
-                text=significant(t, 3),
-                at=at(t),
-                before=at(before) if before is not None else None,
-                slower=before is not None and t > before,
-                needs=_bullets(needs[v.name], needs[v.parent] if before is not None and v.parent else {}),
-                usual=usual,
+                variant,
+                case.role,
+                significant(times[variant.name], 3),
+                at(times[variant.name]),
+                at(times[parent]) if drawn else None,
+                needs[variant.name],
+                needs[parent] if drawn else {},
+                usual,
             )
         )
     ticks: list[tuple[float, str]] = []
@@ -210,18 +273,14 @@ def _picture(book: Book, ladder: Ladder, timed: Sequence[tuple[float, Variant]])
         name, us = ladder.peer
         marks.append(("peer", at(us), f"fastest peer: {name} {significant(us, 3)} µs"))
     counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
-    return LadderPicture(stairs, ticks, marks, counted, _facts(book, ladder, timed, needs))
-
-
-def _bullets(
-    needs: Mapping[str, bounds_in_use.Need], before: Mapping[str, bounds_in_use.Need]
-) -> tuple[tuple[float, float | None, str] | None, ...]:
-    return tuple(
-        (round(needs[r].percent, 1), round(before[r].percent, 1) if r in before else None, needs[r].text)
-        if r in needs
-        else None
-        for r in bounds_in_use.RESOURCES
-    )
+    resources = bounds_in_use.RESOURCES
+    head = ["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs"]
+    table: list[list[Any]] = [[*head, *(f"{r} percent of the time" for r in resources)]]
+    for case in reversed(timed):
+        variant = case.variant
+        shares = [n.percent if (n := needs[variant.name].get(r)) else None for r in resources]
+        table.append([variant.name, shape.name, case.role, times[variant.name], variant.parent, floor, *shares])
+    return Picture(stairs, ticks, marks, counted, table)
 
 
 #: Percent of the scale that a tick's label needs on a phone.
@@ -241,97 +300,53 @@ def _ticks(low: float, high: float) -> list[float]:
     return ticks
 
 
-def _facts(book: Book, ladder: Ladder, timed: Sequence[tuple[float, Variant]], needs: Needs) -> list[list[Any]]:
-    """The picture's CSV."""
-    shape, floor = ladder.shape, ladder.floor.floor_us if ladder.floor else None
-    resources = bounds_in_use.RESOURCES
-    rows: list[list[Any]] = [
-        [
-            "variant",
-            "shape",
-            "role",
-            f"{shape.time} µs",
-            "parent",
-            "floor µs",
-            *(f"{r} percent of the time" for r in resources),
-        ]
-    ]
-    for t, v in reversed(timed):
-        shares = [needs[v.name][r].percent if r in needs[v.name] else None for r in resources]
-        rows.append([v.name, shape.name, book.role(v), t, v.parent, floor, *shares])
-    return rows
-
-
 # --- the table --------------------------------------------------------------------------------------
 
 
-def _row(book: Book, variant: Variant, shape: Shape, step: Step | None) -> Row:
-    subject = Subject(variant.name, shape=shape.name)
-
-    def measured(name: str) -> Cell:
-        return book.cell(name, subject, with_unit=False, brief=True)
-
-    def static(name: str) -> Cell:
-        return book.static_cell(name, variant, shape.name, with_unit=False)
-
-    role = book.role(variant)
-    correct, note = _correct(book, variant, shape)
-    mark = "★" if step and step.on_way else "" if role == "variant" else role
-    limiters = book.limiters(variant.name, shape.name)
-    parent = variant.parent
-    floor, gap = _floor(book, subject, shape.time)
+def _row(case: Case) -> Row:
+    variant, step, limiters = case.variant, case.step, case.limiters
+    mark = "★" if step and step.on_way else "" if case.role == "variant" else case.role
+    correct, note = _correct(case)
+    floor, gap = _floor(case)
     no_step = not_applicable("a peer")
+    parent = Cell(variant.parent, sort=variant.parent) if variant.parent else Cell("none", "", "it has no parent", "")
+    if case.parent:
+        parent = variant_cell(case.parent.variant.name)
+    limiter = Cell(limiters.short, title=limiters.text if limiters.text != limiters.short else "", sort=limiters.short)
     cells = (
-        Cell(variant.name, title=variant.technique, sort=variant.name, href=variant_page(variant.name), detail=mark),
-        book.cell("ncu_duration" if variant.imported else shape.time, subject, with_unit=False),
+        variant_cell(variant.name, title=variant.technique, detail=mark),
+        case.cell("ncu_duration" if variant.imported else case.shape.time, brief=False),
         _over_parent(step),
-        _ratio(book, "speedup_vs_peer", subject),
+        _ratio(case, "speedup_vs_peer"),
         gap,
         correct,
-        book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
-        Cell(
-            limiters.short,
-            title=limiters.text if limiters.text != limiters.short else "",
-            sort=limiters.short,
-        )
-        if limiters.text
-        else missing(book.why_stage(variant.name, shape.name, "profile")),
-        _ratio(book, "speedup_vs_baseline", subject),
-        *(measured(f"{regime}_p50") for regime in REGIMES),
-        measured("isolated_p90"),
-        measured("tflops"),
+        case.book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
+        limiter if limiters.text else missing(case.why("profile")),
+        _ratio(case, "speedup_vs_baseline"),
+        *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90", "tflops")),
         floor,
-        measured("tensor_active"),
-        static("theoretical_occupancy"),
-        measured("achieved_occupancy"),
-        static("registers"),
-        _spills(static("spill_store_bytes"), static("spill_load_bytes")),
-        static("smem"),
-        Cell(parent, sort=parent, href=variant_page(parent) if parent in book.record.suite.variants else "")
-        if parent
-        else Cell("none", title="it has no parent", sort=""),
+        *(case.cell(name) for name in ("tensor_active", "theoretical_occupancy", "achieved_occupancy", "registers")),
+        _spills(case),
+        case.cell("smem"),
+        parent,
         prediction_cell(step.outcome) if step else no_step,
         Cell(step.finding, sort=step.finding) if step else no_step,
         Cell(variant.technique, title=variant.technique, sort=variant.technique),
     )
-    return Row(cells, role, note)
+    return Row(cells, case.role, note)
 
 
-def _correct(book: Book, variant: Variant, shape: Shape) -> tuple[Cell, str]:
+def _correct(case: Case) -> tuple[Cell, str]:
     """Whether a case is right, and the visible note if it, or a later stage, is not."""
-    stale = book.record.stale.get(f"{variant.name}/{shape.name}")
-    if stale is not None:
+    if stale := case.book.record.stale.get(case.subject.case):
         return Cell("stale", title=cause_text.text(stale), sort=2.0, mark="stale"), cause_text.text(stale)
     stages: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
-    outcomes = [o for s in stages if (o := book.outcome(variant.name, shape.name, s)) is not None]
+    outcomes = [o for s in stages if (o := case.outcome(s)) is not None]
     note = next((f"{o.status} in {o.stage}: {o.reason}" for o in outcomes if o.status != "ok"), "")
-    check = book.outcome(variant.name, shape.name, "check")
+    check = case.outcome("check")
     if check is None:
-        return missing(book.why_stage(variant.name, shape.name, "check")), note
-    if check.status != "ok":
-        return check_cell(check, check.reason), note
-    error = book.cell("max_error", Subject(variant.name, shape=shape.name))
-    return check_cell(check, f"largest absolute error: {error.text}"), note
+        return missing(case.why("check")), note
+    return check_cell(check, check.reason or f"largest absolute error: {case.cell('max_error').text}"), note
 
 
 def _over_parent(step: Step | None) -> Cell:
@@ -343,52 +358,32 @@ def _over_parent(step: Step | None) -> Cell:
     return number_cell(1 / step.ratio, title=f"than {step.parent}; 95 % interval: {ends}")
 
 
-def _ratio(book: Book, name: str, subject: Subject) -> Cell:
-    value, low, high = (book.record.facts.number(f"{name}{end}", subject) for end in ("", "_low", "_high"))
+def _ratio(case: Case, name: str) -> Cell:
+    value, low, high = (case.number(f"{name}{end}") for end in ("", "_low", "_high"))
     if value is None:
-        return book.cell(name, subject, with_unit=False)
+        return case.cell(name)
     interval = f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
     return number_cell(value, title=f"95 % interval: {interval}")
 
 
-def _floor(book: Book, subject: Subject, time: str) -> tuple[Cell, Cell]:
+def _floor(case: Case) -> tuple[Cell, Cell]:
     """The floor of the regime that ranks (of no time: with caches cold), and the gap to it."""
-    bounds, gap = book.bounds.get(subject), book.gap(subject, time)
+    bounds, gap = case.book.bounds.get(case.subject), case.gap
     bound = gap.floor if gap is not None else bounds.floor if bounds else None
     if bound is None:
         unknown = missing("no roof of this device is known")
         return unknown, unknown
     roof = bound.roof.name if bound.roof else ""
-    title = f"{bound.resource} bound by {roof}" + (f"\n{gap.note}" if gap and gap.note else "")
     floor = number_cell(bound.us or 0, detail=bound.resource)
     if gap is None:
-        return floor, missing(book.why(time, subject))
-    return floor, number_cell(gap.ratio, title=f"over {significant(gap.floor_us, 3)} µs, {title}")
+        return floor, missing(case.book.why(case.shape.time, case.subject))
+    title = f"over {significant(gap.floor_us, 3)} µs, {bound.resource} bound by {roof}"
+    return floor, number_cell(gap.ratio, title="\n".join(filter(None, (title, gap.note))))
 
 
-def _spills(stores: Cell, loads: Cell) -> Cell:
+def _spills(case: Case) -> Cell:
+    stores, loads = (case.cell(f"spill_{kind}_bytes") for kind in ("store", "load"))
     if not isinstance(stores.sort, float) or not isinstance(loads.sort, float):
         return loads if isinstance(stores.sort, float) else stores
     title = f"stores: {stores.title}\nloads: {loads.title}"
     return Cell(f"{stores.text} + {loads.text}", title=title, sort=stores.sort + loads.sort, kind="number")
-
-
-# --- the rest -----------------------------------------------------------------------------------
-
-
-def _builds(book: Book) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
-    """Builds that failed or are unsupported, by the reason's first line and their archs, the failed ones first."""
-    missing = [a for a in book.record.artifacts if a.status != "ok"]
-    lines = [next(iter(a.message.strip().splitlines()), "no message was kept") for a in missing]
-    archs = grouped(((a.status, line, a.variant), a.arch) for a, line in zip(missing, lines, strict=True))
-    alike = grouped(((status, line, tuple(on)), variant) for (status, line, variant), on in archs.items())
-    return sorted(((*key, variants) for key, variants in alike.items()), key=lambda build: build[0] != "failed")
-
-
-def _gaps(book: Book) -> list[tuple[str, str, str, list[str]]]:
-    """Missing results: cases by stage, status and reason, the most frequent reason first."""
-    failures = [((x.stage, x.status, x.reason), f"{x.variant}/{x.shape}") for x in book.failures]
-    plans = [p for p in book.record.plans if p.error]
-    failures += [(("launch plan", "unsupported", p.error), f"{p.variant}/{p.shape}") for p in plans]
-    gaps = [(*key, cases) for key, cases in grouped(failures).items()]
-    return sorted(gaps, key=lambda gap: (STATUSES.index(gap[1]), -len(gap[3])))[:MOST_MISSING]

@@ -1,4 +1,4 @@
-"""What the pages share: a record with its judgement and look-ups, and the view objects that templates read."""
+"""What the pages share: a record with its judgement and look-ups, and one case with its own."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from flashcore.explain import ladder, limiter, roofline
-from flashcore.explain.ladder import Ladder
+from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters, Remedy
 from flashcore.explain.predictions import Readings, extreme
-from flashcore.explain.roofline import CaseBounds, Gap
+from flashcore.explain.roofline import Gap
 from flashcore.gate import judge
 from flashcore.gate.baseline import Baseline
-from flashcore.gate.judge import Judgement, Status, Verdict
+from flashcore.gate.judge import Status
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
 from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, CaseOutcome, Listing, Record, Subject
-from flashcore.model.suite import Budget, Shape, Stage, Tier, Variant
+from flashcore.model.record import CaseOutcome, Record, Subject
+from flashcore.model.suite import Shape, Stage, Tier, Variant
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, ROOFLINE, GUARDRAILS, COMPARE = "index", "roofline", "guardrails", "compare"
@@ -31,12 +31,20 @@ MAX_COLUMNS = 24
 
 STAGE_BY_GROUP: dict[str, Stage] = {"check": "check", "sanitizer": "sanitize", "timing": "bench"}
 
+#: The statuses of a limit, the one that a badge shows first.
+LIMIT_ORDER: tuple[Status, ...] = ("fail", "waived", "unmeasured", "pass")
+
 View = TypeVar("View", covariant=True)
 
 
 def variant_page(name: str) -> str:
     """The name of a variant's page."""
     return f"variant/{name}"
+
+
+def variant_cell(name: str, title: str = "", detail: str = "") -> Cell:
+    """A variant's name, which links to its page."""
+    return Cell(name, title=title, sort=name, href=variant_page(name), detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,109 +75,26 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A variant's row in the overview's table: cells, role (peer, baseline, variant), and what went wrong."""
-
-    cells: tuple[Cell, ...]
-    role: str
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The winner at a shape, in words and as cells.
-
-    Args:
-        others: its times in the regimes that do not rank.
-        summary: its row in the table of all shapes, without the limiters.
-    """
-
-    name: str
-    time: str
-    regime: str
-    peer: str
-    floor: str
-    floor_title: str
-    limiters: Limiters
-    parent: str | None
-    parent_limiters: str
-    gain: str
-    others: list[str]
-    summary: list[Cell]
-
-
-@dataclass(frozen=True, slots=True)
-class Stair:
-    """A variant's line in the ladder's picture. Positions are percent of its width, from the floor to the slowest.
-
-    Args:
-        at, before: the positions of its time and of its parent's; ``None`` where that is not drawn.
-        needs: by resource: its share of the time, the parent's, and the origin of both; ``None`` is unknown.
-        usual: whether it is shown before a reader asks for all.
-    """
-
-    name: Cell
-    role: str
-    text: str
-    at: float
-    before: float | None
-    slower: bool
-    needs: tuple[tuple[float, float | None, str] | None, ...]
-    usual: bool
-
-    @property
-    def left(self) -> bool:
-        """Whether its number is on its left: where the bar comes from the right, or has no room there."""
-        return self.at > 15 and (self.at > 88 or (self.before is not None and not self.slower))
-
-
-@dataclass(frozen=True, slots=True)
-class LadderPicture:
-    """The ladder on a log scale: its lines, ticks (position, label) and marks (class, position, label), and the facts
-    that its CSV holds. ``counted`` says that at least one share comes from hardware counters."""
-
-    stairs: list[Stair]
-    ticks: list[tuple[float, str]]
-    marks: list[tuple[str, float, str]]
-    counted: bool
-    table: list[list[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewSection:
-    """The overview at one shape. ``no_times`` says why nothing was timed."""
-
-    shape: Shape
-    answer: Answer | None
-    ladder: LadderPicture | None
-    rows: list[Row]
-    no_times: str
-
-
-@dataclass(frozen=True, slots=True)
-class RooflineSection:
-    """The roofline at one shape: the chart's data, whether hardware counters stand behind it, and its tables."""
-
-    shape: Shape
-    drawn: dict[str, Any] | None
-    counted: bool
-    variants: list[str]
-    points: list[list[Cell]]
-    resources: list[str]
-    bounds: list[list[Cell]]
-
-
 class Book:
     """A record as the pages see it: presentation only, statements come from :mod:`flashcore.explain` and the gate."""
 
     def __init__(self, record: Record, require: Tier, today: date | None, baseline: Baseline | None = None) -> None:
+        suite = record.suite
         self.record = record
-        self.judgement: Judgement = judge.judge(record, require=require, today=today, baseline=baseline)
-        self.artifacts: dict[tuple[str, str], Artifact] = {(a.variant, a.arch): a for a in record.artifacts}
-        self._outcomes: dict[tuple[str, str, Stage], CaseOutcome] = {
-            (o.variant, o.shape, o.stage): o for o in record.outcomes
-        }
+        self.judgement = judge.judge(record, require=require, today=today, baseline=baseline)
+        self.verdicts = grouped(((v.subject.variant, v.severity), v) for v in self.judgement.verdicts)
+        self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
+        self.outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
+        self.budgets = {b.name: b for b in suite.budgets}
+        #: The numbers that predictions are compared with.
+        self.readings = Readings(record)
+        self.bounds = {b.subject: b for b in roofline.case_bounds(record)}
+        self.listings = grouped((x.subject.case, x) for x in record.listings)
+        every = list(suite.shapes.values())
+        #: The shapes that are timed or profiled (all, if none is), in the manifest's order.
+        self.shapes = [s for s in every if "bench" in s.stages or "profile" in s.stages] or every
+        self.shown_shapes = self.shapes[:MAX_SHAPES]
+        self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
         self._ladders: dict[str, Ladder] = {}
         self._remedies: dict[str, dict[str, list[Remedy]]] = {}
 
@@ -181,25 +106,6 @@ class Book:
     def role(self, variant: Variant) -> str:
         """``peer``, ``baseline`` or ``variant``."""
         return self.record.suite.role(variant)
-
-    @cached_property
-    def readings(self) -> Readings:
-        """The numbers that predictions are compared with."""
-        return Readings(self.record)
-
-    @cached_property
-    def budgets(self) -> dict[str, Budget]:
-        """Budgets by name."""
-        return {b.name: b for b in self.record.suite.budgets}
-
-    @cached_property
-    def bounds(self) -> dict[Subject, CaseBounds]:
-        """Bounds by case."""
-        return {b.subject: b for b in roofline.case_bounds(self.record)}
-
-    def gap(self, subject: Subject, time: str) -> Gap | None:
-        """The distance of a measured time from its floor."""
-        return self.bounds[subject].gap(time) if subject in self.bounds else None
 
     def ladder(self, shape: Shape) -> Ladder:
         """The ladder of a shape."""
@@ -214,40 +120,13 @@ class Book:
     def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
         """The steps that removed a limiter at a shape, by its kind."""
         if shape.name not in self._remedies:
-            limiters = {v.name: self.limiters(v.name, shape.name) for v in self.cases(shape)}
+            limiters = {case.variant.name: case.limiters for case in self.cases(shape)}
             self._remedies[shape.name] = limiter.remedies(self.readings, shape.name, limiters)
         return self._remedies[shape.name]
 
-    @cached_property
-    def listings(self) -> dict[tuple[str, str], list[Listing]]:
-        """Listings by variant and shape."""
-        return grouped(((x.subject.variant, x.subject.shape or ""), x) for x in self.record.listings)
-
-    @cached_property
-    def _verdicts(self) -> dict[str, list[Verdict]]:
-        return grouped((v.subject.variant, v) for v in self.judgement.verdicts)
-
-    def verdicts(self, variant: Variant, severity: str = "limit") -> list[Verdict]:
-        """The verdicts on a variant's limits or goals."""
-        return [v for v in self._verdicts.get(variant.name, ()) if v.severity == severity]
-
-    @cached_property
-    def shapes(self) -> list[Shape]:
-        """The shapes that are timed or profiled (all, if none is), in the manifest's order."""
-        every = list(self.record.suite.shapes.values())
-        return [s for s in every if "bench" in s.stages or "profile" in s.stages] or every
-
-    @property
-    def shown_shapes(self) -> list[Shape]:
-        return self.shapes[:MAX_SHAPES]
-
-    @property
-    def shapes_left_out(self) -> int:
-        return max(0, len(self.shapes) - MAX_SHAPES)
-
-    def cases(self, shape: Shape) -> list[Variant]:
-        """The variants that run on a shape."""
-        return [v for v in self.record.suite.variants.values() if v.runs_on(shape)]
+    def cases(self, shape: Shape) -> list[Case]:
+        """The cases of a shape."""
+        return [Case(self, v, shape) for v in self.record.suite.variants.values() if v.runs_on(shape)]
 
     @cached_property
     def failures(self) -> list[Failure]:
@@ -261,23 +140,23 @@ class Book:
         stale = ([*c.split("/"), "all measured stages", "stale", text(cause)] for c, cause in record.stale.items())
         return failures + [Failure(*fields) for fields in stale]
 
-    def outcome(self, variant: str, shape: str, stage: Stage) -> CaseOutcome | None:
-        return self._outcomes.get((variant, shape, stage))
-
     # --- cells ----------------------------------------------------------------------------------
 
     def cell(self, name: str, subject: Subject, *, with_unit: bool = True, brief: bool = False) -> Cell:
-        """The cell of a measured fact, or why there is none."""
+        """The cell of a case's fact, or why there is none. A static fact is its variant's."""
+        if name in FACTS and FACTS[name].group == "static":
+            return self._static_cell(name, subject, with_unit)
         fact = self.record.facts.get(name, subject)
         if fact is None:
             return missing(self.why(name, subject), f"{name} of {subject}")
         return fact_cell(fact, with_unit=with_unit, brief=brief)
 
-    def static_cell(self, name: str, variant: Variant, shape: str | None = None, *, with_unit: bool = True) -> Cell:
+    def _static_cell(self, name: str, subject: Subject, with_unit: bool) -> Cell:
         """The largest value among a variant's kernels (of occupancies the smallest), each named on hover."""
+        variant = self.record.suite.variants[subject.variant]
         if variant.is_reference:
             return not_applicable("a peer: its kernels are not built here")
-        facts = self.readings.static(name, variant.name, shape, self.arch)
+        facts = self.readings.static(name, variant.name, subject.shape, self.arch)
         fact = extreme(name, facts)
         if fact is None:
             note = next((f.note for f in facts if f.number is None), "")
@@ -309,35 +188,32 @@ class Book:
         group = FACTS[name].group if name in FACTS else ""
         if group == "formula":
             return "the problem's formulas do not say"
-        return self.why_stage(subject.variant, subject.shape or "", STAGE_BY_GROUP.get(group, "profile"))
+        return self.why_stage(subject, STAGE_BY_GROUP.get(group, "profile"))
 
-    def why_stage(self, variant: str, shape: str, stage: Stage) -> str:
+    def why_stage(self, subject: Subject, stage: Stage) -> str:
         """Why a case has nothing from a stage."""
-        stale = self.record.stale.get(f"{variant}/{shape}")
-        if stale is not None:
+        suite, shape = self.record.suite, subject.shape or ""
+        if stale := self.record.stale.get(subject.case):
             return text(stale)
-        outcome = self.outcome(variant, shape, stage)
+        outcome = self.outcomes.get((subject.variant, shape, stage))
         if outcome is not None and outcome.status != "ok":
             return f"{outcome.status} in {stage}: {outcome.reason}"
-        declared = self.record.suite.variants.get(variant)
-        if stage == "bench" and declared is not None and declared.imported:
+        if stage == "bench" and subject.variant in suite.variants and suite.variants[subject.variant].imported:
             return "its kernels were imported, and the time is what ncu counted of the launch of median duration"
-        at = self.record.suite.shapes.get(shape)
-        if at is not None and stage not in at.stages:
+        if shape in suite.shapes and stage not in suite.shapes[shape].stages:
             return f"shape {shape} is not for {stage}"
-        note = next((s for s in self.record.stages if s.stage == stage), None)
-        if note is not None and note.status != "ok" and outcome is None:
-            return f"{stage} {note.status}: {note.reason}"
-        return "not recorded" if outcome is not None else f"no {stage} of this case was recorded"
+        if outcome is not None:
+            return "not recorded"
+        note = next((s for s in self.record.stages if s.stage == stage and s.status != "ok"), None)
+        return f"{stage} {note.status}: {note.reason}" if note else f"no {stage} of this case was recorded"
 
     def limits_badge(self, variant: Variant, href: str = "") -> Cell:
         """A variant's limits in a badge that links to ``href``: the worst status, with the counts on hover."""
         if variant.is_reference:
             return not_applicable("peers carry no budgets")
-        verdicts = self.verdicts(variant)
+        verdicts = self.verdicts.get((variant.name, "limit"), [])
         counts = Counter(v.status for v in verdicts)
-        order: tuple[Status, ...] = ("fail", "waived", "unmeasured", "pass")
-        present = [s for s in order if counts[s]]
+        present = [s for s in LIMIT_ORDER if counts[s]]
         if not present:
             return not_applicable("no limit is set on it")
         worst = present[0]
@@ -348,4 +224,56 @@ class Book:
         ]
         title = "\n".join(["limits: " + ", ".join(f"{counts[s]} {s}" for s in present), *failed[:8]])
         text = worst if worst == "pass" else f"{counts[worst]} {worst}"
-        return Cell(text, title=title, sort=float(order.index(worst)), mark=worst, href=href)
+        return Cell(text, title=title, sort=float(LIMIT_ORDER.index(worst)), mark=worst, href=href)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A variant on a shape, with its look-ups in the record."""
+
+    book: Book
+    variant: Variant
+    shape: Shape
+
+    @cached_property
+    def subject(self) -> Subject:
+        return Subject(self.variant.name, shape=self.shape.name)
+
+    @property
+    def role(self) -> str:
+        return self.book.role(self.variant)
+
+    @property
+    def limiters(self) -> Limiters:
+        return self.book.limiters(self.variant.name, self.shape.name)
+
+    @cached_property
+    def parent(self) -> Case | None:
+        """The parent on the same shape; ``None`` unless the suite has it."""
+        parent = self.book.record.suite.variants.get(self.variant.parent or "")
+        return Case(self.book, parent, self.shape) if parent else None
+
+    @property
+    def step(self) -> Step | None:
+        """Its step on the ladder."""
+        return next((s for s in self.book.ladder(self.shape).steps if s.variant.name == self.variant.name), None)
+
+    @property
+    def gap(self) -> Gap | None:
+        """The distance of the time that ranks from its floor."""
+        bounds = self.book.bounds.get(self.subject)
+        return bounds.gap(self.shape.time) if bounds else None
+
+    def number(self, fact: str) -> float | None:
+        return self.book.record.facts.number(fact, self.subject)
+
+    def cell(self, fact: str, *, brief: bool = True) -> Cell:
+        """A fact's cell for a column whose heading has the unit."""
+        return self.book.cell(fact, self.subject, with_unit=False, brief=brief)
+
+    def outcome(self, stage: Stage) -> CaseOutcome | None:
+        return self.book.outcomes.get((self.variant.name, self.shape.name, stage))
+
+    def why(self, stage: Stage) -> str:
+        """Why it has nothing from a stage."""
+        return self.book.why_stage(self.subject, stage)
