@@ -23,7 +23,7 @@ from flashcore.suites import parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 
 #: What decides whether a manifest is valid: this package and the model.
-_READERS = sorted(p for folder in ("suites", "model") for p in (Path(__file__).parents[1] / folder).glob("*.py"))
+_READERS = sorted(p for folder in ("suites", "model") for p in (Path(__file__).parents[1] / folder).glob("*.*"))
 
 
 def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
