@@ -27,7 +27,7 @@ from flashcore.measure.profile.ncu_facts import Built as BuiltCase
 from flashcore.measure.settings import Settings
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.record import Built, Facts, Subject
-from flashcore.readers import local_memory, sass
+from flashcore.readers import sass, spills
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
 from flashcore.readers.phases import Code, Sources, of_code, of_lines, of_variant
@@ -172,7 +172,7 @@ def test_a_source_that_has_moved_since_is_found_by_its_tail(listing: str) -> Non
 
 def test_the_line_of_a_spill_is_the_innermost_one() -> None:
     code = LISTING.replace("HMMA.16816.F32 R4, R8, R12, R4", "STL [R1+0x8], R4")
-    (site,) = local_memory.sites(sass.parse(code)["k"])
+    (site,) = spills.sites(sass.parse(code)["k"])
     assert (site.file, site.line) == ("/cuda/mma.hpp", 91)
 
 

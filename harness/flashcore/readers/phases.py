@@ -24,7 +24,7 @@ from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.record import Instruction
 from flashcore.readers import sass
 from flashcore.readers.kernel_names import canonical
-from flashcore.readers.local_memory import relative_path
+from flashcore.readers.spills import relative_path
 
 _MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence is no marker, an invalid name is a mistake
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

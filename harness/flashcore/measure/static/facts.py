@@ -34,7 +34,7 @@ from flashcore.model.causes import (
 )
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject
-from flashcore.readers import cubin, local_memory, sass
+from flashcore.readers import cubin, sass, spills
 from flashcore.readers.kernel_names import canonical
 
 #: SASS opcode → fact. An opcode counts by its first word: LDS.128 is an LDS.
@@ -130,10 +130,10 @@ def _cached(path: Path) -> dict[str, Any] | None:
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
     words = log.read_text(encoding="utf-8", errors="replace") if log else ""
-    spills = ptxas_spills(words)
+    counted = ptxas_spills(words)
     cause: Cause = NotInLog()
-    if content.separate and any(map(any, spills.values())):
-        cause, spills = CalledSeparately(content.separate[0]), {}
+    if content.separate and any(map(any, counted.values())):
+        cause, counted = CalledSeparately(content.separate[0]), {}
     code = listing(path, disassembler)
     functions = sass.parse(code or "")
     return {
@@ -148,12 +148,12 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
                 "static_smem": k.static_smem,
                 "barriers": k.barriers,
                 "parameter_bytes": k.parameter_bytes,
-                "spills": spills.get(k.name),
+                "spills": counted.get(k.name),
             }
             for k in content.kernels
         },
         "sass": None if code is None else {name: sass_counts(code) for name, code in functions.items()},
-        "local": {name: [astuple(site) for site in local_memory.sites(code)] for name, code in functions.items()},
+        "local": {name: [astuple(site) for site in spills.sites(code)] for name, code in functions.items()},
     }
 
 
@@ -225,9 +225,9 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
 def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
     """What a kernel uses local memory for, and where."""
     values, rows = data["kernels"][kernel], data["local"].get(kernel)
-    sites = None if rows is None else tuple(local_memory.Site(*row).relative_to(root) for row in rows)
+    sites = None if rows is None else tuple(spills.Site(*row).relative_to(root) for row in rows)
     stores, loads = values["spills"] or (None, None)
-    usage = local_memory.classify(local_memory.Evidence(stores, loads, values["stack_bytes"], sites))
+    usage = spills.classify(spills.Evidence(stores, loads, values["stack_bytes"], sites))
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
     yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, NoMachineCode() if sites is None else "")
     if usage.use == "unmeasured":

@@ -13,8 +13,8 @@ import pytest
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static.facts import facts
 from flashcore.model.record import Artifact, Fact
-from flashcore.readers import local_memory, sass
-from flashcore.readers.local_memory import Evidence, Site, classify, loop_depths
+from flashcore.readers import sass, spills
+from flashcore.readers.spills import Evidence, Site, classify, loop_depths
 from tests import factory
 from tests.conftest import TESTS
 
@@ -166,7 +166,7 @@ LISTING = """
 
 
 def test_a_listing_is_read_site_by_site() -> None:
-    assert local_memory.sites(sass.parse(LISTING)["k"]) == (
+    assert spills.sites(sass.parse(LISTING)["k"]) == (
         Site(True, 8, 0, True, "/src/k.cu", 3),
         Site(False, 4, 1, True, "/src/k.cu", 5),
         Site(False, 1, 1, False, "/src/k.cuh", 9),
@@ -176,7 +176,7 @@ def test_a_listing_is_read_site_by_site() -> None:
 
 @pytest.mark.parametrize("text", ["", "no listing\n", "\t.section\t.text.k\n"])
 def test_no_listing_no_sites(text: str) -> None:
-    assert not any(map(local_memory.sites, sass.parse(text).values()))
+    assert not any(map(spills.sites, sass.parse(text).values()))
 
 
 # --- the verdict --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ machine code shows each load (LDL) and store (STL), whether it lies in a loop, a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,14 +53,12 @@ class Site:
 
 def relative_path(file: str, root: Path) -> str:
     """A source file's path relative to ``root``; only its name if it does not lie there."""
-    if not file.startswith("/"):
+    path = Path(file)
+    if not path.is_absolute():
         return file
-    parts = Path(file).parts[1:]
     # An object may have been compiled in an earlier folder of the suite: look for the end of the path here.
-    for start in range(len(parts)):
-        if (root / Path(*parts[start:])).is_file():
-            return Path(*parts[start:]).as_posix()
-    return parts[-1]
+    ends = (Path(*path.parts[start:]) for start in range(1, len(path.parts)))
+    return next((end.as_posix() for end in ends if (root / end).is_file()), path.name)
 
 
 def sites(code: Sequence[sass.Instruction]) -> tuple[Site, ...]:
@@ -191,7 +190,11 @@ def classify(evidence: Evidence) -> Usage:
     spilled = None
     if evidence.spill_stores is not None and evidence.spill_loads is not None:
         spilled = evidence.spill_stores + evidence.spill_loads
-    has_array = _has_array(evidence, spilled)
+    if accesses is None:
+        has_array = not spilled and bool(evidence.stack)
+    else:
+        uncounted = spilled is not None and sum(s.bytes for s in accesses) > spilled
+        has_array = uncounted or not all(s.slot for s in accesses)
     use: Use
     if spilled is None and accesses is None:
         use = "unmeasured"
@@ -207,25 +210,17 @@ def classify(evidence: Evidence) -> Usage:
     return Usage(use, worst, _words(evidence, use, worst))
 
 
-def _has_array(evidence: Evidence, spilled: int | None) -> bool:
-    if evidence.sites is not None:
-        if any(not s.slot for s in evidence.sites):
-            return True
-        return spilled is not None and sum(s.bytes for s in evidence.sites) > spilled
-    return not spilled and bool(evidence.stack)
-
-
 def _worst(accesses: Sequence[Site], *, arrays: bool) -> SourceLine | None:
     """The line with the deepest, then the most bytes; of spills unless there are only arrays."""
     spills = [s for s in accesses if s.slot]
-    totals: dict[tuple[str, int], dict[int, int]] = {}  # line → depth → bytes
+    totals = Counter[tuple[str, int, int]]()  # bytes by file, line and depth
     for site in spills if spills and not arrays else accesses:
         if site.file:
-            by_depth = totals.setdefault((site.file, site.line), {})
-            by_depth[site.depth] = by_depth.get(site.depth, 0) + site.bytes
+            totals[site.file, site.line, site.depth] += site.bytes
     if not totals:
         return None
-    return SourceLine(*max(totals, key=lambda place: (*max(totals[place].items()), -place[1])))
+    file, line, _ = max(totals, key=lambda place: (place[2], totals[place], -place[1]))
+    return SourceLine(file, line)
 
 
 _NAMES: Mapping[Use, str] = {
