@@ -119,6 +119,14 @@ def _stale(reason: str) -> c.Stale:
     return found if isinstance(found, c.Stale) else c.SourcesChanged(())
 
 
+def facts(data: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a run as those of the present schema, their details in place."""
+    rows = data["facts"]
+    for row in rows:
+        row[5] = detail(row[1], row[2], row[5])
+    return {**data, "details": []}
+
+
 def detail(name: str, value: Any, note: str) -> c.Detail | str:
     """What a fact's note told: of an unmeasured fact its cause, of a measured one how, or else the note."""
     if value is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import gc
 import gzip
 import itertools
@@ -24,9 +25,9 @@ import re
 import secrets
 import typing
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.causes import Detail, as_json, from_json
@@ -51,12 +52,13 @@ HEADER = "run.json"
 FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
-_BESIDE = ("facts", "samples", "listings")  # in files of their own
+_SEPARATE = ("facts", "samples", "listings")  # in other files
 _LATER = ("gpus", "recording")  # came after the schema: absent where there is nothing to say
 _LOCK = "going.lock"
 #: The schemas that can be read.
 READABLE = (schema_2.VERSION, SCHEMA_VERSION)
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB of them
+_Made = TypeVar("_Made")
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
@@ -119,10 +121,8 @@ def write(record: Record, folder: Path) -> None:
     Raises:
         FlashcoreError: they cannot be written.
     """
-    header = {f.name: _plain(getattr(record, f.name)) for f in dataclasses.fields(record) if f.name not in _BESIDE}
-    for name in _LATER:
-        if not header[name]:
-            del header[name]  # and a run that has none reads as it always did
+    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name not in _SEPARATE}
+    header = {name: value for name, value in values.items() if value or name not in _LATER}
     subjects: dict[Subject, int] = {}
     details: dict[Detail, int] = {}
     rows = [
@@ -131,20 +131,33 @@ def write(record: Record, folder: Path) -> None:
             fact.name,
             value,
             fact.unit,
-            fact.source.value,
+            fact.source,
             details.setdefault(detail, len(details)) if isinstance(detail, Detail) else detail,
         ]
         for fact, (value, detail) in ((f, soundness.measured(f)) for f in record.facts)
     ]
-    table = [[s.variant, s.arch, s.shape, s.kernel, s.launch] for s in subjects]
-    data = {"subjects": table, "details": [as_json(d) for d in details], "facts": rows}
-    write_atomically(folder / FACTS, _packed(data))
-    samples = {k: [round(x, 4) for x in v] for k, v in record.samples.items()}
-    write_atomically(folder / SAMPLES, _packed(samples))
+    _pack(
+        folder / FACTS, {"subjects": list(map(dataclasses.astuple, subjects)), "details": list(details), "facts": rows}
+    )
+    _pack(folder / SAMPLES, {k: [round(x, 4) for x in v] for k, v in record.samples.items()})
     if record.listings:
-        write_atomically(folder / LISTINGS, _packed(_listed(record.listings)))
-    text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        _pack(folder / LISTINGS, _listed(record.listings))
+    text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
     write_atomically(folder / HEADER, text.encode())
+
+
+def _pack(path: Path, data: Any) -> None:
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain)
+    write_atomically(path, gzip.compress(text.encode(), compresslevel=9, mtime=0))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """The table that JSON has in place of a cause or another dataclass."""
+    return (
+        as_json(value)
+        if isinstance(value, Detail)
+        else {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    )
 
 
 def complete(partial: Path) -> Path:
@@ -163,19 +176,18 @@ def read(folder: Traversable) -> Record:
         RecordError: it is not complete, not readable, or of an older or newer schema.
     """
     path = folder / HEADER
-    header = _load(path, path.read_bytes if path.is_file() else None)
+    header = _load(path)
     schema = header.get("schema_version") if isinstance(header, dict) else None
     old = schema == schema_2.VERSION
     if old:
         header = schema_2.header(header, SCHEMA_VERSION)
     elif schema != SCHEMA_VERSION:
+        actual, hint = f"{schema!r}", "name a folder that flashcore wrote"
         if isinstance(schema, int):
-            age = "newer" if schema > SCHEMA_VERSION else "older"
-            mend = "update flashcore" if age == "newer" else "record the run again"
-            found = f"the {age} version {schema}"
-        else:
-            found, mend = f"{schema!r}", "name a folder that flashcore wrote"
-        raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}\n  hint: {mend}")
+            newer = schema > SCHEMA_VERSION
+            actual = f"the {'newer' if newer else 'older'} version {schema}"
+            hint = "update flashcore" if newer else "record the run again"
+        raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {actual}\n  hint: {hint}")
     from pydantic import ValidationError  # a quarter of the start of commands that read no run
 
     try:
@@ -183,15 +195,16 @@ def read(folder: Traversable) -> Record:
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:10]]
         raise RecordError("\n".join([f"{path}: expected a run record", *lines])) from error
-    values = {name: getattr(checked, name) for name in type(checked).model_fields}
-    with _no_collection():
-        facts = _read_facts(folder / FACTS, old=old)
     samples_path = folder / SAMPLES
-    samples = _load(samples_path, lambda: _unpacked(samples_path))
+    samples = _load(samples_path)
     if not isinstance(samples, dict) or not all(isinstance(v, list) for v in samples.values()):
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
-    listings = Listings(lambda: _read_listings(folder / LISTINGS))
-    record = Record(facts=facts, listings=listings, samples={k: tuple(v) for k, v in samples.items()}, **values)
+    record = Record(
+        **{name: getattr(checked, name) for name in type(checked).model_fields},
+        facts=_read_rows(folder / FACTS, "rows of facts", lambda data: _facts(schema_2.facts(data) if old else data)),
+        samples={k: tuple(v) for k, v in samples.items()},
+        listings=Listings(lambda: _read_listings(folder / LISTINGS)),
+    )
     wrong = list(itertools.islice(soundness.mistakes(record), 10))
     if not RUN_ID.fullmatch(record.id):  # names the folder of its report
         wrong.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
@@ -200,6 +213,48 @@ def read(folder: Traversable) -> Record:
             "\n".join([f"{folder}: expected a record as flashcore writes it", *(f"  {w}" for w in wrong)])
         )
     return record
+
+
+@functools.cache
+def _header_form() -> Any:
+    """The header's form, made from the record's fields."""
+    from pydantic import ConfigDict, create_model
+
+    hints = typing.get_type_hints(Record)
+    form: dict[str, Any] = {
+        f.name: (hints[f.name], f.default if f.name in _LATER else ...)
+        for f in dataclasses.fields(Record)
+        if f.name not in _SEPARATE
+    }
+    return create_model("RunHeader", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **form)
+
+
+def _load(path: Traversable) -> Any:
+    """The JSON of a file."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read() if path.name == HEADER else gzip.GzipFile(fileobj=stream).read(_MOST_UNPACKED + 1)
+        if len(data) > _MOST_UNPACKED:
+            raise ValueError(f"more than {_MOST_UNPACKED >> 20} MiB in it")
+        return json.loads(data, parse_constant=_no_constant)
+    except FileNotFoundError as error:
+        raise RecordError(f"{path}: expected with every run, found no such file") from error
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise RecordError(f"{path}: cannot be read: {error}\n  hint: record the run again") from error
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no measurement")
+
+
+def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _Made:
+    """What ``make`` makes of a file's data, ``what`` the file is expected to hold."""
+    with _no_collection():
+        data = _load(path)
+        try:
+            return make(data)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+            raise RecordError(f"{path}: expected {what}, found something else ({error!r})") from error
 
 
 @contextlib.contextmanager
@@ -214,24 +269,15 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read_facts(path: Traversable, *, old: bool) -> Facts:
-    data = _load(path, lambda: _unpacked(path))
-    try:
-        subjects = [Subject(*row) for row in data["subjects"]]
-        hash(tuple(subjects))  # text and numbers alone
-        sources = {s.value: s for s in Source}
-        if old:
-            return Facts(
-                Fact(subjects[index], name, value, unit, sources[source], schema_2.detail(name, value, note))
-                for index, name, value, unit, source, note in data["facts"]
-            )
-        details = [from_json(detail) for detail in data["details"]]
-        return Facts(
-            Fact(subjects[index], name, value, unit, sources[source], details[told] if type(told) is int else told)
-            for index, name, value, unit, source, told in data["facts"]
-        )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
-        raise RecordError(f"{path}: expected rows of facts, found something else ({error!r})") from error
+def _facts(data: Any) -> Facts:
+    subjects = [Subject(*row) for row in data["subjects"]]
+    hash(tuple(subjects))  # text and numbers alone
+    details = [from_json(detail) for detail in data["details"]]
+    sources = {s.value: s for s in Source}
+    return Facts(
+        Fact(subjects[index], name, value, unit, sources[source], details[detail] if type(detail) is int else detail)
+        for index, name, value, unit, source, detail in data["facts"]
+    )
 
 
 def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
@@ -256,89 +302,19 @@ def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
 def _read_listings(path: Traversable) -> tuple[Listing, ...]:
     if not path.is_file():
         return ()  # no warp was sampled, or before listings were kept
-    with _no_collection():
-        return _listings(path)
+    return _read_rows(path, "instructions by kernel", _listings)
 
 
-def _listings(path: Traversable) -> tuple[Listing, ...]:
-    data = _load(path, lambda: _unpacked(path))
-    try:
-        lines = [(str(file), int(line), str(text)) for file, line, text in data["lines"]]
-        names = [str(name) for name in data["names"]]
+def _listings(data: Any) -> tuple[Listing, ...]:
+    lines = [(str(file), int(line), str(text)) for file, line, text in data["lines"]]
+    names = [str(name) for name in data["names"]]
 
-        def instruction(row: Any) -> Instruction:
-            offset, text, at, flat = row
-            file, line, source = lines[at]
-            values = {names[n]: float(v) for n, v in zip(flat[::2], flat[1::2], strict=True)}
-            return Instruction(int(offset), str(text), file, line, source, values)
+    def instruction(row: Any) -> Instruction:
+        offset, text, at, flat = row
+        values = {names[n]: float(v) for n, v in zip(flat[::2], flat[1::2], strict=True)}
+        return Instruction(int(offset), str(text), *lines[at], values)
 
-        return tuple(
-            Listing(Subject(str(variant), shape=str(shape), kernel=str(kernel)), tuple(map(instruction, rows)))
-            for variant, shape, kernel, rows in data["kernels"]
-        )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise RecordError(f"{path}: expected instructions by kernel, found something else ({error!r})") from error
-
-
-def _unpacked(path: Traversable) -> bytes:
-
-    try:
-        with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
-            data = stream.read(_MOST_UNPACKED + 1)
-    except zlib.error as error:
-        raise ValueError(error) from error
-    if len(data) > _MOST_UNPACKED:
-        raise ValueError(f"more than {_MOST_UNPACKED >> 20} MiB in it")
-    return data
-
-
-def _load(path: Traversable, read_bytes: Any) -> Any:
-    if read_bytes is None:
-        raise RecordError(f"{path}: expected a run's header, found no such file")
-    try:
-        return json.loads(read_bytes(), parse_constant=_no_constant)
-    except FileNotFoundError as error:
-        raise RecordError(f"{path}: expected with every run, found no such file") from error
-    except (OSError, EOFError, ValueError, RecursionError) as error:
-        raise RecordError(f"{path}: cannot be read: {error}\n  hint: record the run again") from error
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no measurement")
-
-
-_FORM: Any = None
-
-
-def _header_form() -> Any:
-    """The header's form, made from the record's own fields."""
-    global _FORM
-    if _FORM is None:
-        from pydantic import ConfigDict, create_model
-
-        hints = typing.get_type_hints(Record)
-        fields: dict[str, Any] = {
-            f.name: (hints[f.name], f.default if f.name in _LATER else ...)
-            for f in dataclasses.fields(Record)
-            if f.name not in _BESIDE
-        }
-        _FORM = create_model("RunHeader", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
-    return _FORM
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Detail):
-        return as_json(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return value
-
-
-def _packed(data: Any) -> bytes:
-
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return gzip.compress(text.encode(), compresslevel=9, mtime=0)
+    return tuple(
+        Listing(Subject(str(variant), shape=str(shape), kernel=str(kernel)), tuple(map(instruction, rows)))
+        for variant, shape, kernel, rows in data["kernels"]
+    )
