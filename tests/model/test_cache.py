@@ -53,7 +53,19 @@ def test_a_source_that_went_away_is_a_mistake_again(toy: Path, tmp_path: Path) -
         load.load(toy, tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[", "null", "{}", '["key"]', '["key", ["Path", "x"]]', '["key", ["Suite", 1]]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "null",
+        "{}",
+        '["key", 1]',
+        '{"key": "key"}',
+        r'{"key": "key", "value": {"\u0000": "Path"}}',
+        r'{"key": "key", "value": {"\u0000": "Suite", "name": "a"}}',
+    ],
+)
 def test_what_is_damaged_counts_as_unknown(tmp_path: Path, text: str) -> None:
     (tmp_path / "name.json").write_text(text, encoding="utf-8")
     assert cache.recall(tmp_path, "name", "key") is None
@@ -61,7 +73,9 @@ def test_what_is_damaged_counts_as_unknown(tmp_path: Path, text: str) -> None:
 
 def test_only_the_models_own_classes_are_made(tmp_path: Path) -> None:
     for name in ("Enum", "Mapping", "dataclass", "Any"):
-        (tmp_path / "name.json").write_text(json.dumps(["key", [name, "x"]]), encoding="utf-8")
+        (tmp_path / "name.json").write_text(
+            json.dumps({"key": "key", "value": {"\0": name, "value": "x"}}), encoding="utf-8"
+        )
         assert cache.recall(tmp_path, "name", "key") is None
 
 

@@ -17,19 +17,22 @@ from flashcore.errors import WriteError
 from flashcore.model import suite
 from flashcore.model.files import write_atomically
 
+_TYPE = "\x00"  # the key that names a table's dataclass: no manifest has it
+
 
 def recall(folder: Path, name: str, key: str) -> Any:
     """The value cached as ``name`` under this key; ``None`` if there is none."""
     try:
-        data = json.loads((folder / f"{name}.json").read_bytes())
-        return _unpacked(data[1]) if data[0] == key else None
+        data = json.loads((folder / f"{name}.json").read_bytes(), object_hook=_made)
+        return data["value"] if data["key"] == key else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
-    """Caches ``value``: JSON's own types, tuples and the dataclasses of :mod:`flashcore.model.suite`."""
-    text = json.dumps([key, _packed(value)], ensure_ascii=False, separators=(",", ":"))
+    """Caches ``value``: JSON's types and the dataclasses of :mod:`flashcore.model.suite`, whose lists are tuples. A
+    tuple elsewhere is recalled as a list."""
+    text = json.dumps({"key": key, "value": value}, ensure_ascii=False, separators=(",", ":"), default=_table)
     write(folder / f"{name}.json", text.encode())
 
 
@@ -51,30 +54,14 @@ def stamp(paths: Sequence[Path]) -> str:
     return " ".join(f"{path}:{s.st_size}:{s.st_ino}:{s.st_mtime_ns}:{s.st_ctime_ns}" for path, s in stats)
 
 
-def _packed(value: Any) -> Any:
-    """Lists encode the types that JSON lacks; the first item names the type."""
-    if isinstance(value, dict):
-        return {k: _packed(v) for k, v in value.items()}
-    if isinstance(value, tuple):
-        return ["tuple", *map(_packed, value)]
-    if isinstance(value, list):
-        return ["list", *map(_packed, value)]
-    if dataclasses.is_dataclass(value):
-        return [type(value).__name__, *(_packed(getattr(value, f.name)) for f in dataclasses.fields(value))]
-    return value
+def _table(value: Any) -> dict[str, Any]:
+    return {_TYPE: type(value).__name__, **{f.name: getattr(value, f.name) for f in dataclasses.fields(value)}}
 
 
-def _unpacked(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _unpacked(v) for k, v in value.items()}
-    if not isinstance(value, list):
-        return value
-    items = [_unpacked(v) if isinstance(v, (list, dict)) else v for v in value[1:]]
-    if value[0] == "tuple":
-        return tuple(items)
-    if value[0] == "list":
-        return items
-    made = getattr(suite, value[0])
+def _made(table: dict[str, Any]) -> Any:
+    if _TYPE not in table:
+        return table
+    made = getattr(suite, table.pop(_TYPE))
     if not dataclasses.is_dataclass(made):
-        raise ValueError(value[0])
-    return made(*items)  # type: ignore[operator]
+        raise ValueError(made)
+    return made(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})  # type: ignore[operator]
