@@ -165,7 +165,7 @@ def test_everything_fresh_is_taken_over() -> None:
     found = freshness.join(record, present, set())
     facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not stale
-    assert {f.source for f in facts} <= freshness.MEASURED
+    assert {f.source for f in facts} <= freshness.MEASURED.keys()
     assert {f.subject.case for f in facts} == set(present)
     assert len(facts) == sum(f.source in freshness.MEASURED for f in record.facts)
     assert len(outcomes) == len(record.outcomes) and {o.origin for o in outcomes} == {record.id}

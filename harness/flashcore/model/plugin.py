@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flashcore.errors import UsageError
 
@@ -32,10 +31,10 @@ Kind = Literal[
     "formats",
 ]
 Entries = Mapping[str, str]
+_NONE: Entries = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class Plugin(NamedTuple):
     """What a plugin adds, each a reference by its name.
 
     Args:
@@ -59,20 +58,20 @@ class Plugin:
     """
 
     name: str
-    commands: Entries = field(default_factory=dict)
-    help: Entries = field(default_factory=dict)
-    options: Entries = field(default_factory=dict)
-    pages: Entries = field(default_factory=dict)
-    sections: Entries = field(default_factory=dict)
-    facts: Entries = field(default_factory=dict)
-    causes: Entries = field(default_factory=dict)
-    tables: Entries = field(default_factory=dict)
-    api: Entries = field(default_factory=dict)
-    languages: Entries = field(default_factory=dict)
-    plans: Entries = field(default_factory=dict)
-    readers: Entries = field(default_factory=dict)
-    executors: Entries = field(default_factory=dict)
-    formats: Entries = field(default_factory=dict)
+    commands: Entries = _NONE
+    help: Entries = _NONE
+    options: Entries = _NONE
+    pages: Entries = _NONE
+    sections: Entries = _NONE
+    facts: Entries = _NONE
+    causes: Entries = _NONE
+    tables: Entries = _NONE
+    api: Entries = _NONE
+    languages: Entries = _NONE
+    plans: Entries = _NONE
+    readers: Entries = _NONE
+    executors: Entries = _NONE
+    formats: Entries = _NONE
 
 
 #: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Options are as

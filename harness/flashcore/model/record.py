@@ -5,7 +5,6 @@ Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) ever
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +13,7 @@ from typing import Literal
 
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, Detail, PlanRefused, Stale
+from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
@@ -124,17 +124,11 @@ class Facts:
 
     @cached_property
     def _by_name(self) -> dict[str, list[Fact]]:
-        index: defaultdict[str, list[Fact]] = defaultdict(list)
-        for fact in self._all:
-            index[fact.name].append(fact)
-        return dict(index)
+        return grouped((fact.name, fact) for fact in self._all)
 
     @cached_property
     def _by_variant(self) -> dict[str, list[Fact]]:
-        index: defaultdict[str, list[Fact]] = defaultdict(list)
-        for fact in self._all:
-            index[fact.subject.variant].append(fact)
-        return dict(index)
+        return grouped((fact.subject.variant, fact) for fact in self._all)
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self._all)
@@ -542,33 +536,28 @@ class StageResult:
     """What a stage that runs kernels returns: facts, the outcome of each case, raw samples (us); ``ncu`` is the version
     that profiled."""
 
-    facts: tuple[Fact, ...]
-    outcomes: tuple[CaseOutcome, ...]
+    facts: tuple[Fact, ...] = ()
+    outcomes: tuple[CaseOutcome, ...] = ()
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     listings: tuple[Listing, ...] = ()
     ncu: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What the GPU stages of a run found, all together, and how each of them went."""
+class Measured(StageResult):
+    """The results of all GPU stages of a run, how each of them went, and the GPUs that shared the cases."""
 
-    facts: tuple[Fact, ...] = ()
-    outcomes: tuple[CaseOutcome, ...] = ()
-    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     notes: tuple[StageNote, ...] = ()
-    ncu: str | None = None  # the version that profiled
-    listings: tuple[Listing, ...] = ()
     gpus: tuple[SharingGpu, ...] = ()
 
     def plus(self, result: StageResult, note: StageNote) -> Measured:
-        """With what one more stage found."""
+        """With the results of one more stage."""
         return Measured(
             (*self.facts, *result.facts),
             (*self.outcomes, *result.outcomes),
             {**self.samples, **result.samples},
-            (*self.notes, note),
-            result.ncu or self.ncu,
             (*self.listings, *result.listings),
+            result.ncu or self.ncu,
+            (*self.notes, note),
             self.gpus,
         )

@@ -167,8 +167,19 @@ class ForeignLauncher:
     compiler: ClassVar[str] = "nvcc"
 
 
+class _InFile:
+    """A function of a Python file: ``matmul.py:matmul``."""
+
+    __slots__ = ()
+    callable: str
+
+    @property
+    def file(self) -> str:
+        return self.callable.partition(":")[0]
+
+
 @dataclass(frozen=True, slots=True)
-class AheadOfTime:
+class AheadOfTime(_InFile):
     """A Python function (``matmul.py:matmul``) that launches kernels of a language, compiled without a GPU."""
 
     language: str
@@ -176,16 +187,12 @@ class AheadOfTime:
     type: Literal["ahead_of_time"] = "ahead_of_time"
 
     @property
-    def file(self) -> str:
-        return _file_of(self.callable)
-
-    @property
     def compiler(self) -> str:
         return self.language
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedCubins:
+class RecordedCubins(_InFile):
     """A Python function whose kernels were recorded on a GPU: ``<folder>/<arch>/*.cubin``."""
 
     folder: str
@@ -194,22 +201,14 @@ class RecordedCubins:
     language: ClassVar[str] = "triton"  # which wrote the cache that they were copied from
     compiler: ClassVar[str] = ""
 
-    @property
-    def file(self) -> str:
-        return _file_of(self.callable)
-
 
 @dataclass(frozen=True, slots=True)
-class PythonCallable:
+class PythonCallable(_InFile):
     """A Python function that others are compared with: what torch or a library does."""
 
     callable: str
     type: Literal["python_callable"] = "python_callable"
     compiler: ClassVar[str] = ""
-
-    @property
-    def file(self) -> str:
-        return _file_of(self.callable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +225,6 @@ Cuda = CudaSource | ForeignLauncher
 #: Functions whose kernels are known before they run.
 CompiledCallable = AheadOfTime | RecordedCubins
 Kind = Cuda | CompiledCallable | PythonCallable | ImportedKernel
-
-
-def _file_of(callable_: str) -> str:
-    return callable_.partition(":")[0]
 
 
 def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:

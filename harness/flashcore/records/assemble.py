@@ -37,7 +37,7 @@ class Findings:
 
 
 def record_of(
-    run_id: str, found: Findings, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None = None
+    run_id: str, findings: Findings, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None = None
 ) -> Record:
     """Puts together what was found here and what recorded runs of the same GPU add, newest first.
 
@@ -48,10 +48,10 @@ def record_of(
         recorded: the runs to join from; see :func:`to_join`.
         roofs: this machine's, where they were measured; else those of the newest run that has any.
     """
-    suite, built, measured = found.suite, found.built, found.measured
-    arch = found.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.usual_arch
-    keys = freshness.case_keys(suite, found.cases, built.artifacts, built.plans, arch, built.nvcc)
-    facts = [*found.formulas, *built.facts, *measured.facts]
+    suite, built, measured = findings.suite, findings.built, findings.measured
+    arch = findings.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.usual_arch
+    keys = freshness.case_keys(suite, findings.cases, built.artifacts, built.plans, arch, built.nvcc)
+    facts = [*findings.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.samples)
     done: set[tuple[str, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
     # Recorded times of a case that is wrong today are no result.
@@ -71,35 +71,36 @@ def record_of(
         done |= {(o.case, o.stage) for o in joined.outcomes}
         if joined.origin is not None:
             origins.append(joined.origin)
+    measured_cases = {case for case, _ in done}
     return Record(
         id=run_id,
         created=datetime.datetime.strptime(run_id.split("-")[0], "%Y%m%dT%H%M%SZ").isoformat() + "Z",
-        command=found.command,
+        command=findings.command,
         suite=suite,
-        environment=found.environment,
+        environment=findings.environment,
         artifacts=built.artifacts,
         plans=built.plans,
         outcomes=tuple(outcomes),
         stages=(*built.notes, *measured.notes),
         facts=Facts(facts),
         keys=keys,
-        stale={c: why for c, why in stale.items() if not any((c, stage) in done for stage in GPU_STAGES)},
+        stale={c: why for c, why in stale.items() if c not in measured_cases},
         joined=tuple(origins),
         samples=samples,
         listings=Listings(lambda: chain.from_iterable(listings)),
         roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,
-        recording=found.recording,
+        recording=findings.recording,
     )
 
 
 def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:
     """What :func:`to_join` gives, and the same for each other GPU that a command recorded together with one of these
     runs."""
-    own = to_join(places, suite, gpu, before=None)
-    beside = lookup.recorded_with(places, suite, {run.recording for run in own} - {""})
-    others = dict.fromkeys(name for _, name in beside if name != own[0].gpu)
-    return [own, *(to_join(places, suite, other, before=None) for other in others)]
+    newest = to_join(places, suite, gpu, before=None)
+    recordings = lookup.recorded_with(places, suite, {run.recording for run in newest} - {""})
+    others = dict.fromkeys(name for _, name in recordings if name != newest[0].gpu)
+    return [newest, *(to_join(places, suite, other, before=None) for other in others)]
 
 
 def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
@@ -109,13 +110,15 @@ def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) 
         gpu: this machine's GPU; ``None``: that of the newest run.
         before: only runs older than this one; ``None``: all.
     """
-    found: list[Record] = []
+    runs: list[Record] = []
     for run in lookup.measured_runs(places, suite, before=before):
-        if run.gpu != (gpu or (found[0].gpu if found else run.gpu)):
+        gpu = gpu or run.gpu
+        if run.gpu != gpu:
             continue
-        found.append(run)
-        own = [o for o in run.outcomes if not o.origin]
-        whole = set(run.suite.variants) <= {o.variant for o in own} and set(GPU_STAGES) <= {o.stage for o in own}
-        if whole or len(found) == _MOST_RUNS:
+        runs.append(run)
+        measured = [o for o in run.outcomes if not o.origin]
+        stages = {o.stage for o in measured}
+        whole = set(run.suite.variants) <= {o.variant for o in measured} and set(GPU_STAGES) <= stages
+        if whole or len(runs) == _MOST_RUNS:
             break
-    return found
+    return runs

@@ -10,16 +10,23 @@ import ast
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from flashcore.model import cause_text
 from flashcore.model.causes import CodeChanged, NeverMeasured, NoHostHash, ReferenceChanged, SourcesChanged, Stale
 from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Listings, Origin, Plan, Record, Source
-from flashcore.model.suite import GPU_STAGES, CompiledCallable, Shape, Suite, Variant
+from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
 
-#: The sources of facts that only a GPU can give.
-MEASURED = frozenset({Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK, Source.SANITIZER})
+#: The sources of facts that only a GPU can give, and the stage of each.
+MEASURED: Mapping[Source, Stage] = {
+    Source.CHECK: "check",
+    Source.EVENTS: "bench",
+    Source.KERNEL: "bench",
+    Source.NVML: "bench",
+    Source.NCU: "profile",
+    Source.SANITIZER: "sanitize",
+}
 
 _COMPILED = (("device", "nvcc", "code"), ("host", "cxx", "host"))
 
@@ -33,54 +40,49 @@ def case_keys(
     nvcc: str,
 ) -> dict[str, CaseKey]:
     """The freshness key of each case on ``arch``; cases that were not built have none."""
+    root = Path(suite.root)
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
     hosts = {a.variant: a for a in artifacts if a.host}  # the same for every arch
-    planned = {(p.variant, p.shape): p for p in plans}
-    problems = {name: module_hash(Path(suite.root) / p.file) for name, p in suite.problems.items()}
+    launches = {(p.variant, p.shape): [astuple(x) for x in p.launches] for p in plans}
+    problems = {name: module_hash(root / p.file) for name, p in suite.problems.items()}
     keys: dict[str, CaseKey] = {}
     for variant, shape in cases:
-        name = f"{variant.name}/{shape.name}"
-        params = sorted(shape.params.items())
-        if variant.is_reference:
-            own = module_hash(Path(suite.root) / variant.kind.file)
-            code = _hash([own, problems[variant.problem], params, variant.tolerance])
-            keys[name] = CaseKey(code, "", "", peer=True)
-            continue
+        case: list[object] = [problems[variant.problem], sorted(shape.params.items()), variant.tolerance]
         artifact = built.get(variant.name)
-        if artifact is None:
+        if variant.is_reference:
+            key = CaseKey(_hash([module_hash(root / variant.kind.file), *case]), "", "", peer=True)
+        elif artifact is None:
             continue
-        plan = planned.get((variant.name, shape.name))
-        if isinstance(
-            variant.kind, CompiledCallable
-        ):  # a launch's code, grid and arguments: all that the Python code determines
-            rest = [artifact.calls.get(shape.name, ""), problems[variant.problem], params, variant.tolerance]
-            code = _hash(rest)
-            keys[name] = CaseKey(code, _hash([artifact.closure, *rest[1:]]), artifact.cxx, host=code, cxx=artifact.cxx)
-            continue
-        launches = [] if plan is None else [astuple(x) for x in plan.launches]
-        host = hosts.get(variant.name, artifact)
-        rest = [launches, problems[variant.problem], params, variant.tolerance]
-        keys[name] = CaseKey(
-            code=_hash([artifact.code, *rest]),
-            closure=_hash([artifact.closure, *rest]),
-            nvcc=nvcc,
-            host=_hash([host.host, *rest]) if host.host else "",
-            cxx=host.cxx,
-        )
+        elif isinstance(variant.kind, CompiledCallable):
+            # A launch's code, grid and arguments: all that the Python code determines.
+            code = _hash([artifact.calls.get(shape.name, ""), *case])
+            key = CaseKey(code, _hash([artifact.closure, *case]), artifact.cxx, host=code, cxx=artifact.cxx)
+        else:
+            case.insert(0, launches.get((variant.name, shape.name), []))
+            host = hosts.get(variant.name, artifact)
+            key = CaseKey(
+                code=_hash([artifact.code, *case]),
+                closure=_hash([artifact.closure, *case]),
+                nvcc=nvcc,
+                host=_hash([host.host, *case]) if host.host else "",
+                cxx=host.cxx,
+            )
+        keys[f"{variant.name}/{shape.name}"] = key
     return keys
 
 
 def module_hash(file: Path) -> str:
-    """The hash of a Python file, with the modules beside it that it imports, through however many."""
-    found: dict[Path, bytes] = {}
+    """The hash of a Python file, with the modules in its folder that it imports, directly or not."""
+    texts: dict[Path, bytes] = {}
     todo = [file]
     while todo:
         path = todo.pop()
-        found[path] = path.read_bytes()
-        beside = (file.parent / f"{name}{end}" for name in _imported(found[path]) for end in (".py", "/__init__.py"))
-        todo += [p for p in beside if p not in found and p.is_file()]
-    own = hashlib.sha256(found.pop(file)).hexdigest()
-    return _hash([own, *((p.name, hashlib.sha256(t).hexdigest()) for p, t in sorted(found.items()))]) if found else own
+        texts[path] = path.read_bytes()
+        modules = (file.parent / f"{name}{end}" for name in _imported(texts[path]) for end in (".py", "/__init__.py"))
+        todo += [p for p in modules if p not in texts and p.is_file()]
+    digest = hashlib.sha256(texts.pop(file)).hexdigest()
+    imported = [(p.name, hashlib.sha256(text).hexdigest()) for p, text in sorted(texts.items())]
+    return _hash([digest, *imported]) if imported else digest
 
 
 def _imported(text: bytes) -> set[str]:
@@ -141,30 +143,16 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
     Args:
         measured: (case, stage) that the present run measured itself; they are not taken over.
     """
-    stages = {
-        Source.CHECK: "check",
-        Source.EVENTS: "bench",
-        Source.KERNEL: "bench",
-        Source.NVML: "bench",
-        Source.NCU: "profile",
-        Source.SANITIZER: "sanitize",
-    }
-    stale = {
-        case: reason
-        for case, key in present.items()
-        if (reason := freshness(key, recorded.keys.get(case)))
-        and not any((case, stage) in measured for stage in GPU_STAGES)
-    }
-    fresh = {case for case, key in present.items() if not freshness(key, recorded.keys.get(case))}
+    reasons = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
+    here = {case for case, _ in measured}
+    fresh = {case for case, reason in reasons.items() if reason is None}
     facts = [
         f
         for f in recorded.facts
-        if f.source in MEASURED
-        and f.subject.case in fresh
-        and (f.subject.case, stages.get(f.source, "check")) not in measured
+        if f.source in MEASURED and (case := f.subject.case) in fresh and (case, MEASURED[f.source]) not in measured
     ]
     outcomes = [
-        CaseOutcome(o.variant, o.shape, o.stage, o.status, o.cause, o.seconds, o.origin or recorded.id)
+        replace(o, origin=o.origin or recorded.id)
         for o in recorded.outcomes
         if o.case in fresh and (o.case, o.stage) not in measured
     ]
@@ -183,4 +171,5 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
     listings = Listings(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
+    stale = {case: reason for case, reason in reasons.items() if reason and case not in here}
     return Joined(facts, outcomes, samples, stale, origin, listings)
