@@ -311,8 +311,9 @@ def _listings(data: Any) -> tuple[Listing, ...]:
 
     def instruction(row: Any) -> Instruction:
         offset, text, at, flat = row
+        file, line, source = lines[at]
         values = {names[n]: float(v) for n, v in zip(flat[::2], flat[1::2], strict=True)}
-        return Instruction(int(offset), str(text), *lines[at], values)
+        return Instruction(int(offset), str(text), file, line, source, values)
 
     return tuple(
         Listing(Subject(str(variant), shape=str(shape), kernel=str(kernel)), tuple(map(instruction, rows)))
