@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.measure.context import silent
 from flashcore.measure.settings import Settings
 from flashcore.pipeline import resume
 
@@ -24,7 +25,8 @@ def begun(profiles: Path, run: str = "20260102T030405Z-0001") -> Path:
 def test_it_is_there_and_back(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     settings = Settings("suite", profiles=str(tmp_path))
-    assert resume.unfinished(settings) == (folder, Settings("suite", profiles=str(tmp_path), shapes=("small",)))
+    began = Settings("suite", profiles=str(tmp_path), shapes=("small",))
+    assert resume.unfinished(settings, silent) == resume.Unfinished(folder, began, [], [])
     resume.require_same(folder, CLOSURES)
 
 
@@ -42,11 +44,11 @@ def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None
     (folder / "settings.json").write_text(text)
     settings = Settings("suite", profiles=str(tmp_path))
     with pytest.raises(UsageError, match=r"settings\.json: expected what the run began with"):
-        resume.unfinished(settings)
+        resume.unfinished(settings, silent)
     with pytest.raises(UsageError, match="record a new run"):
         resume.require_same(folder, CLOSURES)
     older = begun(tmp_path, "20250102T030405Z-0001")
-    assert resume.unfinished(settings)[0] == older
+    assert resume.unfinished(settings, silent).folder == older
 
 
 def test_other_sources_are_refused(tmp_path: Path) -> None:

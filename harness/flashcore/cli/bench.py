@@ -14,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    records = [run.record for run in check.measured(arguments, options.settings(arguments, upto="bench"))]
+    settings = options.settings(arguments, upto="bench")
+    records = [run.record for run in check.measured(arguments, settings)]
     for record in records:
         print(text_tables.of_chip(text_tables.ladder(record), record, records))
     return worst(map(check.failed, records))

@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    context = open_context(options.settings(arguments, upto=None))
+    settings = options.settings(arguments, upto=None)
+    context = open_context(settings)
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
     print(table(built.artifacts, built.facts))

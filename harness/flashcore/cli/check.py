@@ -21,12 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    settings = options.settings(arguments, upto="check")
     if arguments.device == "cpu":
         with progress.shown(arguments.quiet) as say:
-            record = check_peers(options.settings(arguments, upto="check"), say)
+            record = check_peers(settings, say)
         print(text_tables.checked(record))
         return failed(record)
-    records = [run.record for run in measured(arguments, options.settings(arguments, upto="check"))]
+    records = [run.record for run in measured(arguments, settings)]
     for record in records:
         print(text_tables.of_chip(text_tables.checked(record), record, records))
     return worst(map(failed, records))

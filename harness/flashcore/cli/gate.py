@@ -44,8 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.recorded:
         records = options.all_recorded(arguments)
     else:
+        settings = options.settings(arguments, upto=None)
         with progress.shown(arguments.quiet) as say:
-            records = each_present(options.settings(arguments, upto=None), say)
+            records = each_present(settings, say)
     judged = judge_records(rules, records)
     for name, record in zip(arguments.recorded, judged.records, strict=False):
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):

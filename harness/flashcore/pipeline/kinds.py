@@ -1,4 +1,4 @@
-"""The runs of one command: a run for each kind of GPU."""
+"""The runs of one command: a run for each GPU model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from flashcore.measure.context import Say
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
+from flashcore.records import store
 from flashcore.suites.load import load
 
 
 def each_kind(settings: Settings, say: Say) -> list[Settings]:
-    """The settings for each kind of GPU: a run is of one. A kind that runs none of the suite's archs is named and left
-    out, unless there is no other. Of an executor's GPUs those of the first kind share one run.
+    """The settings of a run for each GPU model. A model that runs none of the suite's archs is named and left out,
+    unless there is no other. An executor's GPUs of the first model share one run.
     """
     kinds = _kinds(settings)
     if len(kinds) < 2:
@@ -26,11 +27,15 @@ def each_kind(settings: Settings, say: Say) -> list[Settings]:
     for kind in kinds if able else ():
         fit = "a run of its own" if kind in able else f"left out: runs none of {', '.join(archs)}"
         say(f"{gpu_choice.listed(kind)}: {fit}")
-    return [replace(settings, gpus=",".join(kind)) for kind in able or kinds[:1]]
+    gpus = tuple(",".join(kind) for kind in able or kinds[:1])
+    if len(gpus) == 1:
+        return [replace(settings, gpus=gpus[0])]
+    recording = store.new_id()
+    return [replace(settings, gpus=one, recording=recording, kinds=gpus) for one in gpus]
 
 
 def each_gpu(settings: Settings) -> list[Settings]:
-    """The settings for each GPU that the user asks for, whatever its kind. Of an executor's GPUs the first one."""
+    """The settings for each GPU that the user asks for; of an executor's GPUs only the first."""
     uuids = [uuid for kind in _kinds(settings) for uuid in kind]
     return [replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
 

@@ -12,7 +12,8 @@ from flashcore.pipeline import plugins
 def open_context(settings: Settings, say: Say = silent) -> Context:
     """Loads the suite and looks at the machine; see :func:`flashcore.measure.context.open_context`."""
     plugins.load()
-    return context.open_context(settings, executor_of(settings), say)
+    executor = executor_of(settings)
+    return context.open_context(settings, executor, say)
 
 
 def executor_of(settings: Settings) -> Executor:

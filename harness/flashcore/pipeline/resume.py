@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from flashcore.errors import UsageError
+from flashcore.measure.context import Say
 from flashcore.measure.settings import Settings
-from flashcore.model.files import write_atomically
+from flashcore.model.files import PARTIAL, write_atomically
 from flashcore.records import lookup
+from flashcore.suites.load import load
 
 _FILE = "settings.json"
 
 
 def remember(folder: Path, settings: Settings, closures: Mapping[str, str]) -> None:
     """Writes down what a run begins with: the user's choice and the sources."""
-    data = {"settings": dataclasses.asdict(settings), "closures": closures}
+    data = {"settings": asdict(settings), "closures": closures}
     write_atomically(folder / _FILE, json.dumps(data).encode())
 
 
@@ -47,12 +50,50 @@ def require_same(folder: Path, closures: Mapping[str, str]) -> None:
         )
 
 
-def unfinished(settings: Settings) -> tuple[Path, Settings]:
-    """The newest run of this suite that did not end, and what the user chose when it began.
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The runs of a command that did not end.
+
+    Args:
+        folder: the folder of the run to continue.
+        settings: the user's choice when that run began, except for GPUs that are chosen anew.
+        ended: the complete runs before it.
+        not_begun: the settings of the runs to record after it.
+    """
+
+    folder: Path
+    settings: Settings
+    ended: Sequence[Traversable] = ()
+    not_begun: Sequence[Settings] = ()
+
+
+def unfinished(settings: Settings, say: Say) -> Unfinished:
+    """The newest run of this suite that did not end. If its command records several runs and the GPUs are not chosen
+    anew, also the others.
 
     Raises:
         UsageError: there is none.
     """
+    folder, began = _newest(settings)
+    several = began.gpus in began.kinds
+    rest = began.kinds[began.kinds.index(began.gpus) + 1 :] if several else ()
+    ended: list[Traversable] = []
+    resumed = began
+    if settings.chooses_gpus:  # one that it began on may no longer be there
+        resumed = replace(began, gpus=settings.gpus, executor=settings.executor)
+        if rest:
+            say(f"resume: only the run that did not end; not begun: {'; '.join(f'--gpus {gpus}' for gpus in rest)}")
+            rest = ()
+    elif several:
+        recorded = lookup.recorded_with(Path(began.profiles), load(began.suite).name, {began.recording})
+        for run, gpu in reversed(recorded):
+            say(f"resume: {run.name} on {gpu} had ended")
+            ended.append(run)
+    say(f"resume: {folder.name.removesuffix(PARTIAL)}, begun as: {began.command}")
+    return Unfinished(folder, resumed, ended, [replace(began, gpus=gpus) for gpus in rest])
+
+
+def _newest(settings: Settings) -> tuple[Path, Settings]:
     torn = ""
     for folder in lookup.unfinished(Path(settings.profiles)):
         try:
