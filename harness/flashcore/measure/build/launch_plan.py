@@ -169,11 +169,11 @@ def _cause(answer: Mapping[str, Any]) -> Cause | None:
 
 
 def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
-    launches = tuple(
-        Launch(**{k: tuple(v) if isinstance(v, list) else v for k, v in r.items()} | {"kernel": _kernel(r["kernel"])})
-        for r in answer["launches"]
-    )
-    return Plan(variant, shape, launches, answer["workspace"], _cause(answer))
+    launches = []
+    for launch in answer["launches"]:
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
+        launches.append(Launch(**plain | {"kernel": _kernel(launch["kernel"])}))
+    return Plan(variant, shape, tuple(launches), answer["workspace"], _cause(answer))
 
 
 def _kernel(told: str) -> str:

@@ -74,9 +74,8 @@ _FORMAT = 6  # of static.json; raise it when what is read changes
 _BY_KERNEL = ("kernels", "sass", "local")
 _REQUIRED = {"code", "warnings", "spills_unknown", *_BY_KERNEL}
 
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_SPILLS = re.compile(r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_WARNING = re.compile(r"\((C75\d\d)\)[^\n]*")
+_ENTRY = r"Compiling entry function '([^']+)'"
+_SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
 
 
 def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str]:
@@ -142,7 +141,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     return {
         "format": _FORMAT,
         "code": content.code,
-        "warnings": _WARNING.findall(words),
+        "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", words),
         "spills_unknown": as_json(cause),
         "kernels": {
             k.name: {**{name: getattr(k, name) for name in _RESOURCES}, "spills": counted.get(k.name)}
@@ -162,9 +161,9 @@ def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
     spills: dict[str, tuple[int, int]] = {}
     kernel = ""
     for line in log.splitlines():
-        if entry := _ENTRY.search(line):
+        if entry := re.search(_ENTRY, line):
             kernel = entry[1]
-        elif spill := _SPILLS.match(line):
+        elif spill := re.match(_SPILLS, line):
             stores, loads = spills.get(kernel, (0, 0))
             spills[kernel] = (stores + int(spill[1]), loads + int(spill[2]))
     return spills
@@ -208,8 +207,8 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
     values = data["kernels"][kernel]
     for name in _RESOURCES:
         yield _fact(subject, name, values[name], Source.CUBIN)
-    spills = values["spills"] or (None, None)
-    for name, value in zip(("spill_store_bytes", "spill_load_bytes"), spills, strict=True):
+    spilled = values["spills"] or (None, None)
+    for name, value in zip(("spill_store_bytes", "spill_load_bytes"), spilled, strict=True):
         yield _fact(subject, name, value, Source.PTXAS, from_json(data["spills_unknown"]) if value is None else "")
     warnings = data["warnings"]
     yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, ", ".join(sorted(set(warnings))))

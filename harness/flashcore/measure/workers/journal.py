@@ -42,11 +42,10 @@ _LOOK = 0.005  # seconds between two looks for more tasks
 _PR_SET_PDEATHSIG = 1
 
 #: CUDA errors after which a process can do nothing more with its device.
-POISON = re.compile(
-    r"illegal memory access|illegal address|unspecified launch failure|misaligned address|"
+POISON = (
+    r"(?i)illegal memory access|illegal address|unspecified launch failure|misaligned address|"
     r"device-side assert|illegal instruction|hardware stack error|invalid address space|"
-    r"invalid program counter|launch timed out|uncorrectable (ECC|NVLink)|CUDA error: launch failure",
-    re.IGNORECASE,
+    r"invalid program counter|launch timed out|uncorrectable (ECC|NVLink)|CUDA error: launch failure"
 )
 
 
@@ -297,7 +296,7 @@ def _perform(
         json.dumps(data, allow_nan=False)  # data that is no JSON is the task's failure, not the journal's
     except Exception as error:
         traceback.print_exc()
-        poisoned = bool(POISON.search(str(error))) or is_poisoned()
+        poisoned = bool(re.search(POISON, str(error))) or is_poisoned()
         journal.fail(task.name, raised(error), poisoned=poisoned)
         return not poisoned
     journal.result(task.name, data)
