@@ -27,6 +27,7 @@ from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.profile import code, ncu_facts, profile
 from flashcore.measure.settings import Settings
+from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Plan
 from flashcore.pipeline.opening import open_context
@@ -119,25 +120,32 @@ def _stage(
     cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan],
     codes: Mapping[str, phases.Code],
 ) -> None:  # fmt: skip
-    result = profile.profiled(cases, folder, profile.Profiling(ncu=program, chip=chip, plans=plans, codes=codes))
+    references = {case.variant for case in cases if case.is_reference}
+    chosen = profile.Profiling(ncu=program, chip=chip, references=references, plans=plans, codes=codes)
+    result = profile.profiled(_tasks(cases), folder, chosen)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be profiled, found: {bad[0].reason}")
 
 
 def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str, *, sampled: bool) -> None:
     metrics = ncu_facts.metrics_to_ask(chip, sampled=sampled)
-    deep, rest = profile.by_depth(cases)
-    _ncu(deep, folder / "deep", program, metrics)
-    if rest:
+    tasks = _tasks(cases)
+    deep = profile.in_depth(tasks, {case.variant for case in cases if case.is_reference})
+    _ncu([t for t in tasks if t.name in deep], folder / "deep", program, metrics)
+    if rest := [t for t in tasks if t.name not in deep]:
         _ncu(rest, folder / "rest", program, profile.shallow(metrics, chip))
 
 
-def _ncu(cases: Sequence[Case], folder: Path, program: Path, metrics: list[str]) -> None:
+def _tasks(cases: Sequence[Case]) -> list[Task]:
+    return [Task(case.name, {"case": case.to_json(), "device": "cuda"}) for case in cases]
+
+
+def _ncu(tasks: Sequence[Task], folder: Path, program: Path, metrics: list[str]) -> None:
     folder.mkdir()
-    tasks = folder / "tasks.json"
-    content = {"tasks": [{"name": case.name, "payload": {"case": case.to_json(), "device": "cuda"}} for case in cases]}
-    tasks.write_text(json.dumps(content), encoding="utf-8")
-    target = profile.TARGET(tasks, folder / "journal.jsonl")
+    task_file = folder / "tasks.json"
+    content = {"tasks": [{"name": task.name, "payload": task.payload} for task in tasks]}
+    task_file.write_text(json.dumps(content), encoding="utf-8")
+    target = profile.TARGET(task_file, folder / "journal.jsonl")
     command = ncu.command_line(program, folder / "bare.ncu-rep", metrics, target)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=python_process.environment())
     if done.returncode != 0:

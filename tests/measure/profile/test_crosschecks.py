@@ -154,12 +154,11 @@ def test_registers_are_those_of_the_cubin(cubin: int | None, caught: bool) -> No
 
 def test_bytes_are_held_to_sectors_of_dram_where_a_report_has_them() -> None:
     row = one("fused_wmma/mission")
-    assert not list(crosschecks._sectors(row, {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}))
-    cells = {**cells_of(row), "dram__sectors_read.sum": "50"}
-    (found,) = crosschecks._sectors(
-        changed(row, cells), {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}
-    )
-    assert found == (("dram_read_bytes",), "3,200 bytes are not 50 sectors of 32")
+    values, metrics = {"dram_read_bytes": 3200.0}, {"dram_read_bytes": "dram__bytes_read.sum"}
+    assert "sectors" not in str(crosschecks.impossible(row, values, metrics, "gh100"))
+    row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "50"})
+    reason = crosschecks.impossible(row, values, metrics, "gh100")["dram_read_bytes"]
+    assert reason == "cannot be: 3,200 bytes are not 50 sectors of 32"
 
 
 def test_a_graph_has_no_size_to_be_held_to() -> None:

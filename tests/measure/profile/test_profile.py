@@ -23,12 +23,12 @@ from flashcore.measure.profile import child, profile
 from flashcore.measure.profile.ncu_facts import MEASURED, metrics_to_ask
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
-from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult
+from flashcore.model.record import CaseOutcome, Fact, Facts, StageResult, Subject
 from flashcore.readers.ncu.results import BY_ADDRESS, SAMPLES
 from flashcore.readers.phases import Code
 from tests.conftest import ROOT, TESTS
@@ -40,13 +40,13 @@ BY_BATCH = [*RECORDED_NS[:3], *RECORDED_NS[:2]]  # each report plays the recordi
 DURATION = "gpu__time_duration.sum"
 
 
-def case(name: str, *, peer: bool = False) -> Case:
+def case(name: str) -> Task:
+    return Task(name, {"case": {}})
+
+
+def subject(name: str) -> Subject:
     variant, _, shape = name.partition("/")
-    return Case(
-        variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 8},
-        arguments=(), library=None, callable="peers.py:one" if peer else None, tolerance="exact", seeds=(0,),
-        roof="fp32",
-    )  # fmt: skip
+    return Subject(variant, shape=shape)
 
 
 def profiling(**options: Any) -> profile.Profiling:
@@ -71,13 +71,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         *,
         once: bool = False,
         names: tuple[str, ...] = NAMES,
-        peers: tuple[str, ...] = (),
         **options: Any,
     ) -> StageResult:
         monkeypatch.setenv("NCU_STANDIN", wrong)
         if once:
             monkeypatch.setenv("NCU_STANDIN_ONCE", str(tmp_path / "once"))
-        cases = [case(n, peer=n in peers) for n in names]
+        cases = [case(n) for n in names]
         given = {"batch": 3, "time_limit": 20.0, "startup_limit": 20.0}
         return profile.profiled(cases, tmp_path / "profile", profiling(**given | options))
 
@@ -98,11 +97,11 @@ def outcomes(result: StageResult) -> dict[str, CaseOutcome]:
 
 def durations(result: StageResult) -> list[float | None]:
     facts = Facts(result.facts)
-    return [facts.number("ncu_duration", case(n).subject) for n in NAMES]
+    return [facts.number("ncu_duration", subject(n)) for n in NAMES]
 
 
 def fact(result: StageResult, name: str, case_name: str) -> Fact:
-    found = Facts(result.facts).get(name, case(case_name).subject)
+    found = Facts(result.facts).get(name, subject(case_name))
     assert found is not None
     return found
 
@@ -190,7 +189,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
 
 
 def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
-    result = run(peers=(NAMES[0], NAMES[2]), batch=16)
+    result = run(references=("v0", "v2"), batch=16)
     (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
     order = [t["name"] for t in json.loads(tasks.read_text())["tasks"]]
     assert order == [NAMES[i] for i in (1, 3, 4, 0, 2)]

@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from flashcore.chips import occupancy
 from flashcore.readers.ncu.results import Result
@@ -78,26 +80,11 @@ def impossible(
         chip: as ncu names it.
         registers: a thread's, as the cubin has them, where it is known.
     """
-    checks = (
-        _zeros(values),
-        _percentages(values, metrics),
-        _clock(values),
-        _launch(row, values),
-        _occupancy(row, values),
-        _registers(values, registers),
-        _sectors(row, values, metrics),
-        _instructions(row, values),
-        _opcodes(row, values, chip),
-        _tensor(row, values, metrics, chip),
-        _dram(row, values),
-        _rollups(row, values, metrics),
-    )
     reasons: dict[str, str] = {}
-    for check in checks:
-        for names, reason in check:
-            for name in names:
-                if name in values:
-                    reasons.setdefault(name, f"cannot be: {reason}")
+    for names, reason in contradictions(Launch(row, values, metrics, chip, registers)):
+        for name in names:
+            if name in values:
+                reasons.setdefault(name, f"cannot be: {reason}")
     return reasons
 
 
@@ -108,46 +95,96 @@ def too_few_flops(flop: float, instructions: float) -> str:
     return f"{instructions:,.0f} tensor-core instructions, but {flop:,.0f} FLOPs of the types counted"
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A launch and what was read of it; see :func:`impossible`."""
+
+    row: Result
+    values: Mapping[str, float]
+    metrics: Mapping[str, str]
+    chip: str
+    registers: int | None = None
+
+    @cached_property
+    def warps_per_block(self) -> int:
+        return -(-math.prod(self.row.block) // 32)
+
+    @cached_property
+    def executed(self) -> Mapping[str, float]:
+        """Opcode → how often warps executed it; nothing if the list does not add up to ncu's total."""
+        reading = self.row.read(_OPCODES)
+        listed = reading.instances or {}
+        return listed if reading.value and abs(math.fsum(listed.values()) - reading.value) < 0.5 else {}
+
+    def executions(self, *opcodes: str) -> float:
+        """How often warps executed any of these."""
+        return sum(self.executed.get(opcode, 0.0) for opcode in opcodes)
+
+    def number(self, metric: str) -> float | None:
+        """A metric that the launch has."""
+        return self.row.number(metric) if metric in self.row else None
+
+
+def contradictions(launch: Launch) -> Contradictions:
+    """Everything about the launch that cannot be."""
+    checks = (
+        _alone,
+        _clock,
+        _size,
+        _occupancy,
+        _registers,
+        _sectors,
+        _instructions,
+        _opcodes,
+        _tensor,
+        _dram,
+        _rollups,
+    )
+    for check in checks:
+        yield from check(launch)
+
+
 def _differ(one: float, other: float, factor: float) -> bool:
     return max(one, other) > factor * min(one, other)
 
 
-def _zeros(values: Mapping[str, float]) -> Contradictions:
+def _alone(launch: Launch) -> Contradictions:
+    """Values that are impossible whatever the others are, and occupancies."""
+    values = launch.values
     for name in POSITIVE:
         if values.get(name) == 0:
             yield (name,), "a kernel that ran has more than 0"
-
-
-def _percentages(values: Mapping[str, float], metrics: Mapping[str, str]) -> Contradictions:
     for name, value in values.items():
-        if value > _MOST_PCT and re.search(r"pct(_of_|$)", metrics.get(name, "")):
+        if value > _MOST_PCT and re.search(r"pct(_of_|$)", launch.metrics.get(name, "")):
             yield (name,), f"{value:,.1f} % of the most there is"
-    achieved, most = values.get("achieved_occupancy"), values.get("ncu_theoretical_occupancy")
+    names = ("achieved_occupancy", "ncu_theoretical_occupancy")
+    achieved, most = map(values.get, names)
     if achieved is not None and most and achieved > NEAR * most + 1:
-        names = ("achieved_occupancy", "ncu_theoretical_occupancy")
         yield names, f"{achieved:.1f} % of the warps were there, of {most:.1f} % that fit"
 
 
-def _clock(values: Mapping[str, float]) -> Contradictions:
-    time, cycles, clock = (values.get(n) for n in ("ncu_duration", "elapsed_cycles", "sm_clock"))
+def _clock(launch: Launch) -> Contradictions:
+    names = ("ncu_duration", "elapsed_cycles", "sm_clock")
+    time, cycles, clock = map(launch.values.get, names)
     if time and cycles and clock and _differ(cycles, time * 1e-9 * clock, FAR):
-        reason = f"{cycles:,.0f} cycles in {time:,.0f} ns are no clock of {clock / 1e6:,.0f} MHz"
-        yield ("ncu_duration", "elapsed_cycles", "sm_clock"), reason
+        yield names, f"{cycles:,.0f} cycles in {time:,.0f} ns are no clock of {clock / 1e6:,.0f} MHz"
 
 
-def _launch(row: Result, values: Mapping[str, float]) -> Contradictions:
-    for name, dims in (("ncu_grid_size", row.grid), ("ncu_block_size", row.block)):
-        if math.prod(dims) and values.get(name, math.prod(dims)) != math.prod(dims):
-            yield (name,), f"{values[name]:,.0f}, where the launch has {dims}"
+def _size(launch: Launch) -> Contradictions:
+    for name, dims in (("ncu_grid_size", launch.row.grid), ("ncu_block_size", launch.row.block)):
+        size = math.prod(dims)
+        if size and launch.values.get(name, size) != size:
+            yield (name,), f"{launch.values[name]:,.0f}, where the launch has {dims}"
 
 
-def _occupancy(row: Result, values: Mapping[str, float]) -> Contradictions:
+def _occupancy(launch: Launch) -> Contradictions:
     """What fits on an SM, worked out from the limits; and the limit of registers from the registers."""
-    names = [f"occupancy_limit_{r}" for r in ("registers", "shared_mem", "warps", "blocks", "barriers")]
-    threads = math.prod(row.block)
-    if not threads or not all(name in values for name in names):
+    row, values, warps = launch.row, launch.values, launch.warps_per_block
+    limits = [values.get(f"occupancy_limit_{r}") for r in ("registers", "shared_mem", "warps", "blocks", "barriers")]
+    numbers = [limit for limit in limits if limit is not None]
+    if not warps or len(numbers) < len(limits):
         return
-    blocks, warps = min(values[name] for name in names), -(-threads // 32)
+    blocks = min(numbers)
     holds = row.number("device__attribute_max_warps_per_multiprocessor")
     theory, waves = values.get("ncu_theoretical_occupancy"), values.get("waves_per_sm")
     if holds and theory is not None and abs(100 * blocks * warps / holds - theory) > 0.5:
@@ -157,58 +194,49 @@ def _occupancy(row: Result, values: Mapping[str, float]) -> Contradictions:
         yield ("waves_per_sm",), f"{waves:.2f} waves, where {blocks:.0f} blocks fit on each of {sms:.0f} SMs"
     if registers := values.get("ncu_registers"):
         fit = occupancy.blocks_by_registers(warps, int(registers))
-        if fit != values["occupancy_limit_registers"]:
-            reason = f"{registers:.0f} registers let {fit} blocks fit, not {values['occupancy_limit_registers']:.0f}"
+        if fit != numbers[0]:
+            reason = f"{registers:.0f} registers let {fit} blocks fit, not {numbers[0]:.0f}"
             yield ("ncu_registers", "occupancy_limit_registers"), reason
 
 
-def _registers(values: Mapping[str, float], registers: int | None) -> Contradictions:
+def _registers(launch: Launch) -> Contradictions:
     """A driver gives no fewer than the code needs, and at least 16; it rounds up to 8."""
-    seen = values.get("ncu_registers")
-    if registers is not None and seen is not None and not registers <= seen <= max(16, -(-registers // 8) * 8):
-        yield ("ncu_registers",), f"{seen:.0f} registers a thread, where the cubin has {registers}"
+    given, needed = launch.values.get("ncu_registers"), launch.registers
+    if needed is not None and given is not None and not needed <= given <= max(16, -(-needed // 8) * 8):
+        yield ("ncu_registers",), f"{given:.0f} registers a thread, where the cubin has {needed}"
 
 
-def _sectors(row: Result, values: Mapping[str, float], metrics: Mapping[str, str]) -> Contradictions:
-    for name, size in values.items():
-        metric = metrics.get(name, "")
+def _sectors(launch: Launch) -> Contradictions:
+    for name, size in launch.values.items():
+        metric = launch.metrics.get(name, "")
         if "__t_bytes." in metric or metric.startswith("dram__bytes"):
-            other = metric.replace("_bytes", "_sectors")
-            sectors = row.number(other) if other in row else None
+            sectors = launch.number(metric.replace("_bytes", "_sectors"))
             if sectors is not None and abs(size - _SECTOR * sectors) > 0.001 * size + _SECTOR:
                 yield (name,), f"{size:,.0f} bytes are not {sectors:,.0f} sectors of {_SECTOR}"
 
 
-def _instructions(row: Result, values: Mapping[str, float]) -> Contradictions:
-    executed, issued = values.get("instructions"), values.get("instructions_issued")
-    listed = _listed(row)
-    total = sum(listed.values())
+def _instructions(launch: Launch) -> Contradictions:
+    executed, issued = launch.values.get("instructions"), launch.values.get("instructions_issued")
+    total = sum(launch.executed.values())
     if executed and total and _differ(executed, total, FAR):
         yield ("instructions",), f"{executed:,.0f} instructions, but {total:,.0f} by opcode"
     most = total or executed
     if issued and most and issued * FAR < most:
         yield ("instructions_issued",), f"{issued:,.0f} issued, but {most:,.0f} executed"
-    warps = math.prod(row.grid) * -(-math.prod(row.block) // 32)
+    warps = math.prod(launch.row.grid) * launch.warps_per_block
     if executed and executed < warps:
         yield ("instructions",), f"{executed:,.0f} instructions of {warps:,} warps, which each end with one"
 
 
-def _listed(row: Result) -> Mapping[str, float]:
-    """Opcode → how often warps executed it; nothing if the list does not add up to ncu's total."""
-    reading = row.read(_OPCODES)
-    listed = reading.instances or {}
-    return listed if reading.value and abs(math.fsum(listed.values()) - reading.value) < 0.5 else {}
-
-
-def _opcodes(row: Result, values: Mapping[str, float], chip: str) -> Contradictions:
+def _opcodes(launch: Launch) -> Contradictions:
     """Counts against the code's own: of what threads did at most 32 a warp, and none only where no warp did."""
-    listed = _listed(row)
-    if not listed or chip.startswith("gb"):  # whose packed opcodes have other names
+    if not launch.executed or launch.chip.startswith("gb"):  # whose packed opcodes have other names
         return
-    threads = row.read("sass__thread_inst_executed_true_per_opcode").instances or {}
+    values = launch.values
+    threads = launch.row.read("sass__thread_inst_executed_true_per_opcode").instances or {}
     for name, opcodes in _THREAD_OPCODES.items():
-        warps, exact = (sum(source.get(o, 0.0) for o in opcodes) for source in (listed, threads))
-        value = values.get(name)
+        value, warps = values.get(name), launch.executions(*opcodes)
+        exact = sum(threads.get(opcode, 0.0) for opcode in opcodes)
         if value is None:
             continue
         if (value == 0) != (warps == 0) or value > FAR * 32 * warps:
@@ -216,72 +244,82 @@ def _opcodes(row: Result, values: Mapping[str, float], chip: str) -> Contradicti
         elif threads and value and _differ(value, exact, NEAR):
             yield (name,), f"{value:,.0f}, where ncu lists {exact:,.0f} of {' and '.join(opcodes)}"
     for name, opcode in (("local_load_instructions", "LDL"), ("local_store_instructions", "STL")):
-        if name in values and _differ(values[name], listed.get(opcode, 0.0), FAR):
-            yield (name,), f"{values[name]:,.0f}, where warps executed {listed.get(opcode, 0.0):,.0f} of {opcode}"
-    shared = sum(listed.get(o, 0.0) for o in ("LDS", "STS", "LDSM", "STSM"))
-    if shared and values.get("shared_wavefronts") == 0:
-        yield ("shared_wavefronts",), f"none, where warps executed {shared:,.0f} accesses to shared memory"
+        warps = launch.executions(opcode)
+        if name in values and _differ(values[name], warps, FAR):
+            yield (name,), f"{values[name]:,.0f}, where warps executed {warps:,.0f} of {opcode}"
+    shared = launch.executions("LDS", "STS", "LDSM", "STSM")
     conflicts, passes = values.get("bank_conflicts", 0.0), values.get("shared_wavefronts")
+    if shared and passes == 0:
+        yield ("shared_wavefronts",), f"none, where warps executed {shared:,.0f} accesses to shared memory"
     if passes is not None and conflicts > FAR * passes:
         yield ("bank_conflicts", "shared_wavefronts"), f"{conflicts:,.0f} conflicts in {passes:,.0f} passes"
 
 
-def _tensor(row: Result, values: Mapping[str, float], metrics: Mapping[str, str], chip: str) -> Contradictions:
+def _tensor(launch: Launch) -> Contradictions:
     """Instructions that multiply matrices against the pipe's, and their FLOPs against those counted of all types."""
-    if chip.startswith("gb"):  # whose products are issued by single threads
+    if launch.chip.startswith("gb"):  # whose products are issued by single threads
         return
-    products = sum(n for o, n in _listed(row).items() if "MMA" in o and o != "HFMA2")
+    values = launch.values
+    products = launch.executions(*(opcode for opcode in launch.executed if _multiplies(opcode)))
     executed = values.get("tensor_instructions")
     if executed is not None and products:
         moved = values.get("tensor_hfma2_instructions", 0.0)
-        if not executed or (chip == "gh100" and _differ(executed - moved, products, FAR)):
+        if not executed or (launch.chip == "gh100" and _differ(executed - moved, products, FAR)):
             yield ("tensor_instructions",), f"{executed:,.0f}, where warps executed {products:,.0f} products"
     if products and values.get("tensor_active") == 0 and products > 0.01 * values.get("elapsed_cycles", 0.0):
         yield ("tensor_active",), f"0 %, where warps executed {products:,.0f} products of matrices"
-    for kind, due in (_tensor_flop(row) or {}).items():
-        names = [n for n in (f"tensor_flop_{kind}", f"tensor_flop_{kind}_sum16") if n in metrics]
+    for kind, due in _tensor_flop(launch.row).items():
+        names = tuple(n for n in (f"tensor_flop_{kind}", f"tensor_flop_{kind}_sum16") if n in launch.metrics)
         counted = [values[n] for n in names if n in values]
         if counted and len(counted) == len(names) and _differ(sum(counted), due, NEAR):
-            yield tuple(names), f"{sum(counted):,.0f} FLOPs, where the instructions executed do {due:,.0f} of {kind}"
+            yield names, f"{sum(counted):,.0f} FLOPs, where the instructions executed do {due:,.0f} of {kind}"
 
 
-def _tensor_flop(row: Result) -> dict[str, float] | None:
-    """Type → FLOPs of the instructions executed, by their shapes; ``None`` where one is of a form that is not known."""
+def _multiplies(opcode: str) -> bool:
+    return "MMA" in opcode and opcode != "HFMA2"
+
+
+def _tensor_flop(row: Result) -> dict[str, float]:
+    """Type → FLOPs of the instructions executed, by their shapes; nothing where one is of a form that is not known."""
     flop: dict[str, float] = {}
     for opcode, count in (row.read(f"{_OPCODES}_with_modifier_all").instances or {}).items():
         name, *words = opcode.split(".")
-        if "MMA" not in name or name == "HFMA2":
+        if not _multiplies(name):
             continue
-        group = _GROUP.fullmatch(words[0]) if words else None
-        size = math.prod(int(n) for n in group.groups()) / 4 if group else _SHAPES.get(words[0] if words else "")
+        shape = words[0] if words else ""
+        group = _GROUP.fullmatch(shape)
+        size = math.prod(int(n) for n in group.groups()) / 4 if group else _SHAPES.get(shape)
         kind = next((w.lower() for w in words if w in ("BF16", "TF32")), _TYPES.get(name[0]))
         if size is None or kind is None or {"S4", "U4", "SP"} & {*words}:
-            return None
+            return {}
         flop[kind] = flop.get(kind, 0.0) + 2 * size * count
     return flop
 
 
-def _dram(row: Result, values: Mapping[str, float]) -> Contradictions:
+def _dram(launch: Launch) -> Contradictions:
     """Bytes and time against the busy share of DRAM, where that is large enough to be known."""
-    names = ("dram_read_bytes", "dram_write_bytes", "ncu_duration", "dram_throughput")
-    read, write, time, share = (values.get(n) for n in names)
-    clock = row.number("device__attribute_memory_clock_rate")  # kHz
-    width = row.number("device__attribute_global_memory_bus_width")  # bits
+    names = ("dram_read_bytes", "dram_write_bytes", "dram_throughput")
+    (read, write, share), time = map(launch.values.get, names), launch.values.get("ncu_duration")
+    clock = launch.row.number("device__attribute_memory_clock_rate")  # kHz
+    width = launch.row.number("device__attribute_global_memory_bus_width")  # bits
     if read is None or write is None or not time or share is None or not clock or not width:
         return
     peak = 2 * clock * 1e3 * width / 8 * 1e-9  # bytes a ns, two a clock
     reached = 100 * (read + write) / time / peak
     if max(reached, share) > 5 and _differ(max(reached, 0.1), max(share, 0.1), 1.8):
-        reason = f"{read + write:,.0f} bytes in {time:,.0f} ns are {reached:.1f} % of DRAM's peak, not {share:.1f} %"
-        yield (names[0], names[1], names[3]), reason
+        yield (
+            names,
+            f"{read + write:,.0f} bytes in {time:,.0f} ns are {reached:.1f} % of DRAM's peak, not {share:.1f} %",
+        )
 
 
-def _rollups(row: Result, values: Mapping[str, float], metrics: Mapping[str, str]) -> Contradictions:
-    """A sum is the average times the units of the chip, as many for one counter as for its neighbours."""
+def _rollups(launch: Launch) -> Contradictions:
+    """A sum is the average times the units of the chip, as many for one counter as for its neighbors. Those that
+    contradict the most others are impossible; where two contradict each other, both."""
     units: dict[str, list[tuple[str, float]]] = {}
-    for name, value in values.items():
-        base, dot, rollup = metrics.get(name, "").rpartition(".")
-        average = row.number(f"{base}.avg") if dot and rollup == "sum" and f"{base}.avg" in row else None
+    for name, value in launch.values.items():
+        base, _, rollup = launch.metrics.get(name, "").rpartition(".")
+        average = launch.number(f"{base}.avg") if base and rollup == "sum" else None
         if average is None:
             continue
         if (value == 0) != (average == 0) and max(value, average) > 1:
@@ -289,14 +327,9 @@ def _rollups(row: Result, values: Mapping[str, float], metrics: Mapping[str, str
         elif average > 1:  # printed with two decimals
             units.setdefault(base.split("__")[0], []).append((name, value / average))
     for ratios in units.values():
-        yield from _odd_ones(ratios)
-
-
-def _odd_ones(ratios: Sequence[tuple[str, float]]) -> Contradictions:
-    """The facts that contradict the most others; where two contradict each other, both."""
-    counts = Counter(round(ratio) for _, ratio in ratios)
-    usual, times = counts.most_common(1)[0]
-    for name, ratio in ratios:
-        if _differ(ratio, usual, NEAR) or (times == 1 and len(counts) > 1):
-            others = ", ".join(f"{other:,.0f}" for other in counts if other != round(ratio))
-            yield (name,), f"its sum is {ratio:,.0f} times its average, that of others {others or usual}"
+        counts = Counter(round(ratio) for _, ratio in ratios)
+        usual, times = counts.most_common(1)[0]
+        for name, ratio in ratios:
+            if _differ(ratio, usual, NEAR) or (times == 1 and len(counts) > 1):
+                others = ", ".join(f"{other:,.0f}" for other in counts if other != round(ratio))
+                yield (name,), f"its sum is {ratio:,.0f} times its average, that of others {others or usual}"

@@ -11,20 +11,18 @@ that ran while its rows were lost (ncu itself died) is run again in another roun
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import ncu, python_process, toolchain
-from flashcore.measure.machine.capabilities import lacking, reported_in
-from flashcore.measure.profile import code, ncu_facts
+from flashcore.measure.machine.capabilities import reported_in
+from flashcore.measure.profile import child, code, ncu_facts
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Result, Task
@@ -64,38 +62,6 @@ def chip_of(capability: tuple[int, int]) -> str:
     return chip
 
 
-class Depth(Protocol):
-    """A case as far as it decides how deep it is measured."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def variant(self) -> str: ...
-    @property
-    def is_reference(self) -> bool: ...
-
-
-class Profiled(Depth, Protocol):
-    """A case as far as profiling is concerned: :class:`~flashcore.measure.workers.kernel_call.Case`, or a Python
-    function."""
-
-    @property
-    def shape(self) -> str: ...
-    def to_json(self) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A case that is not built yet."""
-
-    name: str
-    variant: str
-    is_reference: bool
-
-
-C = TypeVar("C", bound=Depth)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling:
     """How cases are profiled, and what is known about their code.
@@ -103,7 +69,8 @@ class Profiling:
     Args:
         ncu: Nsight Compute, see :func:`flashcore.measure.machine.ncu.find_ncu`.
         chip: the GPU's chip as ncu names it (``gh100``): decides the names of the metrics.
-        plans: case (``variant/shape``) → what it launches; peers have none.
+        references: names of the variants that are profiled for comparison.
+        plans: case (``variant/shape``) → what it launches; references have none.
         codes: variant → the phases of its code, where its sources mark some.
         registers: variant → kernel → registers per thread, as its cubin has them: ncu's values are checked against
             them.
@@ -114,19 +81,19 @@ class Profiling:
     chip: str
     settings: Profile = field(default_factory=Profile)
     workers: Pool = field(default_factory=Pool)
+    references: Collection[str] = ()
     plans: Mapping[str, Plan] = field(default_factory=dict)
     codes: Mapping[str, phases.Code] = field(default_factory=dict)
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     target: Callable[[Path, Path], list[str]] = TARGET
-    device: str = "cuda"
     progress: Say = silent
 
 
 def prepare(context: Context) -> None:
     """Starts the first processes under ncu; see :class:`flashcore.measure.stage.Stage`. They use no GPU before they
     have tasks, and nor does ncu."""
-    cases = [Named(f"{v.name}/{s.name}", v.name, v.is_reference) for v, s in context.cases("profile")]
-    start(cases, context.folder / "profile", _profiling(context, dict.fromkeys(code.marked(context), phases.Code(()))))
+    tasks = [Task(f"{v.name}/{s.name}", {}) for v, s in context.cases("profile")]
+    start(tasks, context.folder / "profile", _profiling(context, dict.fromkeys(code.marked(context), phases.Code(()))))
 
 
 def run(context: Context, cases: Sequence[Case]) -> StageResult:
@@ -137,8 +104,9 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         registers=code.registers(context),
         progress=context.progress("profile", len(cases)),
     )
+    tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
     version = toolchain.tool_version(profiling.ncu)
-    return replace(profiled(cases, context.folder / "profile", profiling), ncu=version)
+    return replace(profiled(tasks, context.folder / "profile", profiling), ncu=version)
 
 
 def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
@@ -148,70 +116,65 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
         chip=chip_of(context.gpu.capability),
         settings=context.settings.profile,
         workers=context.workers,
+        references={v.name for v in context.variants if v.is_reference},
         codes=codes,
-        device=context.device,
     )
 
 
-def profiled(cases: Sequence[Profiled], folder: Path, profiling: Profiling) -> StageResult:
+def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
     Of more than :data:`FEW` cases, only each variant's first one is measured in depth: what takes ncu many passes,
-    and where the warps are (see :func:`by_depth`).
+    and where the warps are (see :func:`in_depth`).
+
+    Args:
+        tasks: one for each case, named ``variant/shape``, with the payload for the target.
 
     Raises:
         CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
         UsageError: the earlier attempt in ``folder`` was measured in another way.
         FlashcoreError: ``folder`` cannot be written; what was measured is kept.
     """
-    if importlib.util.find_spec("nvtx") is None:
-        raise lacking("nvtx")
-    stage = _under_ncu(cases, profiling)
-    # Peers last: libraries keep workspaces, which ncu would save and restore around every later pass.
-    ordered = sorted(cases, key=lambda case: case.is_reference)
-    tasks = [Task(case.name, {"case": case.to_json(), "device": profiling.device}) for case in ordered]
+    child.prepare()
+    stage = _UnderNcu.of(tasks, profiling)
+    # References last: libraries keep workspaces, which ncu would save and restore around every later pass.
+    ordered = sorted(tasks, key=lambda task: task.variant in profiling.references)
     with writing(folder):
         _claim(folder, profiling)
-        settled = rounds.settle(folder, tasks, stage.perform, stage.harvest)
+        settled = rounds.settle(folder, ordered, stage.perform, stage.harvest)
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     listings: list[Listing] = []
-    for case in cases:
-        cause = None if case.name in settled.reports else settled.cause(case.name)
+    for task in tasks:
+        name, variant, shape = task.name, task.variant, task.shape
+        cause = None if name in settled.reports else settled.cause(name)
         if cause:
-            facts += ncu_facts.unmeasured(case.variant, case.shape, NotProfiled(cause))
+            facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
         else:
-            subject, rows = Subject(case.variant, shape=case.shape), settled.reports[case.name]
-            phased = profiling.codes.get(case.variant) if case.name in stage.deep else None
-            registers = profiling.registers.get(case.variant, {})
-            built = ncu_facts.Built(profiling.plans.get(case.name), phased, registers)
+            subject, rows = Subject(variant, shape=shape), settled.reports[name]
+            phased = profiling.codes.get(variant) if name in stage.deep else None
+            built = ncu_facts.Built(profiling.plans.get(name), phased, profiling.registers.get(variant, {}))
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
                 listings += ncu_facts.listings(subject, rows, phased)
         status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed" if cause else "ok"
-        seconds = settled.seconds.get(case.name)
-        outcomes.append(CaseOutcome(case.variant, case.shape, "profile", status, cause, seconds))
+        outcomes.append(CaseOutcome(variant, shape, "profile", status, cause, settled.seconds.get(name)))
     return StageResult(tuple(facts), tuple(outcomes), listings=tuple(listings))
 
 
-def start(cases: Sequence[Depth], folder: Path, profiling: Profiling) -> None:
+def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
     """Starts the processes under ncu that :func:`profiled` will give their first tasks, if these are its cases.
 
     Args:
-        profiling: of its ``codes`` only the names count.
+        tasks: only their names count; of ``profiling.codes`` too.
+
+    Raises:
+        CapabilityError: no nvtx.
     """
-    if importlib.util.find_spec("nvtx") is None:
-        return
-    stage = _under_ncu(cases, profiling)
-    for group, metrics in zip(by_depth(cases), stage.metrics(), strict=True):
-        if group:
-            profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
-
-
-def _under_ncu(cases: Sequence[Depth], profiling: Profiling) -> _UnderNcu:
-    deep = frozenset(case.name for case in by_depth(cases)[0])
-    sampled = any(case.variant in profiling.codes for case in cases if case.name in deep)
-    return _UnderNcu(profiling, deep, sampled)
+    child.prepare()
+    stage = _UnderNcu.of(tasks, profiling)
+    for _, metrics in stage.groups(tasks):
+        profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
 
 
 def _claim(folder: Path, profiling: Profiling) -> None:
@@ -230,16 +193,13 @@ def _claim(folder: Path, profiling: Profiling) -> None:
         )
 
 
-def by_depth(cases: Sequence[C]) -> tuple[list[C], list[C]]:
-    """The cases to measure in depth, and those to leave metrics of many passes out of: of more than :data:`FEW`, peers
-    and all but each variant's first case. Each group gets ncu processes of its own."""
-    if len(cases) <= FEW:
-        return list(cases), []
-    first: dict[str, C] = {}
-    for case in cases:
-        first.setdefault(case.variant, case)
-    deep = [case for case in first.values() if not case.is_reference]
-    return deep, [case for case in cases if case not in deep]
+def in_depth(tasks: Sequence[Task], references: Collection[str]) -> frozenset[str]:
+    """The names of the cases to measure in depth; the others go without metrics of many passes. Of more than
+    :data:`FEW` these are each variant's first case, and none of a reference."""
+    if len(tasks) <= FEW:
+        return frozenset(task.name for task in tasks)
+    first = {task.variant: task.name for task in reversed(tasks) if task.variant not in references}
+    return frozenset(first.values())
 
 
 def shallow(metrics: Iterable[str], chip: str) -> list[str]:
@@ -258,27 +218,34 @@ class _UnderNcu:
     sampled: bool
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
 
+    @classmethod
+    def of(cls, tasks: Sequence[Task], profiling: Profiling) -> _UnderNcu:
+        """ncu for these cases."""
+        deep = in_depth(tasks, profiling.references)
+        return cls(profiling, deep, any(task.variant in profiling.codes for task in tasks if task.name in deep))
+
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
         """Runs the tasks in batches, an ncu each. Ends early when ncu's messages show that more rounds cannot succeed.
 
         Raises:
             CapabilityError: ncu says what this machine lacks.
         """
-        deep_metrics, metrics = self.metrics()
-        deep = [task for task in tasks if task.name in self.deep]
-        rest = [task for task in tasks if task.name not in self.deep]
         try:
-            self._batches(path, deep, deep_metrics)
-            self._batches(path, rest, metrics)
+            for group, metrics in self.groups(tasks):
+                self._batches(path, group, metrics)
         except _Refused:
             return
         if missing := reported_in(_logs(path)):
             raise missing
 
-    def metrics(self) -> tuple[list[str], list[str]]:
-        """What ncu is asked for of the cases that are measured in depth, and of the others."""
+    def groups(self, tasks: Sequence[Task]) -> list[tuple[list[Task], list[str]]]:
+        """The cases to measure in depth, and the others, with the metrics to ask ncu for. Each group gets ncu processes
+        of its own."""
         metrics = ncu_facts.metrics_to_ask(self.profiling.chip, self.refused, sampled=self.sampled)
-        return metrics, shallow(metrics, self.profiling.chip)
+        deep = [task for task in tasks if task.name in self.deep]
+        rest = [task for task in tasks if task.name not in self.deep]
+        groups = ((deep, metrics), (rest, shallow(metrics, self.profiling.chip)))
+        return [(group, asked) for group, asked in groups if group]
 
     def program(self, metrics: list[str]) -> Program:
         """ncu and the process below it."""
@@ -328,10 +295,10 @@ class _UnderNcu:
             else:
                 settled.open[name] = incomplete.get(name) or NoRows(ncu.last_words(log))
 
-    def _tables(self, path: Path) -> tuple[dict[str, list[ncu_results.Result]], Cause | None, dict[str, Cause]]:
+    def _tables(self, path: Path) -> tuple[dict[str, Rows], Cause | None, dict[str, Cause]]:
         """The rows of a round by case; why a report cannot be read (``None`` if all can); and the cases whose
         rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
-        rows: dict[str, list[ncu_results.Result]] = {}
+        rows: dict[str, Rows] = {}
         incomplete: dict[str, Cause] = {}
         unreadable: Cause | None = None
         stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.gz"))}

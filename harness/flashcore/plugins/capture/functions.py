@@ -14,7 +14,7 @@ import pickle
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
@@ -25,29 +25,13 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.ncu import find_ncu
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Profile
+from flashcore.measure.workers.journal import Task
 from flashcore.model.record import StageResult
 from flashcore.plugins.capture.call import INSIDE, TARGET
 from flashcore.plugins.imports.names import slug
 
 WARM_UP = 3  # calls before the one that is measured
 TIME_LIMIT = 60.0  # seconds that one call may take, all of ncu's passes together
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function with arguments, as a case of the profile stage: ``shape`` tells its calls apart."""
-
-    variant: str
-    shape: str
-    payload: Mapping[str, Any]
-    is_reference: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.variant}/{self.shape}"
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.payload)
 
 
 def profiled(
@@ -73,16 +57,16 @@ def profiled(
         raise lacking("gpu")
     main = _main()
     counts = Counter(map(slug, calls))
-    cases = []
+    tasks = []
     for index, (name, (args, more)) in enumerate(calls.items()):
         shape = slug(name) if counts[slug(name)] == 1 else f"{slug(name)}_{index}"
         payload = {"main": main, "warm_up": WARM_UP, "call": _pickled((function, tuple(args), dict(more)), main)}
-        cases.append(Call(slug(function.__name__), shape, payload))
+        tasks.append(Task(f"{slug(function.__name__)}/{shape}", {"case": payload}))
     settings = Profile(limits=replace(Profile().limits, time_limit=TIME_LIMIT))
     chip = profile.chip_of(gpu.capability)
     profiling = profile.Profiling(ncu=find_ncu(), chip=chip, settings=settings, target=TARGET)
     with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
-        return profile.profiled(cases, Path(folder), profiling)
+        return profile.profiled(tasks, Path(folder), profiling)
 
 
 def is_inside() -> bool:
