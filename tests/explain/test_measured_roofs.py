@@ -150,7 +150,7 @@ def clock(rows: Sequence[Sequence[int]], arguments: Sequence[str] = ("x", "clock
             outputs["clocks"].copy_(torch.tensor(rows, dtype=torch.int64))
 
     warm = SimpleNamespace(back_to_back=lambda: 1.0)
-    return child._own_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
+    return child._kernel_clock(Caller(), {"clocked": 0}, warm)  # type: ignore[arg-type]
 
 
 NOW = 1_790_000_000_123_456_789  # ns since 1970: more than a double holds

@@ -85,7 +85,6 @@ SHIPPED: Mapping[str, Entries] = {
         "metrics": "metrics",
         "prune": "prune",
         "pack": "pack",
-        "diff": "compare",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
@@ -96,11 +95,7 @@ SHIPPED: Mapping[str, Entries] = {
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster"},
     "formats": dict.fromkeys(("junit", "sarif", "github"), "formats"),
-    "pages": {"compare": "compare"},
-    "api": {
-        **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
-        **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
-    },
+    "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
 }
 
 _loaded: dict[str, Plugin] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 
 from flashcore.measure.bench import bench
+from flashcore.measure.bench.message import CaseTimes, Series, ShapeTimes
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import journal
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Facts, Source, StageResult, Subject
+from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
 from tests import stages
 from tests.softmax_cases import case
@@ -116,39 +119,45 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     assert all("host clock" in f.note for f in facts.named("isolated_p50"))
 
 
-def test_a_case_is_ranked_by_the_regime_that_its_shape_names(stage: tuple[StageResult, list[str]]) -> None:
+def settled(
+    cases: Sequence[Case],
+    times: Mapping[str, dict[str, Any]],
+    empty: Series | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> list[bench.Measured | CaseOutcome]:
+    """What the parent makes of a child's message with these times by variant."""
+    usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
+    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None}
+    variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}
+    message = ShapeTimes(
+        variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}, drawn=1
+    )  # fmt: skip
+    data = json.loads(json.dumps(message.to_json()))  # as it comes out of the journal
+    return list(bench.settle(journal.Result("small", "ok", data=data), cases))
+
+
+def facts_of(cases: Sequence[Case], outcomes: Sequence[bench.Measured | CaseOutcome], baseline: str) -> Facts:
+    measured = {o.case.name: o for o in outcomes if isinstance(o, bench.Measured)}
+    assert len(measured) == len(cases)
+    return Facts(bench._group_facts(cases, measured, baseline))
+
+
+def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
     """Issue 10, item 10."""
-    own: dict[str, Any] = {
-        "kernels": 1,
-        "copies": 0,
-        "launches": 1,
-        "eager_calls": 1,
-        "own_clock": {},
-        "calls": {},
-        "seconds": 1.0,
-    }
     times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
     times["slow"]["back_to_back"] = [3.0] * 9
     ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
     for regime, wanted in ranks:
         cases = [replace(case(v), rank_by=regime) for v in times]
-        data = {"variants": {v: {**own, "samples": s} for v, s in times.items()}, "failed": {}, "empty": {}}
-        result = journal.Result("small", "ok", data={**data, "clock": "", "state": {}})
-        measured = {m.case.name: m for m in bench.settle(result, cases) if isinstance(m, bench.Measured)}
-        facts = Facts(bench._group_facts(cases, measured, "slow"))
+        facts = facts_of(cases, settled(cases, {v: {"samples": s} for v, s in times.items()}), "slow")
         assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
 
 
 def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
     """Percentiles are by events, the median by difference: two clocks."""
-    own: dict[str, Any] = {"kernels": 1, "copies": 0, "launches": 1, "eager_calls": 1, "own_clock": {}, "seconds": 1.0}
     for call, wanted in ((9.0, 9.0), (7.0, None)):
-        one = {**own, "samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
-        data = {"variants": {"fast": one}, "failed": {}, "empty": {}, "clock": "", "state": {}}
-        given = case("fast")
-        (made,) = bench.settle(journal.Result("small", "ok", data=data), [given])
-        assert isinstance(made, bench.Measured)
-        facts = Facts(bench._group_facts([given], {given.name: made}, "slow"))
+        one = {"samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
+        facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "slow")
         for name in ("isolated_p90", "isolated_p99"):
             fact = facts.get(name, Subject("fast", shape="small"))
             assert fact is not None and fact.value == wanted
@@ -171,51 +180,29 @@ def test_a_void_measurement_is_a_failure_and_never_a_rank(
     kernels: int | None, copies: int, planned: int, isolated: float, reason: str
 ) -> None:
     """Issue 10, "A wrong time"."""
-    own: dict[str, Any] = {
-        "kernels": kernels,
-        "copies": copies,
-        "launches": 1,
-        "eager_calls": 1,
-        "own_clock": {},
-        "calls": {},
-        "seconds": 1.0,
-    }
-    one = {**own, "samples": {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}}
-    data = {"variants": {"right": one}, "failed": {}, "empty": {"isolated": [0.64] * 5}, "clock": "", "state": {}}
-    result = journal.Result("small", "ok", data=data)
-    (found,) = bench.settle(result, [replace(case("right", peer=not planned), launches=planned)])
-    assert isinstance(found, bench.Failed) == bool(reason)
-    assert reason in str(found) and str(found).startswith("void: " if reason else "isolated ")
-
-
-def measured(own: dict[str, Any], state: dict[str, Any]) -> tuple[Facts, bench.Measured]:
-    """The facts of one case that a child told this of."""
-    given = case("fast")
-    data = {"variants": {"fast": own}, "failed": {}, "empty": {}, "clock": "", "state": state}
-    (made,) = bench.settle(journal.Result("small", "ok", data=data), [given])
-    assert isinstance(made, bench.Measured)
-    return Facts(bench._group_facts([given], {given.name: made}, "fast")), made
+    samples = {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}
+    given = replace(case("right", peer=not planned), launches=planned)
+    one = {"kernels": kernels, "copies": copies, "samples": samples}
+    (outcome,) = settled([given], {"right": one}, {"isolated": [0.64] * 5})
+    if not reason:
+        assert str(outcome).startswith("right/small: isolated ")
+    else:
+        assert isinstance(outcome, CaseOutcome) and outcome.status == "failed"
+        assert reason in outcome.reason and outcome.reason.startswith("void: ")
 
 
 @pytest.mark.parametrize("others", [None, 0, 2])
 def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | None) -> None:
     """Issue 10: two processes make every time longer, and nobody knows by how much."""
-    own = {
-        "kernels": 1,
-        "copies": 0,
-        "launches": 1,
-        "eager_calls": 1,
-        "calls": {},
-        "seconds": 1.0,
-        "own_clock": {"kernel_span": 3.0},
-        "samples": {"isolated": [8.0] * 9, "eager": [9.0] * 9},
-    }
-    facts, made = measured(own, {"looks": 1, **({} if others is None else {"others": others})})
+    one = {"kernel_clock": {"kernel_span": 3.0}, "samples": {"isolated": [8.0] * 9, "eager": [9.0] * 9}}
+    state = {"looks": 1, **({} if others is None else {"others": others})}
+    (made,) = outcomes = settled([case("fast")], {"fast": one}, state=state)
+    facts = facts_of([case("fast")], outcomes, "fast")
     names = ("isolated_p50", "eager_mean", "speedup_vs_baseline", "tflops", "kernel_span")
     for name in names:
         (fact,) = facts.named(name)
         assert (fact.value is None) == bool(others) and ("2 other processes used the GPU" in fact.note) == bool(others)
-    assert bool(made.doubt("isolated")) == bool(others)
+    assert isinstance(made, bench.Measured) and bool(made.doubt("isolated")) == bool(others)
     assert facts.named("bench_other_processes")[0].value == others
 
 
@@ -234,17 +221,8 @@ def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | No
 )
 def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bool) -> None:
     """Issue 10, "Two clocks": by difference, and by events around single calls."""
-    own = {
-        "kernels": 1,
-        "copies": 0,
-        "launches": 1,
-        "eager_calls": 1,
-        "own_clock": {},
-        "seconds": 1.0,
-        "calls": {"isolated": [single] * 1000},
-        "samples": {"isolated": [p50] * 9, "back_to_back": [7.0] * 9},
-    }
-    facts, _ = measured(own, {})
+    one = {"calls": {"isolated": [single] * 1000}, "samples": {"isolated": [p50] * 9, "back_to_back": [7.0] * 9}}
+    facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "fast")
     for name in ("isolated_p50", "isolated_mean", "speedup_vs_baseline", "tflops"):
         (fact,) = facts.named(name)
         assert (fact.value is not None) == agree and ("two clocks disagree" in fact.note) != agree

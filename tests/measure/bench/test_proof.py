@@ -153,7 +153,7 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
 
     caller = SimpleNamespace(outputs=lambda: Outputs({}))
     outputs = [Outputs({}) for _ in sets.inputs]
-    one = proof.Proof(caller, sets, outputs, Calls(), random.Random(1))  # type: ignore[arg-type]
+    one = proof.Proof(caller, sets, Calls(), outputs, random.Random(1))  # type: ignore[arg-type]
     one.meet_new_data()
     assert (one.void({"isolated": [100.0]}, 0.5) is not None) is void
     assert not any(held[0]) and all(held[1]), "first on data that is new, then on data that is known"
@@ -165,7 +165,7 @@ def test_a_process_has_one_timer() -> None:
 
 def test_turns_are_chosen_at_random() -> None:
     def made(seed: int) -> proof.Proof:
-        return proof.Proof(None, None, [], None, random.Random(seed))  # type: ignore[arg-type]
+        return proof.Proof(None, None, None, [], random.Random(seed))  # type: ignore[arg-type]
 
     assert len({made(seed).chosen(100) for seed in range(50)}) > 20
     assert all(0 <= made(seed).chosen(10) < 10 for seed in range(50))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure import gpu_stages
-from flashcore.measure.bench import bench, reference, sharing
-from flashcore.measure.bench.reference import Reference
+from flashcore.measure.bench import bench, gpu_probe, sharing
+from flashcore.measure.bench.gpu_probe import Probe
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import gpu_lease, toolchain
 from flashcore.measure.machine.gpu import Gpu
@@ -36,7 +36,7 @@ CASES = [
 ]
 BENCH = Bench(samples=5, max_samples=6, seconds=0.1, modes=("isolated",))
 NOTE = StageNote("bench", "ok", 1.0)
-ALIKE = {p.gpu: Reference({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
+ALIKE = {p.gpu: Probe({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
 
 
 def progressed(said: list[str]) -> Say:
@@ -50,9 +50,9 @@ def on(folder: Path, *places: LocalGpu, say: Say = silent) -> Context:
 
 @pytest.fixture(autouse=True)
 def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """References as of two GPUs in full health, unless a test says otherwise."""
-    monkeypatch.setattr(reference, "run", lambda *_: ALIKE)
-    monkeypatch.setattr(reference, "recorded", lambda _: ALIKE)
+    """Probes as of two GPUs in full health, unless a test says otherwise."""
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: ALIKE)
+    monkeypatch.setattr(gpu_probe, "recorded", lambda _: ALIKE)
 
 
 def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
 
 
 def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = {**ALIKE, "GPU-a": Reference({"copy": 830.0, "matmul": 200.0}, 0.002, {})}
-    monkeypatch.setattr(reference, "run", lambda *_: slow)
-    monkeypatch.setattr(reference, "recorded", lambda _: slow)
+    slow = {**ALIKE, "GPU-a": Probe({"copy": 830.0, "matmul": 200.0}, 0.002, {})}
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: slow)
+    monkeypatch.setattr(gpu_probe, "recorded", lambda _: slow)
     said: list[str] = []
     result = sharing.run(on(tmp_path, *TWO, say=progressed(said)), CASES[:3])
     why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % may be noise)"
@@ -111,7 +111,7 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
 
 
 def test_one_gpu_is_measured_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "run", lambda *_: pytest.fail("one GPU has nothing to be compared with"))
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: pytest.fail("one GPU has nothing to be compared with"))
     result = sharing.run(on(tmp_path), CASES[:2])
     assert {o.status for o in result.outcomes} == {"ok"}
     result = sharing.run(on(tmp_path / "named", TWO[1]), CASES[:2])

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.statistics import StopRule, percentiles, summarize
 from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
@@ -24,7 +25,6 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
-from flashcore.model.cause_text import text
 from flashcore.model.causes import (
     BelowEmptyKernel,
     BelowMedian,
@@ -43,7 +43,6 @@ from flashcore.model.causes import (
     TooFewCalls,
     Unanswered,
     VoidTiming,
-    from_json,
 )
 from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
@@ -90,50 +89,53 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     for case in cases:
         groups.setdefault(case.shape, []).append(case)
     measured: dict[str, Measured] = {}
-    failed: dict[str, Failed] = {}
-    attempts = dict.fromkeys(groups, 0)
-    while attempts:
-        tasks: dict[str, Task] = {}
-        left: dict[str, list[Case]] = {}
-        for shape, attempt in attempts.items():
-            # Another attempt is another task, so that a continued run repeats the same steps.
-            name = shape if attempt == 0 else f"{shape}~{attempt}"
-            left[name] = [c for c in groups[shape] if c.name not in failed]
+    lost: dict[str, CaseOutcome] = {}
+    left = groups
+    while left:
+        tasks: list[Task] = []
+        for name, group in left.items():
             payload = {
-                "cases": [c.to_json() for c in left[name]],
+                "cases": [c.to_json() for c in group],
                 "device": context.device,
                 "modes": list(chosen.modes),
-                "rule": asdict(_shared(rule, len(left[name]))),
-                "few": [c.variant for c in left[name] if c.variant in context.references],
+                "rule": asdict(_shared(rule, len(group))),
+                "few": [c.variant for c in group if c.variant in context.references],
             }
-            tasks[name] = Task(name, payload, weight=_weight(left[name]))
+            tasks.append(Task(name, payload, weight=_weight(group)))
 
         def tell(result: Result, left: Mapping[str, Sequence[Case]] = left) -> None:
             for outcome in settle(result, left[result.name]):
-                progress(f"{outcome.case.name}: {outcome}")
+                progress(str(outcome) if isinstance(outcome, Measured) else f"{outcome.case}: {outcome.reason}")
 
-        for result in context.workers.run(tasks.values(), program(context), folder, tell):
-            shape = left[result.name][0].shape
+        for result in context.workers.run(tasks, program(context), folder, tell):
             for outcome in settle(result, left[result.name]):
                 if isinstance(outcome, Measured):
                     measured[outcome.case.name] = outcome
                 else:
-                    failed[outcome.case.name] = outcome
-            if result.status == "failed" and any(c.name not in failed for c in left[result.name]):
-                attempts[shape] += 1
-            else:
-                del attempts[shape]
+                    lost[outcome.case] = outcome
+        left = {
+            _next(name): rest
+            for name, group in left.items()
+            if (rest := [c for c in group if c.name not in measured and c.name not in lost])
+        }
     facts: list[Fact] = []
     for group in groups.values():
         facts += _group_facts(group, measured, context.suite.baseline)
     samples = {
-        f"{case.name}/{mode}": tuple(values)
-        for case in cases
-        if case.name in measured
-        for mode, values in measured[case.name].samples.items()
-        if not measured[case.name].doubt(mode)
+        f"{name}/{mode}": tuple(values)
+        for name in (case.name for case in cases)
+        if name in measured
+        for mode, values in measured[name].times.samples.items()
+        if not measured[name].doubt(mode)
     }
-    return StageResult(tuple(facts), tuple(_outcome(c, measured, failed) for c in cases), samples)
+    outcomes = [measured[c.name].outcome if c.name in measured else lost[c.name] for c in cases]
+    return StageResult(tuple(facts), tuple(outcomes), samples)
+
+
+def _next(name: str) -> str:
+    """The next attempt's task: another one, so that a continued run repeats the same steps."""
+    shape, _, attempt = name.partition("~")
+    return f"{shape}~{int(attempt or 0) + 1}"
 
 
 def _weight(cases: Sequence[Case]) -> int:
@@ -151,99 +153,75 @@ def _shared(rule: StopRule, cases: int) -> StopRule:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the child reported of one case."""
+    """A case's times, and those of its shape."""
 
     case: Case
-    samples: Mapping[str, Sequence[float]]
-    launches: int
-    eager_calls: int
-    own_clock: Mapping[str, float]
-    calls: Mapping[str, Sequence[float]]
-    kernels: int | None
-    clock: str
-    empty: Mapping[str, float]
-    state: Mapping[str, Any]
-    seconds: float
-    proved: Mapping[str, Sequence[int]]
-    uncertain: float  # us by which the time of a single call may be off
+    times: CaseTimes
+    shape: ShapeTimes
+
+    @property
+    def outcome(self) -> CaseOutcome:
+        """The outcome of the case."""
+        return CaseOutcome(self.case.variant, self.case.shape, "bench", "ok", None, self.times.seconds)
+
+    def floor(self, mode: str) -> float | None:
+        """us of an empty launch."""
+        return statistics.median(self.shape.empty[mode]) if mode in self.shape.empty else None
+
+    def void(self) -> VoidTiming | None:
+        """Why no time of the case is valid; ``None`` if they are.
+
+        Back to back a programmatic launch may rightly take less than an empty plain one.
+        """
+        kernels = self.times.kernels
+        if kernels is None:
+            return None
+        if self.case.is_reference:
+            kernels += self.times.copies  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
+        if kernels < max(self.case.launches, 1):
+            return LaunchesMissing(kernels, self.case.launches)
+        for mode in ("isolated", "cold"):
+            values, empty = self.times.samples.get(mode), self.floor(mode)
+            if values and empty and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty:
+                return BelowEmptyKernel(mode, p50, empty)
+        return None
 
     def doubt(self, mode: str) -> VoidTiming | None:
         """Why the times of a mode are void, though the calls did their work; ``None`` if they are valid."""
-        if others := self.state.get("others"):
+        if others := self.shape.state.get("others"):
             return OtherProcesses(others)
-        if mode in self.calls:
-            p50, single = statistics.median(self.samples[mode]), statistics.median(self.calls[mode])
-            if abs(p50 - single) > _APART * max(p50, single) + 4 * self.uncertain:
+        if mode in self.times.calls:
+            p50, single = statistics.median(self.times.samples[mode]), statistics.median(self.times.calls[mode])
+            if abs(p50 - single) > _APART * max(p50, single) + 4 * self.shape.doubt:
                 return ClocksDisagree(p50, single)
         return None
 
     def __str__(self) -> str:
-        return ", ".join(f"{mode} {statistics.median(v):.4g} µs" for mode, v in self.samples.items())
+        medians = (f"{mode} {statistics.median(v):.4g} µs" for mode, v in self.times.samples.items())
+        return f"{self.case.name}: {', '.join(medians)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why a case was not timed."""
+def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | CaseOutcome]:
+    """The times of a shape's cases, or the outcomes of those without; nothing about those to be timed once more."""
 
-    case: Case
-    cause: Cause
-    seconds: float
+    def lost(case: Case, cause: Detail, seconds: float) -> CaseOutcome:
+        cause = cause if isinstance(cause, Cause) else NotTimed()
+        status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed"
+        return CaseOutcome(case.variant, case.shape, "bench", status, cause, seconds)
 
-    def __str__(self) -> str:
-        return text(self.cause)
-
-
-def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | Failed]:
-    """What a shape's result says about its cases; nothing about those that are to be timed once more."""
-    if result.status == "failed" or result.data is None:
+    if result.data is None:
         # A failure before the first variant's turn is due to none of them, and would repeat.
         for case in [c for c in cases if c.variant == result.step.variant] or cases:
-            yield Failed(case, result.cause or Unanswered(), result.seconds)
+            yield lost(case, result.cause or Unanswered(), result.seconds)
         return
-    data = result.data
+    shape = ShapeTimes.from_json(result.data)
     for case in cases:
-        reported = data["variants"].get(case.variant)
-        if reported is None:
-            cause = from_json(data["failed"].get(case.variant, {"cause": NotTimed.code}))
-            yield Failed(case, cause if isinstance(cause, Cause) else NotTimed(), 0.0)
+        times = shape.variants.get(case.variant)
+        if times is None:
+            yield lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
         else:
-            kernels = reported["kernels"]
-            if case.is_reference and kernels is not None:
-                kernels += reported["copies"]  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
-            mine = (reported["launches"], reported["eager_calls"], reported["own_clock"], reported["calls"], kernels)
-            empty = {mode: statistics.median(v) for mode, v in data["empty"].items()}
-            proved = (reported.get("proved", {}), data.get("doubt", 0.5))
-            one = Measured(
-                case, reported["samples"], *mine, data["clock"], empty, data["state"], reported["seconds"], *proved
-            )
-            yield Failed(case, doubt, reported["seconds"]) if (doubt := void(one)) else one
-
-
-def void(one: Measured) -> VoidTiming | None:
-    """Why the timing is void; ``None`` if it is valid.
-
-    Back to back a programmatic launch may rightly take less than an empty plain one.
-    """
-    if one.kernels is not None and one.kernels < max(one.case.launches, 1):
-        return LaunchesMissing(one.kernels, one.case.launches)
-    for mode in ("isolated", "cold"):
-        values, empty = one.samples.get(mode), one.empty.get(mode)
-        if (
-            values
-            and empty
-            and one.kernels is not None
-            and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty
-        ):
-            return BelowEmptyKernel(mode, p50, empty)
-    return None
-
-
-def _outcome(case: Case, measured: Mapping[str, Measured], failed: Mapping[str, Failed]) -> CaseOutcome:
-    if case.name in measured:
-        return CaseOutcome(case.variant, case.shape, "bench", "ok", None, measured[case.name].seconds)
-    lost = failed[case.name]
-    status: CaseStatus = "skipped" if isinstance(lost.cause, HungBefore) else "failed"
-    return CaseOutcome(case.variant, case.shape, "bench", status, lost.cause, lost.seconds)
+            one = Measured(case, times, shape)
+            yield lost(case, void, times.seconds) if (void := one.void()) else one
 
 
 # --- facts --------------------------------------------------------------------------------------
@@ -256,24 +234,25 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
     ranked = {
         c.variant: s
         for c in timed
-        if (s := measured[c.name].samples.get(regime)) and not measured[c.name].doubt(regime)
+        if (s := measured[c.name].times.samples.get(regime)) and not measured[c.name].doubt(regime)
     }
     peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked}
     peer = min(peers, key=lambda v: peers[v]) if peers else None
     for case in timed:
-        timing = measured[case.name]
-        for mode, values in timing.samples.items():
-            yield from _unless(timing.doubt(mode), _mode_facts(case, timing, mode, values))
-        if "back_to_back" in timing.samples:
-            yield _fact(case, "launches_per_sample", timing.launches, f"calls in one graph replay, {timing.clock}")
-        doubt = timing.doubt(regime) if regime in timing.samples else None
+        one = measured[case.name]
+        times = one.times
+        for mode in times.samples:
+            yield from _unless(one.doubt(mode), _mode_facts(one, mode))
+        if "back_to_back" in times.samples:
+            yield _fact(case, "launches_per_sample", times.launches, f"calls in one graph replay, {one.shape.clock}")
+        doubt = one.doubt(regime) if regime in times.samples else None
         yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, doubt or ReferenceNotTimed(baseline))
         yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or ReferenceNotTimed())
         yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
-        for name, value in timing.own_clock.items():
+        for name, value in times.kernel_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
-            yield from _unless(timing.doubt(""), [clocked])
-        yield from _state_facts(case, timing.state)
+            yield from _unless(one.doubt(""), [clocked])
+        yield from _state_facts(case, one.shape.state)
 
 
 def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
@@ -288,32 +267,31 @@ def _fact(
     return Fact(case.subject, name, value, FACTS[name].unit, source, detail)
 
 
-def _mode_facts(case: Case, timing: Measured, mode: str, values: Sequence[float]) -> Iterator[Fact]:
+def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
+    case, times = one.case, one.times
     how = {
-        "back_to_back": f"graph replay of {timing.launches} calls: its time over their number",
+        "back_to_back": f"graph replay of {times.launches} calls: its time over their number",
         "isolated": "by difference: spacers with calls less spacers alone",
         "cold": "by difference: L2 flushes and spacers with calls, less the same without",
-        "eager": f"{timing.eager_calls} calls back to back",
+        "eager": f"{times.eager_calls} calls back to back",
     }[mode]
-    note = f"{how}, {timing.clock}; {len(timing.proved.get(mode, ()))} timed answers right"
-    summary = summarize(values)
-    for name in ("p50", "mean"):
-        yield _fact(case, f"{mode}_{name}", getattr(summary, name), note)
-    yield _fact(case, f"{mode}_std", summary.std, note if summary.std is not None else OneSample())
+    note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
+    summary = summarize(times.samples[mode])
+    yield _fact(case, f"{mode}_p50", summary.p50, note)
+    yield _fact(case, f"{mode}_mean", summary.mean, note)
+    yield _fact(case, f"{mode}_std", summary.std, OneSample() if summary.std is None else note)
     yield _fact(case, f"{mode}_samples", summary.count, note)
-    if mode in timing.calls:
-        calls = timing.calls[mode]
-        for name, value in zip(("p90", "p99"), percentiles(calls), strict=True):
-            if value is None:
-                yield _fact(case, f"{mode}_{name}", None, TooFewCalls(len(calls)))
-            elif value < summary.p50:  # two clocks that contradict each other: neither is a percentile of the other's
-                yield _fact(case, f"{mode}_{name}", None, BelowMedian(len(calls), value))
-            else:
-                note = f"events around each of {len(calls)} calls, less the median of empty pairs"
-                yield _fact(case, f"{mode}_{name}", value, note)
+    if mode in times.calls:
+        count = len(times.calls[mode])
+        note = f"events around each of {count} calls, less the median of empty pairs"
+        for name, value in zip(("p90", "p99"), percentiles(times.calls[mode]), strict=True):
+            detail: Detail | str = TooFewCalls(count) if value is None else note
+            if value is not None and value < summary.p50:
+                # Two clocks that contradict each other: neither is a percentile of the other's.
+                detail, value = BelowMedian(count, value), None
+            yield _fact(case, f"{mode}_{name}", value, detail)
     if mode in REGIMES:
-        floor = timing.empty.get(mode)
-        how = "an empty kernel, timed in turn with these; not subtracted"
+        floor, how = one.floor(mode), "an empty kernel, timed in turn with these; not subtracted"
         yield _fact(case, f"{mode}_launch_floor", floor, NotTimed(mode) if floor is None else how)
 
 

@@ -102,8 +102,9 @@ class Proof:
         outputs: what each call writes, in the order of the calls; call ``i`` reads set ``i`` of the sets in turn.
     """
 
-    def __init__(self, caller: Caller, sets: Sets, outputs: Sequence[Outputs], timed: Timed, dice: random.Random):
-        self._caller, self._sets, self._outputs, self._timed, self._dice = caller, sets, outputs, timed, dice
+    def __init__(self, caller: Caller, sets: Sets, timed: Timed, outputs: Sequence[Outputs], dice: random.Random):
+        self.caller, self.timed = caller, timed
+        self._sets, self._outputs, self._dice = sets, outputs, dice
         self._times: list[float] = []
         self._known_times: list[float] = []
         #: Of each mode the turns whose answers were right; the last one is -1.
@@ -115,7 +116,7 @@ class Proof:
     def meet_new_data(self) -> None:
         """Times calls on data that the case has never used, before any of it is used otherwise; and then on known data,
         with other outputs poisoned instead of its own."""
-        sets, others = self._sets, self._caller.outputs()
+        sets, others = self._sets, self.caller.outputs()
 
         def after(poisoned: Callable[[int], Outputs]) -> Callable[[int], None]:
             def take(i: int) -> None:
@@ -127,9 +128,9 @@ class Proof:
 
         sets.restage(used=True)
         poisoning_own = after(lambda i: self._outputs[i])
-        self._times = self._timed.anew(poisoning_own, lambda: sets.restage(used=False), len(sets.inputs))
+        self._times = self.timed.anew(poisoning_own, lambda: sets.restage(used=False), len(sets.inputs))
         sets.restage(used=True)
-        self._known_times = self._timed.anew(after(lambda i: others), lambda: None, len(sets.inputs))
+        self._known_times = self.timed.anew(after(lambda i: others), lambda: None, len(sets.inputs))
 
     def chosen(self, least: int) -> int:
         """The turn of a mode's first ``least`` whose answer is looked at."""
@@ -138,7 +139,7 @@ class Proof:
     def sample(self, mode: str, turn: int) -> float:
         """A sample of that mode (us), and its answer looked at: of any call of the last ones that wrote different
         outputs; of a peer, which makes its own, of the last call."""
-        calls, sets, case = self._timed.calls_in(mode), len(self._sets.inputs), self._caller.case
+        calls, sets, case = self.timed.calls_in(mode), len(self._sets.inputs), self.caller.case
         peer = case.is_reference
         different = sets if any(a.mutable and not a.inout for a in case.arguments) else len(self._outputs)
         back = 0 if peer else self._dice.randrange(min(calls, different))
@@ -149,17 +150,17 @@ class Proof:
             for outputs in self._outputs:
                 outputs.poison()
             if peer and mode != "eager":
-                for answer in self._caller.named(self._timed.answer(mode)).values():
+                for answer in self.caller.named(self.timed.answer(mode)).values():
                     answer.fill_(float("nan") if answer.is_floating_point() else -1)
 
-        self._timed.before = spoil
+        self.timed.before = spoil
         try:
-            value: float = getattr(self._timed, mode)()
+            value: float = getattr(self.timed, mode)()
         finally:
-            self._timed.before = None
+            self.timed.before = None
         outputs = self._outputs[i]
         if peer:
-            outputs.update(self._caller.named(self._timed.answer(mode)))
+            outputs.update(self.caller.named(self.timed.answer(mode)))
         seed, wrong = self._sets.complaints(case, i % sets, outputs)
         if wrong and not self.wrong:
             self.wrong = WrongTimedAnswer(wrong[0], mode, turn, seed)
@@ -176,7 +177,7 @@ class Proof:
         usual = max((statistics.median(c) for c in calls.values() if c), default=None)
         if self.wrong or usual is None:
             return self.wrong
-        nothing = statistics.median(self._timed.each("isolated", calls=False))
+        nothing = statistics.median(self.timed.each("isolated", calls=False))
         self.new = statistics.median(self._times) - nothing
         usual = max(usual, statistics.median(self._known_times) - nothing)
         return None if self.new <= _LONGER * usual + doubt else SlowOnNewData(self.new, usual)

@@ -1,7 +1,7 @@
 """The bench stage on several GPUs: which of them time, whose cases are moved, and the record's entry for each.
 
 A shape's cases are on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs. Before
-anything is timed all of them time a reference at the same time (:mod:`flashcore.measure.bench.reference`); one that is
+anything is timed all of them time the same calls (:mod:`flashcore.measure.bench.gpu_probe`); one that is
 slow there times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed
 again on another.
 """
@@ -9,19 +9,18 @@ again on another.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flashcore.measure.bench import bench, reference
+from flashcore.measure.bench import bench, gpu_probe
 from flashcore.measure.context import Context
 from flashcore.measure.workers.gpus import lost_in, measured_on
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Place
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
 
-_REFERENCE, _AGAIN = "reference", "again"  # below the folder of bench
-_STATE = ("bench_sm_clock", "bench_temperature", "throttle")
+_PROBES, _AGAIN = "reference", "again"  # below the folder of bench
 
 
 def prepare(context: Context) -> None:
@@ -29,7 +28,7 @@ def prepare(context: Context) -> None:
     if context.cases("bench"):
         folder = context.folder / "bench"
         if len(context.workers.places) > 1:
-            reference.prepare(context.workers, folder / _REFERENCE, context.settings.bench.limits)
+            gpu_probe.prepare(context.workers, folder / _PROBES, context.settings.bench.limits)
         context.workers.prepare(bench.program(context), folder)
 
 
@@ -38,24 +37,29 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     folder, workers = context.folder / "bench", context.workers
     if len(workers.places) < 2 or not cases:
         return bench.run(context, cases, folder)
-    limits = context.settings.bench.limits
-    unfit = reference.unfit(reference.run(workers, folder / _REFERENCE, limits, context.device))
+    probes = gpu_probe.run(workers, folder / _PROBES, context.settings.bench.limits, context.device)
+    unfit = gpu_probe.unfit(probes)
     for gpu, why in unfit.items():
         context.say(f"bench: {gpu} times nothing here: {why}")
     fit = [p for p in workers.places if p.gpu not in unfit]
     result = bench.run(replace(context, workers=workers.on(*fit)), cases, folder)
-    throttled = _throttled(result.facts, _shapes(folder))
-    cool = [p for p in fit if p.gpu not in throttled]
-    shapes = {shape for slowed in throttled.values() for shape in slowed}
-    if not shapes or not cool:
+    gpu_of = _shapes(folder)
+    throttled = {
+        shape: gpu_of[shape]
+        for f in result.facts
+        if f.name == "throttle" and (shape := f.subject.shape or "") in gpu_of and gpu_probe.THROTTLING & _reasons(f)
+    }
+    cool = [p for p in fit if p.gpu not in throttled.values()]
+    if not throttled or not cool:
         return result
-    context.say(f"bench: {', '.join(throttled)} throttled: {len(shapes)} shapes are timed again on another GPU")
+    gpus = ", ".join(dict.fromkeys(throttled.values()))
+    context.say(f"bench: {gpus} throttled: {len(throttled)} shapes are timed again on another GPU")
     again = replace(context, workers=workers.on(*cool))
-    repeated = bench.run(again, [c for c in cases if c.shape in shapes], folder / _AGAIN)
+    repeated = bench.run(again, [c for c in cases if c.shape in throttled], folder / _AGAIN)
     return StageResult(
-        (*(f for f in result.facts if f.subject.shape not in shapes), *repeated.facts),
-        (*(o for o in result.outcomes if o.shape not in shapes), *repeated.outcomes),
-        {k: v for k, v in result.samples.items() if k.split("/")[1] not in shapes} | dict(repeated.samples),
+        (*(f for f in result.facts if f.subject.shape not in throttled), *repeated.facts),
+        (*(o for o in result.outcomes if o.shape not in throttled), *repeated.outcomes),
+        {k: v for k, v in result.samples.items() if k.split("/")[1] not in throttled} | dict(repeated.samples),
     )
 
 
@@ -65,25 +69,20 @@ def _shapes(folder: Path) -> dict[str, str]:
     return {name.partition("~")[0]: gpu for name, gpu in attempts}
 
 
-def _throttled(facts: Iterable[Fact], shapes: Mapping[str, str]) -> dict[str, list[str]]:
-    """GPU → the shapes that were timed while it was throttled by its cooling or its power supply."""
-    throttled: dict[str, list[str]] = {}
-    for fact in facts:
-        if fact.name == "throttle" and reference.UNWELL & set(str(fact.value).split(", ")):
-            shape = fact.subject.shape or ""
-            if (gpu := shapes.get(shape)) and shape not in throttled.setdefault(gpu, []):
-                throttled[gpu].append(shape)
-    return throttled
+def _reasons(throttle: Fact) -> set[str]:
+    """The reasons for a lowered clock that the fact holds."""
+    return set(str(throttle.value).split(", ")) - {"none"}
 
 
 def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
     """The record's entry for each GPU of a run, from the files in its folder."""
+    bench_folder = folder / "bench"
     where = {stage: measured_on(folder / stage) for stage in dict.fromkeys(o.stage for o in measured.outcomes)}
+    first, again = _shapes(bench_folder), _shapes(bench_folder / _AGAIN)
     if "bench" in where:
-        where["bench"] = _shapes(folder / "bench") | _shapes(folder / "bench" / _AGAIN)
-    references = reference.recorded(folder / "bench" / _REFERENCE)
-    unfit, lost = reference.unfit(references), lost_in(folder)
-    moved = set(_shapes(folder / "bench" / _AGAIN))
+        where["bench"] = first | again
+    probes = gpu_probe.recorded(bench_folder / _PROBES)
+    unfit, lost = gpu_probe.unfit(probes), lost_in(folder)
     hosts = {p.gpu: p.host for p in places}
     for gpu in (gpu for on in where.values() for gpu in on.values()):
         hosts.setdefault(gpu, None)  # it is no longer there, or the run was resumed without it
@@ -93,24 +92,25 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
         for stage, on in where.items():
             ran = (o for o in measured.outcomes if o.stage == stage and o.status in ("ok", "failed"))
             cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else o.case) == gpu)
-        timed = set(cases.get("bench", ()))
-        state = [f for f in measured.facts if f.name in _STATE and f.subject.case in timed and f.value is not None]
-        clocks = [f.number for f in state if f.name == "bench_sm_clock" and f.number is not None]
-        degrees = [f.number for f in state if f.name == "bench_temperature" and f.number is not None]
-        reasons = {r for f in state if f.name == "throttle" for r in str(f.value).split(", ")} - {"none"}
-        gone = sorted(s for s in moved if _shapes(folder / "bench").get(s) == gpu)
+        facts = [f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None]
+        clocks, degrees = (
+            [f.number for f in facts if f.name == name and f.number is not None]
+            for name in ("bench_sm_clock", "bench_temperature")
+        )
+        reasons = set[str]().union(*(_reasons(f) for f in facts if f.name == "throttle"))
+        moved = ", ".join(sorted(shape for shape in again if first.get(shape) == gpu))
         remarks = [
             unfit.get(gpu, ""),
             f"lost: {lost[gpu]}" if gpu in lost else "",
-            f"throttled: timed again elsewhere: {', '.join(gone)}" if gone else "",
+            f"throttled: timed again elsewhere: {moved}" if moved else "",
         ]
-        timed_reference = references.get(gpu)
+        probe = timed if isinstance(timed := probes.get(gpu), gpu_probe.Probe) else None
         entries.append(
             SharingGpu(
                 uuid=gpu,
                 host=host,
-                spread=timed_reference.spread if timed_reference and not timed_reference.failed else None,
-                reference=timed_reference.times if timed_reference else {},
+                spread=probe.spread if probe else None,
+                reference=probe.times if probe else {},
                 sm_clock_mhz=statistics.median(clocks) if clocks else None,
                 temperature=max(degrees, default=None),
                 throttle=tuple(sorted(reasons)),

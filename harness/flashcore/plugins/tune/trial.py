@@ -32,6 +32,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
+from flashcore.model.record import CaseOutcome
 from flashcore.plugins.tune.study import Result
 
 _COMMAND = python_process.child("flashcore.plugins.tune.trial")
@@ -119,9 +120,9 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
     times: dict[str, float] = {}
     for case, timing_data in zip(cases, data["bench"], strict=True):
         (timed,) = bench.settle(journal.Result(case.shape, "ok", data=timing_data), [case])
-        if isinstance(timed, bench.Failed):
-            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed}")
-        times[case.shape] = round(statistics.median(timed.samples[case.rank_by]), 4)
+        if isinstance(timed, CaseOutcome):
+            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
+        times[case.shape] = round(statistics.median(timed.times.samples[case.rank_by]), 4)
     return dataclasses.replace(result, times=times, error=data["error"])
 
 

@@ -1,10 +1,10 @@
-"""A reference for GPUs that time side by side: all of them time the same two calls at the same time.
+"""Which GPUs of one kind are fit to time side by side: all of them time the same two calls at the same time.
 
 The calls are a copy that misses every cache and a matrix product, each set up twice: the difference of the two is this
 GPU's own A/A spread, while its neighbours are busy. A GPU that is slower than the median by more than that spread and a
 margin is named, and times nothing.
 
-As a program (``python -m flashcore.measure.bench.reference TASKFILE JOURNAL``) this module is the child.
+As a program (``python -m flashcore.measure.bench.gpu_probe TASKFILE JOURNAL``) this module is the child.
 """
 
 from __future__ import annotations
@@ -24,33 +24,42 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Result, Task, answers
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Place, Program
+from flashcore.model.cause_text import text
+from flashcore.model.causes import Cause, Unanswered
 
-TARGET = python_process.child("flashcore.measure.bench.reference")
+TARGET = python_process.child("flashcore.measure.bench.gpu_probe")
 #: By how much GPUs of one kind may differ: two H200s of one host differed by 1.2 % in a matrix product and 0.1 % in a
 #: copy.
 ALIKE = 0.03
 #: Reasons for a lowered clock that point to the cooling or the power supply. The power cap is not one of them: any
 #: large matrix product drives a healthy GPU to it.
-UNWELL = frozenset({"hardware_slowdown", "thermal_software", "thermal_hardware", "power_brake"})
+THROTTLING = frozenset({"hardware_slowdown", "thermal_software", "thermal_hardware", "power_brake"})
 #: Elements of the copy, and rows of the matrices, by device: on a GPU 1 GiB moved, 0.8 ms on an H200, and 0.2 ms.
 _SIZES = {"cuda": (1 << 27, 4096), "cpu": (1 << 16, 64)}
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Probe:
     """What one GPU took.
 
     Args:
         times: us by call, the lower of two medians.
         spread: the largest relative difference of such two medians.
         state: what the driver reported while they were timed, as of :class:`~flashcore.measure.bench.interleave.Watch`.
-        failed: why there are no times; empty if there are.
     """
 
     times: Mapping[str, float]
     spread: float
     state: Mapping[str, Any]
-    failed: str = ""
+
+    @property
+    def throttling(self) -> list[str]:
+        """The reasons for a lowered clock that point to the cooling or the power supply."""
+        return sorted(THROTTLING & {*self.state.get("throttle", ())})
+
+
+#: By UUID: what a GPU took, or why there are no times.
+Probes = Mapping[str, Probe | Cause]
 
 
 def prepare(workers: Pool, folder: Path, limits: Limits) -> None:
@@ -59,16 +68,16 @@ def prepare(workers: Pool, folder: Path, limits: Limits) -> None:
         workers.on(place).prepare(_program(limits), folder / place.gpu)
 
 
-def run(workers: Pool, folder: Path, limits: Limits, device: str) -> dict[str, Reference]:
-    """Times the reference on all GPUs at once; by UUID. Resumable in ``folder``.
+def run(workers: Pool, folder: Path, limits: Limits, device: str) -> Probes:
+    """Times the two calls on all GPUs at once. Resumable in ``folder``.
 
     Raises:
         FlashcoreError: a journal cannot be written, or a child cannot be started at all.
     """
 
-    def one(place: Place) -> Reference:
+    def one(place: Place) -> Probe | Cause:
         (result,) = workers.on(place).run([Task("reference", {"device": device})], _program(limits), folder / place.gpu)
-        return _reference(result)
+        return _probe(result)
 
     with ThreadPoolExecutor(len(workers.places)) as threads:
         return dict(zip([p.gpu for p in workers.places], threads.map(one, workers.places), strict=True))
@@ -78,33 +87,35 @@ def _program(limits: Limits) -> Program:
     return Program(command=TARGET, limits=limits)
 
 
-def recorded(folder: Path) -> dict[str, Reference]:
-    """What :func:`run` left in its folder, by UUID."""
-    return {p.name: _reference(r) for p in sorted(folder.glob("*")) for r in answers(p).values()}
+def recorded(folder: Path) -> Probes:
+    """What :func:`run` left in its folder."""
+    return {p.name: _probe(r) for p in sorted(folder.glob("*")) for r in answers(p).values()}
 
 
-def _reference(result: Result) -> Reference:
+def _probe(result: Result) -> Probe | Cause:
     if result.data is None:
-        return Reference({}, 0.0, {}, result.reason)
+        return result.cause or Unanswered()
     medians = {name: [statistics.median(s) for s in pair] for name, pair in result.data["samples"].items()}
     spread = max(max(pair) / min(pair) - 1 for pair in medians.values())
-    return Reference({name: min(pair) for name, pair in medians.items()}, spread, result.data["state"])
+    return Probe({name: min(pair) for name, pair in medians.items()}, spread, result.data["state"])
 
 
-def unfit(references: Mapping[str, Reference]) -> dict[str, str]:
+def unfit(probes: Probes) -> dict[str, str]:
     """The GPUs to exclude from timing, of GPUs of one kind: UUID → why. Never all of them."""
-    why = {gpu: f"its reference failed: {one.failed}" for gpu, one in references.items() if one.failed}
-    timed = {gpu: one for gpu, one in references.items() if not one.failed}
-    for name in next((one.times for one in timed.values()), {}):
-        usual = statistics.median_low(one.times[name] for one in timed.values())
-        for gpu, one in timed.items():
-            over, allowed = one.times[name] / usual - 1, ALIKE + max(o.spread for o in timed.values())
+    why = {gpu: f"its reference failed: {text(probe)}" for gpu, probe in probes.items() if isinstance(probe, Cause)}
+    timed = {gpu: probe for gpu, probe in probes.items() if isinstance(probe, Probe)}
+    allowed = ALIKE + max((probe.spread for probe in timed.values()), default=0.0)
+    for name in next((probe.times for probe in timed.values()), {}):
+        usual = statistics.median_low(probe.times[name] for probe in timed.values())
+        for gpu, probe in timed.items():
+            over = probe.times[name] / usual - 1
             if over > allowed:
-                text = f"slow: {name} takes {one.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
-                why.setdefault(gpu, f"{text} ({100 * allowed:.1f} % may be noise)")
-    hot = {gpu: sorted(UNWELL & {*one.state.get("throttle", ())}) for gpu, one in timed.items()}
-    why |= {gpu: f"throttled: {', '.join(reasons)}" for gpu, reasons in hot.items() if reasons and gpu not in why}
-    return why if len(why) < len(references) else {}
+                slow = f"slow: {name} takes {probe.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
+                why.setdefault(gpu, f"{slow} ({100 * allowed:.1f} % may be noise)")
+    for gpu, probe in timed.items():
+        if probe.throttling:
+            why.setdefault(gpu, f"throttled: {', '.join(probe.throttling)}")
+    return why if len(why) < len(probes) else {}
 
 
 # --- the child ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The reference of GPUs that time side by side: who is unfit by it, and its child on the CPU."""
+"""GPUs that time side by side: which of them are unfit, and its child on the CPU."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.bench import reference
-from flashcore.measure.bench.reference import Reference, unfit
+from flashcore.measure.bench import gpu_probe
+from flashcore.measure.bench.gpu_probe import Probe, unfit
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
+from flashcore.model.causes import Cause, Message
 
 pytestmark = pytest.mark.usefixtures("forked")
 
 
-def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **state: Any) -> Reference:
-    return Reference({"copy": copy, "matmul": matmul}, spread, state)
+def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **state: Any) -> Probe:
+    return Probe({"copy": copy, "matmul": matmul}, spread, state)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +32,11 @@ def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **st
         ([took(), took(throttle=["power_cap"])], {}),
         ([took(throttle=["power_cap", "thermal_hardware"]), took()], {0: "throttled: thermal_hardware"}),
         ([took(throttle=["power_brake"]), took(throttle=["power_brake"])], {}),  # nowhere to move to
-        ([Reference({}, 0.0, {}, "killed by SIGSEGV"), took()], {0: "its reference failed: killed by SIGSEGV"}),
-        ([Reference({}, 0.0, {}, "no"), Reference({}, 0.0, {}, "no")], {}),
+        ([Message("killed by SIGSEGV"), took()], {0: "its reference failed: killed by SIGSEGV"}),
+        ([Message("no"), Message("no")], {}),
     ],
 )
-def test_who_is_unfit_to_time(found: list[Reference], named: dict[int, str]) -> None:
+def test_who_is_unfit_to_time(found: list[Probe | Cause], named: dict[int, str]) -> None:
     why = unfit({f"GPU-{i}": own for i, own in enumerate(found)})
     assert why.keys() == {f"GPU-{i}" for i in named}
     assert all(why[f"GPU-{i}"].startswith(text) for i, text in named.items())
@@ -43,9 +44,14 @@ def test_who_is_unfit_to_time(found: list[Reference], named: dict[int, str]) -> 
 
 def test_each_gpu_times_it_in_a_process_of_its_own(tmp_path: Path) -> None:
     places = [LocalGpu("GPU-a"), LocalGpu("GPU-b")]
-    found = reference.run(Pool(places), tmp_path, Limits(), "cpu")
+    found = gpu_probe.run(Pool(places), tmp_path, Limits(), "cpu")
     assert list(found) == ["GPU-a", "GPU-b"]
     for own in found.values():
-        assert own.times.keys() == {"copy", "matmul"} and min(own.times.values()) > 0 and own.spread >= 0
-    assert reference.recorded(tmp_path) == found == reference.run(Pool(places), tmp_path, Limits(), "cpu")
+        assert (
+            isinstance(own, Probe)
+            and own.times.keys() == {"copy", "matmul"}
+            and min(own.times.values()) > 0
+            and own.spread >= 0
+        )
+    assert gpu_probe.recorded(tmp_path) == found == gpu_probe.run(Pool(places), tmp_path, Limits(), "cpu")
     assert len(list(tmp_path.rglob("child-*.log"))) == 2, "what is answered is not timed again"
