@@ -24,6 +24,9 @@ endif
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
 SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
 
+# Tests start hundreds of processes, which would otherwise compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
 
 help: ## list the targets

@@ -285,6 +285,11 @@ def forked() -> Iterator[None]:
         yield
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: some tests wait for time limits, locks and pages."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_configure() -> None:
     """What every process of the tests inherits, and the plugins that are there.
 

@@ -35,14 +35,17 @@ NEEDS = {
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",
 }
 OURS = [Path(name) for name in NEEDS]
-#: Imports every module of the core, then runs command lines; prints the exit code and standard error of each.
-SESSION = """
-import contextlib, importlib, io, json, pathlib, pkgutil, shlex, sys
+#: Imports every module of the core.
+IMPORTS = """
+import importlib, pkgutil
 import flashcore
-folder = pathlib.Path(flashcore.__file__).parent
-for module in pkgutil.walk_packages([str(folder)], "flashcore."):
-    if ".plugins" not in module.name and module.name != "flashcore.__main__":
+for module in pkgutil.walk_packages(flashcore.__path__, "flashcore."):
+    if module.name != "flashcore.__main__":
         importlib.import_module(module.name)
+"""
+#: Runs command lines; prints the exit code, standard output and standard error of each.
+SESSION = """
+import contextlib, io, json, shlex, sys
 from flashcore.cli.main import main
 for line in sys.argv[1:]:
     out, err = io.StringIO(), io.StringIO()
@@ -67,27 +70,27 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_without(removed: Path, target: Path) -> Path:
-    """The package without a folder of its plugins; the other files are linked."""
+    """The package without a folder of its plugins; the other files, compiled ones too, are linked."""
     skip = plugins.FOLDER / removed
 
     def ignore(folder: str, names: list[str]) -> set[str]:
-        return {n for n in names if n == "__pycache__" or Path(folder, n) == skip}
+        return {n for n in names if Path(folder, n) == skip}
 
     return shutil.copytree(PACKAGE, target / "flashcore", ignore=ignore, copy_function=os.link).parent
 
 
-def run_session(package: Path, cwd: Path, *lines: str) -> list[tuple[int, str, str]]:
+def run(package: Path, cwd: Path, *words: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", SESSION, *lines],
+        [sys.executable, "-P", *words],
         cwd=cwd,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("removed", OURS, ids=str)
@@ -96,7 +99,8 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
 ) -> None:
     package = copy_without(removed, tmp_path)
     core = ("--help", "list --suite suite", "gate 2026", f"report 2026 -o {tmp_path / 'report'}", "diff 2026 2026")
-    *results, needed = run_session(package, work, *core, NEEDS[str(removed)])
+    output = run(package, work, "-c", SESSION, *core, NEEDS[str(removed)])
+    *results, needed = (json.loads(line) for line in output.splitlines())
     assert [code for code, _, _ in results] == [0] * len(core), results
     code, _, message = needed
     assert code == 2 and f"the plugin {removed.name}, which is not installed" in message
@@ -105,20 +109,9 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
 def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
     package = copy_without(Path(), tmp_path)
     folders = ("tests/model", "tests/explain/test_roofline.py", "tests/cli/test_verdict_table.py")
-    done = subprocess.run(
-        [
-            sys.executable,
-            *["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o"],
-            f"pythonpath={package} .",
-            *folders,
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(package)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    run(package, ROOT, "-c", IMPORTS)
+    options = ("-q", "-x", "-p", "no:cacheprovider", "-o", f"pythonpath={package} .")
+    run(package, ROOT, "-m", "pytest", *options, *folders)
 
 
 # --- docs/developing/extend.md ------------------------------------------------------------------
