@@ -35,6 +35,7 @@ PACKAGE = "harness/flashcore"
 #: Module → the test files that are its own, where they are not those of its name.
 MODULES: dict[str, tuple[str, ...]] = {
     "explain/diff": (),
+    "plugins/compare/differences": (),
     "explain/clocks": (),
     "explain/explain": (),
     "explain/ladder": (),

@@ -99,25 +99,7 @@ def test_a_run_gives_its_frames(profiles: Path) -> None:
     assert "l2_hit [pct]" in run.table("mission", ["l2_hit"])
 
 
-# --- compare, judge, roofline -------------------------------------------------------------------
-
-
-def test_two_runs_are_compared(profiles: Path) -> None:
-    a, b = fc.read_run("20260102T030405Z-0001", profiles), fc.read_run(LATER, profiles)
-    found = fc.compare(a, b)
-    assert found.static[["fact", "before", "after", "direction"]].values.tolist() == [["registers", 96, 120, "worse"]]
-    assert found.times.query("mode == 'isolated'").loc[("fast", "mission"), "ratio"].item() == pytest.approx(
-        2, rel=0.01
-    )
-    assert found.remarks == ()
-
-
-def test_times_of_two_gpus_are_not_set_side_by_side(profiles: Path) -> None:
-    other = fc.Run(factory.record(environment=factory.environment(gpu="NVIDIA A100")))
-    found = fc.compare(other, fc.read_run(profiles=profiles))
-    assert found.times.empty
-    assert list(found.times.columns[:2]) == ["mode", "before_us"]
-    assert any("times are not comparable" in remark for remark in found.remarks)
+# --- judge, roofline ---------------------------------------------------------------------------
 
 
 def test_a_run_is_judged(profiles: Path) -> None:

@@ -16,6 +16,7 @@ from flashcore.gate import judge
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record
+from flashcore.plugins.compare import differences
 from tests import factory
 
 
@@ -176,7 +177,7 @@ def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
 
 
 def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
-    found = diff.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["isolated"])
+    found = differences.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["isolated"])
     frame = frames.frame(diff.TimeChange, found)
     assert list(zip(frame["ratio"], frame["low"], frame["high"], strict=True)) == [
         (t.ratio, t.low, t.high) for t in found

@@ -17,15 +17,15 @@ import pytest
 
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
-from flashcore.explain import diff
 from flashcore.gate.judge import judge
 from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
-from flashcore.report import compare_page
+from flashcore.plugins.compare import differences
+from flashcore.plugins.compare import page as compare_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
+from tests.plugins.compare.test_page import MORE, contradicting
 from tests.report.test_chips_page import H200, L4
-from tests.report.test_compare_page import contradicting
 from tests.report.test_report import TODAY, full
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs Chromium and Playwright")
@@ -40,7 +40,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("browser") / "r"
-    report.render(full(), found, today=TODAY)
+    report.render(full(), found, today=TODAY, more=MORE)
     return found
 
 
@@ -181,7 +181,7 @@ def test_without_a_winner_the_roofline_tells_of_the_first_point(
     chromium: Browser, tmp_path: Path, sample_record: Any
 ) -> None:
     record = sample_record("app_full")
-    report.render(record, tmp_path / "r", today=TODAY)
+    report.render(record, tmp_path / "r", today=TODAY, more=MORE)
     told = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
     with chromium.page(tmp_path / "r" / "roofline.html") as shown:
         variants = shown.js("Array.from(document.querySelectorAll('.byshape:not([hidden]) [name=focus] option'), "
@@ -326,7 +326,7 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
 
 
 def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: Browser, tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY)
+    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, more=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#roofline?shape=long") as shown:
         seen = "Array.from(document.querySelectorAll('.page.current .byshape:not([hidden])'), (p) => p.dataset.shape)"
         assert set(shown.js(seen)) == {"long"}
@@ -349,12 +349,12 @@ BESIDE = """Array.from(document.querySelectorAll(".diff tbody tr"),
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser") / "c"
-    report.render(contradicting(), folder, today=TODAY)
+    report.render(contradicting(), folder, today=TODAY, more=MORE)
     return folder
 
 
 def verdict(page: Path, shape: str, focus: str, against: str) -> dict[str, Any]:
-    """What compare_page.py says of a pair."""
+    """What the plugin says of a pair."""
     data = json.loads(page.read_text(encoding="utf-8").split('id="compare-data">')[1].split("</script>")[0])
     places = [[s[0] for s in data["sides"]].index(name) for name in (focus, against)]
     return compare_page._verdict(data, shape, *places)
@@ -388,7 +388,7 @@ def test_the_script_says_of_every_pair_what_the_page_would(
         moved, rest = shown.js(MOVES)
         record = contradicting()
         subjects = (Subject(n, shape=shape) for n in (focus, against))
-        own = diff.moved(record, record, next(subjects), next(subjects), most=None)
+        own = differences.moved(record, record, next(subjects), next(subjects), most=None)
         assert moved == [c.fact for c in own if c.fact in compare_page.COUNTERS]
         assert not set(moved) & set(rest)
         assert shown.console == []
@@ -465,7 +465,7 @@ def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compare
 
 
 def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
-    report.render(contradicting(), tmp_path / "r", single_file=True, today=TODAY)
+    report.render(contradicting(), tmp_path / "r", single_file=True, today=TODAY, more=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#compare?focus=fast&against=slow&shape=long") as shown:
         heading = "document.querySelector('.page.current h1').innerText"
         shown.until(f"{heading}.startsWith('fast')")
@@ -486,7 +486,7 @@ def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
 
 def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> None:
     older = dataclasses.replace(contradicting(), id="20260101T000000Z-0000")
-    report.render(contradicting(), tmp_path / "r", today=TODAY, against=older)
+    report.render(contradicting(), tmp_path / "r", today=TODAY, more=MORE, against=older)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
         assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
         heading = shown.js("document.querySelector('h1').innerText.replaceAll('\u00a0', ' ')")
@@ -508,7 +508,7 @@ def test_beside_an_imported_record_the_script_says_what_the_page_would(
     record = contradicting()
     moved = [factory.fact("bank_conflicts", v, n, shape="mission") for n, v in (("split", 485.0), ("fast", 1.0))]
     record = dataclasses.replace(record, facts=Facts([*record.facts, *moved]))
-    report.render(record, tmp_path / "r", today=TODAY, against=imported)
+    report.render(record, tmp_path / "r", today=TODAY, more=MORE, against=imported)
     page = tmp_path / "r" / "compare.html"
     read = []
     for scripts in (True, False):
@@ -577,7 +577,7 @@ CHIPS_SINGLE = """async () => {
 
 
 def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None:
-    report.render(H200, tmp_path / "r", others=[L4], today=TODAY)
+    report.render(H200, tmp_path / "r", others=[L4], today=TODAY, more=MORE)
     found = probe(chromium, tmp_path / "r" / "index.html", CHIPS)
     assert found["wide"] == 0 and found["drawn"] == [True, True]
     assert "4,321" in found["roofs"][0] or "4,320" in found["roofs"][0]
@@ -587,7 +587,7 @@ def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> 
 
 
 def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> None:
-    report.render(H200, tmp_path / "r", others=[L4], single_file=True, today=TODAY)
+    report.render(H200, tmp_path / "r", others=[L4], single_file=True, today=TODAY, more=MORE)
     compare, variant, front = probe(chromium, tmp_path / "r" / "index.html", CHIPS_SINGLE)
     assert (
         compare[0] == "nvidia-l4-compare"
@@ -598,6 +598,6 @@ def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> No
 
 
 def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY)
+    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, more=MORE)
     found = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
     assert found == {"seen": [["index"], ["variant-fast"]], "drawn": True}

@@ -11,12 +11,10 @@ from flashcore.errors import Exit, FlashcoreError
 
 __version__ = "0.1.0"
 __all__ = [
-    "ComparedRuns",
     "Exit",
     "FlashcoreError",
     "JudgedRun",
     "Run",
-    "compare",
     "judge",
     "load_suite",
     "read_run",
@@ -24,7 +22,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from flashcore.api import ComparedRuns, JudgedRun, Run, compare, judge, load_suite, read_run, roofline
+    from flashcore.api import JudgedRun, Run, judge, load_suite, read_run, roofline
 
 
 def __getattr__(name: str) -> Any:

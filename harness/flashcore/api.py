@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore import frames
 from flashcore.errors import Exit
-from flashcore.explain import diff
 from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
 from flashcore.model import plugin
@@ -72,27 +71,6 @@ def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -
         RecordError: it is not whole, not readable, or of an older or newer schema.
     """
     return Run(store.read(lookup.find(Path(profiles), None if run is None else str(run))))
-
-
-class ComparedRuns(NamedTuple):
-    """What changed from one run to another.
-
-    ``static`` has a row per :class:`~flashcore.explain.diff.Change`, and is exact. ``times`` has a row per
-    :class:`~flashcore.explain.diff.TimeChange`, shown and not judged, since machines and days differ; none where the
-    runs are not of one suite and GPU. ``remarks`` say why the comparison may mislead.
-    """
-
-    static: DataFrame
-    times: DataFrame
-    remarks: tuple[str, ...]
-
-
-def compare(a: Run, b: Run) -> ComparedRuns:
-    """What changed from ``a`` to ``b``."""
-    before, after = a.record, b.record
-    static = frames.frame(diff.Change, diff.changes(before, after))
-    times = [] if diff.comparable(before, after) else diff.timing(before, after)
-    return ComparedRuns(static, frames.frame(diff.TimeChange, times), tuple(diff.remarks(before, after)))
 
 
 class JudgedRun(NamedTuple):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 import pytest
 
 from flashcore.chips import devices
-from flashcore.cli import diff as diff_command
 from flashcore.cli import doctor
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.explain import diff, roofline
+from flashcore.explain import roofline
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Facts, Record
 from flashcore.suites.load import load
-from tests import factory
 from tests.conftest import TOY
 
 
@@ -79,24 +75,3 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     }  # fmt: skip
     assert main(["doctor"]) == Exit.INCAPABLE
     assert "missing  GPU (check): no CUDA device\n  hint: use one\n" in capsys.readouterr().out
-
-
-def test_diff() -> None:
-    def record(run: str, registers: int, gpu: str) -> Record:
-        one = factory.record(environment=factory.environment(gpu=gpu))
-        facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
-        samples = {"fast/mission/isolated": (2.0, 2.1, 2.2)}
-        return dataclasses.replace(one, id=run, facts=Facts(facts), samples=samples)
-
-    a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
-    found = checked(diff_command.as_json(a, b))
-    assert (found["before"]["id"], found["after"]["gpu"], found["notes"]) == ("one", "NVIDIA H200", diff.remarks(a, b))
-    (change,) = diff.changes(a, b)
-    (static,) = found["static"]
-    assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
-    assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
-    (time,) = diff.timing(a, b)
-    assert found["times"][0]["mode"] == "isolated" and found["times"][0]["low"] == time.low
-    assert found["times_reason"] == ""
-    other = checked(diff_command.as_json(a, record("two", 80, "NVIDIA L4")))
-    assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"

@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.cli import report
 from flashcore.cli.main import main
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import Exit
 from flashcore.records import store
 from tests import factory
 from tests.conftest import ROOT
@@ -25,7 +25,7 @@ def drawn(tmp_path: Path, *words: str) -> str:
     folder = tmp_path / "reports" / "r"
     given = ["--profiles", str(tmp_path / "profiles"), "-o", str(folder), *words]
     assert report.run(parser.parse_args(given)) == 0
-    return (folder / "compare.html").read_text(encoding="utf-8")
+    return (folder / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -37,13 +37,6 @@ def runs(tmp_path: Path) -> tuple[str, str]:
         folder.mkdir(parents=True)
         store.write(record, folder)
     return own.id, older.id
-
-
-def test_a_run_is_held_against_another(tmp_path: Path, runs: tuple[str, str]) -> None:
-    assert f"Run {runs[0]} against run {OLD}" in drawn(tmp_path, runs[0], "--against", OLD)
-    assert OLD not in drawn(tmp_path, runs[0])
-    with pytest.raises(UsageError, match="20990101"):
-        drawn(tmp_path, runs[0], "--against", "20990101T000000Z-0000")
 
 
 def test_the_page_of_all_runs_is_linked_once_it_is_there(tmp_path: Path, runs: tuple[str, str]) -> None:

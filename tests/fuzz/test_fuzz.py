@@ -35,6 +35,7 @@ from flashcore.gate.locate import Places
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.workers import journal
 from flashcore.model.record import Subject
+from flashcore.plugins.compare import differences
 from flashcore.readers.ncu import raw_page
 from flashcore.records import store
 from flashcore.suites import load
@@ -232,8 +233,8 @@ def judged(record: Any, chance: random.Random) -> None:
         lambda: list(roofline.case_bounds(record)),
         lambda: baseline.save(record, None),
         lambda: [ladder.ladder(record, shape) for shape in record.suite.shapes.values()],
-        lambda: diff.changes(record, record, ("static", "counters", "timing")),
-        lambda: diff.timing(record, record),
+        lambda: diff.changes(record, record),
+        lambda: differences.timing(record, record),
         lambda: FORMATS[chance.choice(sorted(FORMATS))](judge.judge(record), record, Places(record, Path())),
     ]
     for call in chance.sample(found, 2):

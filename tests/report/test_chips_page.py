@@ -81,7 +81,7 @@ def test_links_resolve_ids_are_unique_and_bytes_the_same(tmp_path: Path, single:
     both = full(), factory.on_l4(full())
     found = rendered(tmp_path / "r", *both, single=single)
     assert found == rendered(tmp_path / "again", *both, single=single)
-    assert len(found) == (1 if single else 1 + 2 * (4 + 6))
+    assert len(found) == (1 if single else 1 + 2 * (3 + 6))
     assert_linked(tmp_path / "r", found)
 
 

@@ -43,7 +43,7 @@ from tests import factory
 
 TODAY = date(2026, 1, 2)
 EVIL = "<script>alert('x')</script>\"'&"
-PAGES = ("index.html", "roofline.html", "guardrails.html", "compare.html")
+PAGES = ("index.html", "roofline.html", "guardrails.html")
 
 
 class Page(HTMLParser):

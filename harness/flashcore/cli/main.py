@@ -36,7 +36,6 @@ COMMANDS = {
     "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
     "gate": "judge the present sources, or each RUN alone, by the suite's budgets",
     "baseline": "write the present static facts as the committed baseline of the gate",
-    "diff": "what changed between two runs or git revisions (built here, without a GPU)",
     "bounds": "the least time each resource allows, for any known device",
     "roofs": "measure the roofs of this machine",
     "init": "write a new suite to fill in",

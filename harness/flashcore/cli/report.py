@@ -6,7 +6,7 @@ import argparse
 
 from flashcore.cli import options, output
 from flashcore.errors import Exit, UsageError
-from flashcore.pipeline import pages
+from flashcore.pipeline import pages, plugins
 from flashcore.pipeline.judging import today
 from flashcore.records import lookup, store
 from flashcore.report import markdown
@@ -33,7 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
         parts = [markdown.render(record, require=arguments.require, today=today()) for record in records]
         output.write("\n".join(parts), arguments.output)
     else:
-        other = store.read(lookup.find(options.places(arguments), arguments.against)) if arguments.against else None
+        other = None
+        if arguments.against:
+            plugins.find("pages", "compare")
+            other = store.read(lookup.find(options.places(arguments), arguments.against))
         target = pages.Target(arguments.output, arguments.single_file)
         print(pages.write(target, records, require=arguments.require, against=other)[0])
     return Exit.OK

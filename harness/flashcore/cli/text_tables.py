@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flashcore.cli.grid import cell, grid
-from flashcore.explain import diff, roofline
+from flashcore.explain import roofline
 from flashcore.explain.roofline import Bound
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Stage
-from flashcore.model.text import fixed, number, unit_text
+from flashcore.model.text import fixed, unit_text
 
 _TIMES = {
     "isolated_p50": "isolated p50 µs",
@@ -83,43 +83,6 @@ def sanitized(record: Record) -> str:
 
 def _outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
     return sorted((o for o in record.outcomes if o.stage == stage), key=lambda o: o.status == "ok")
-
-
-def difference(a: Record, b: Record, *, whole: bool = False) -> str:
-    """The differences between two records; of a variant that one of them lacks the number of facts, or ``whole``."""
-    lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in diff.remarks(a, b))]
-    same, both = diff.same_builds(a, b)
-    for side, one in (("before", a), ("after", b)):
-        lines += [
-            f"note: {x.variant} for {x.arch} does not build {side}" for x in one.artifacts if x.status == "failed"
-        ]
-    if both:
-        lines.append(f"machine code: the same in {same} of {both} builds")
-    lone = {} if whole else diff.one_sided(a, b)
-    changes = [c for c in diff.changes(a, b) if c.subject.variant not in lone]
-    where = " in the variants that both have" if lone else ""
-    lines += ["", f"static facts: {f'{len(changes)} changed' if changes else 'no change'}{where}"]
-    for variant, (how, count) in lone.items():
-        lines.append(f"  {variant}  {how} with {count} facts (--variant {variant} lists them)")
-    lines += [f"  {c.subject}  {_change(c)}" for c in changes]
-    if not diff.comparable(a, b):
-        times = diff.timing(a, b)
-        lines += ["", "times (other runs: shown, not judged)" if times else "times: none on both sides"]
-        for t in times:
-            code = "; the same code" if t.same_code else ""
-            medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
-            lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
-            if t.mode == b.suite.shapes[t.subject.shape or ""].rank_by and not t.same_code and not t.low <= 1 <= t.high:
-                lines += [f"    with it: {_change(c)}" for c in diff.moved(a, b, t.subject)]
-    if imported := diff.imported(a, b):
-        lines += ["", "imported (other runs: shown, not judged)"]
-        for subject, moved in imported:
-            lines += [f"  {subject}" + ("" if moved else "  no difference"), *(f"    {_change(c)}" for c in moved)]
-    return "\n".join(lines)
-
-
-def _change(change: diff.Change) -> str:
-    return f"{change.fact}  {change.text}  {change.direction}"
 
 
 def of_chip(text: str, record: Record, records: Sequence[Record]) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.build import build, launch_plan
@@ -22,6 +21,9 @@ from flashcore.model.causes import BuildsFailed
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
 from flashcore.model.suite import Shape, Suite
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 def compile_all(context: Context) -> Built:
@@ -53,6 +55,8 @@ class Compiling:
         self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
         if first and len(context.archs) > 1:
             context.say(f"build: {first} in {self._seconds:.1f} s; the others meanwhile")
+            from concurrent.futures import ThreadPoolExecutor  # a fiftieth of a build that has nothing to do
+
             thread = ThreadPoolExecutor(max_workers=1)
             self._rest = thread.submit(self._build, context.archs)
             thread.shutdown(wait=False)

@@ -85,6 +85,7 @@ SHIPPED: Mapping[str, Entries] = {
         "metrics": "metrics",
         "prune": "prune",
         "pack": "pack",
+        "diff": "compare",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
@@ -95,7 +96,11 @@ SHIPPED: Mapping[str, Entries] = {
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster"},
     "formats": dict.fromkeys(("junit", "sarif", "github"), "formats"),
-    "api": {"capture": "capture", "captured": "capture", "sweep": "capture"},
+    "pages": {"compare": "compare"},
+    "api": {
+        **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
+        **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
+    },
 }
 
 _loaded: dict[str, Plugin] = {}

@@ -29,7 +29,6 @@ from flashcore.model.suite import Suite, Tier, Variant
 from flashcore.model.text import significant
 from flashcore.report import (
     chips_page,
-    compare_page,
     frame,
     guardrail_page,
     markup,
@@ -39,7 +38,7 @@ from flashcore.report import (
 )
 from flashcore.report.cells import Bar
 from flashcore.report.outcomes import status_mark
-from flashcore.report.view import COMPARE, GUARDRAILS, INDEX, ROOFLINE, Book, Page
+from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,7 +52,7 @@ MARKER = ".flashcore-report"
 #: Runs before the page is seen: where the address names a shape or a pair, no other is shown meanwhile.
 _HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.documentElement.classList.add("pending");\n'
 
-_NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"), (COMPARE, "Compare"))
+_NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
 
 
 def render(
@@ -90,13 +89,13 @@ def render(
     folder = folder.resolve()
     _check_replaceable(folder)
     records = [record, *others]
-    books = [Book(r, require, today, baseline) for r in records]
+    books = [Book(r, require, today, baseline, against) for r in records]
     judgement = together(records, [book.judgement for book in books])
     folders = [f"{name}/" for name in chips_page.folders(judgement.chips)] or [""]
     parts, reports = [], []
     for book, place, chip in zip(books, folders, judgement.chips or [""], strict=True):
         overview, roofline = overview_page.page(book), roofline_page.page(book)
-        pages = [overview, roofline, guardrail_page.page(book), compare_page.page(book, against)]
+        pages = [overview, roofline, guardrail_page.page(book)]
         pages += [replace(page, in_menu=True) for make in more.pages if (page := make(book)) is not None]
         pages += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
         title = f"{book.record.suite.name} · {book.record.id}"
@@ -174,6 +173,7 @@ class _Body:
     anchor: str
     title: str
     html: str
+    scripts: Sequence[str]
     packed: str = ""
 
 
@@ -189,7 +189,7 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     bodies = [body for _, _, body in every]
     part, first, _ = every[0]
     if part.single:
-        scripts = [_inline(static(name)) for name in _scripts(bodies)]
+        scripts = [_inline(static(script)) for script in _scripts(bodies).values()]
         packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
         sections = [_folded(bodies[0]), *packed]
         inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
@@ -198,7 +198,8 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     for part, page, body in every:
         text = framed(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[_folded(body)])
         files[f"{part.folder}{page.name}.html"] = text
-    files |= {f"assets/{name}": static(name) for name in ("style.css", *_scripts(bodies))}
+    assets = {"style.css": "style.css", **_scripts(bodies)}
+    files |= {f"assets/{name}": static(path) for name, path in assets.items()}
     for part in parts:
         menu = [[v.name, v.is_reference] for v in part.variants.values()]
         files[f"{part.folder}assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
@@ -211,6 +212,7 @@ def _body(part: _Part, page: Page[Any]) -> _Body:
         "book": part.book,
         "record": part.book.record,
         "here": page.name,
+        "menu": dict(part.navigation),
         "anchor": anchor,
         "single": part.single,
         "up": part.root(page) + part.folder,
@@ -222,7 +224,7 @@ def _body(part: _Part, page: Page[Any]) -> _Body:
     html += Markup().join(section(part.book) for name, section in part.sections if name == page.name)
     if part.chip and part.single:  # the menu above all pages leads only to the chips
         html = Markup(part.templates.get_template("chip.html.j2").render(variables, shell=part)) + html
-    return _Body(anchor, page.title, html)
+    return _Body(anchor, page.title, html, page.scripts)
 
 
 @functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
@@ -279,23 +281,23 @@ def _json(data: Any) -> Markup:
 
 
 def static(name: str) -> str:
-    """A file that pages include: style or script."""
+    """A file that pages include: style or script. A plugin's is named by its absolute path."""
     return (HERE / "static" / name).read_text(encoding="utf-8")
 
 
-def _scripts(bodies: Sequence[_Body]) -> list[str]:
-    """The scripts that these pages need, in the order of loading: the chart library only where there is a chart."""
+def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
+    """The scripts that these pages need by file name, in the order of loading: the chart library only where there is a
+    chart."""
     html = "".join(body.html for body in bodies)
     needed = (
         ('class="plot', "plotly-basic.min.js"),
         ('<figure class="chart', "charts.js"),
         ('<figure class="chart roofline', "roofline.js"),
-        ("data-compare", "charts.js"),
-        ("data-compare", "compare.js"),
         ('data-verdicts="', "guardrails.js"),
-        ("", "report.js"),
     )
-    return list(dict.fromkeys(script for sign, script in needed if sign in html))
+    scripts = [script for sign, script in needed if sign in html]
+    scripts += [script for body in bodies for script in body.scripts]
+    return {Path(script).name: script for script in (*scripts, "report.js")}
 
 
 #: A shape's part of a page that is not shown at first. Templates are not nested, and their content is escaped.

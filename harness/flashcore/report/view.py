@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -23,7 +24,7 @@ from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Shape, Stage, Tier, Variant
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
-INDEX, ROOFLINE, GUARDRAILS, COMPARE = "index", "roofline", "guardrails", "compare"
+INDEX, ROOFLINE, GUARDRAILS = "index", "roofline", "guardrails"
 
 #: The most shapes and columns that a page shows. It says how many it leaves out; the record has them all.
 MAX_SHAPES = 40
@@ -55,6 +56,7 @@ class Page(Generic[View]):
         template: a file of ``templates/``, or the absolute path of a plugin's.
         view: the template's variables: a dataclass or a mapping.
         in_menu: whether the header links it besides the core's own pages.
+        scripts: those that the page needs besides ``report.js``: files of ``static/``, or absolute paths of a plugin's.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Page(Generic[View]):
     template: str
     view: View
     in_menu: bool = False
+    scripts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,17 @@ class Failure:
 class Book:
     """A record as the pages see it: presentation only, statements come from :mod:`flashcore.explain` and the gate."""
 
-    def __init__(self, record: Record, require: Tier, today: date | None, baseline: Baseline | None = None) -> None:
+    def __init__(
+        self,
+        record: Record,
+        require: Tier,
+        today: date | None,
+        baseline: Baseline | None = None,
+        other: Record | None = None,
+    ) -> None:
         suite = record.suite
         self.record = record
+        self.other = other  # a record to compare with
         self.judgement = judge.judge(record, require=require, today=today, baseline=baseline)
         self.verdicts = grouped(((v.subject.variant, v.severity), v) for v in self.judgement.verdicts)
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}

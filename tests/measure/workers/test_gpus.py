@@ -91,7 +91,7 @@ def test_shares_are_big_first_and_small_at_the_end() -> None:
         assert [t.name for t in batch] == sorted((t.name for t in batch), key=[t.name for t in tasks].index)
         taken.append(len({t.shape for t in batch}))
         for task in batch:
-            work.done(task.name)
+            work.done((len(taken) - 1) % 2, task.name)
     assert taken == [4, 3, 3, 2, 1, 1, 1, 1] and not work.left
 
 
@@ -121,7 +121,7 @@ def test_a_process_that_cannot_be_refilled_takes_its_whole_share_at_once() -> No
     assert [t.name for t in work.take(0, 64, 2)] == [f"v{i}/s0" for i in range(0, 10, 2)]
     assert [t.name for t in work.take(1, 3, 2)] == ["v1/s1", "v3/s1", "v5/s1"], "a process has at most so many"
     for task in work.of(0):
-        work.done(task.name)
+        work.done(0, task.name)
     assert [t.name for t in work.take(0, 64, 2)] == ["v7/s1", "v9/s1"]
 
 
@@ -129,14 +129,14 @@ def test_what_a_slot_had_is_anybodys_once_it_is_lost() -> None:
     tasks = grid("abcd")
     work = shares(tasks)
     first = work.take(0, 64, 2)
-    work.done(first[0].name)
+    work.done(0, first[0].name)
     work.give_back(0)
     seen = []
     while batch := work.take(1, 2, 1):
         assert len(batch) <= 2
         seen += [t.name for t in batch]
         for task in batch:
-            work.done(task.name)
+            work.done(1, task.name)
     assert sorted(seen) == sorted(t.name for t in tasks if t != first[0])
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, Journal, answers, parse, read_journal, tasks_of
-from flashcore.model.causes import Message
+from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, Journal, parse, read_journal, tasks_of
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, until
 
@@ -27,6 +26,7 @@ def test_only_whole_lines_are_read() -> None:
 def test_lines_of_another_form_are_left_out() -> None:  # item 18: without a key they were a traceback
     lines = [
         {"event": "begin"}, {"event": "result"}, {"event": "fail", "name": "a"}, {"event": "step", "name": "a"},
+        {"event": "lacks", "what": "a"},
         {"event": "start"}, {"event": "start", "pid": "x"}, {"event": "result", "name": ["a"]}, {"event": ["begin"]},
         {"event": "result", "name": "a", "seconds": "long"}, {"event": "result", "name": "a", "seconds": 1e999},
         {"event": "result", "name": "a", "data": [1]}, {"event": "fail", "name": "a", "cause": None}, {"name": "a"},
@@ -54,18 +54,6 @@ def test_nothing_more_is_imported_once_there_are_tasks(
     steps = [lambda: imports("torch", first), lambda: imports("what few need", not first)]
     assert [task.name for task in tasks_of(path, steps)] == ["a"]
     assert order == ["torch"] if first else ["torch", "what few need"]
-
-
-def test_end_answers_what_was_not_answered(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal-001.jsonl")
-    journal.begin("a")
-    journal.end("a")
-    journal.begin("b")
-    journal.fail("b", Message("no"))
-    journal.end("b")
-    journal.close()
-    found = answers(tmp_path)
-    assert (found["a"].status, found["b"].status) == ("ok", "failed")
 
 
 def test_answers_of_a_second_are_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.explain import diff
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
-from flashcore.plugins.against import checkout
+from flashcore.plugins.against import checkout, diff_options
+from flashcore.plugins.compare import differences
 from tests.conftest import TOY, Built, flashcore
 
 SOURCE = "kernels/toy/scale.cu"
@@ -51,20 +53,18 @@ def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], R
 
     def record(name: str) -> Record:
         settings = Settings("kernels/toy", variant="plain", upto=None)
-        return checkout.record(name, settings, lambda _: None)
+        return diff_options.record(name, settings, lambda _: None)
 
     return record
 
 
 def test_a_comment_is_the_same_code_and_a_barrier_is_not(read: Callable[[str], Record], repository: Path) -> None:
-    from flashcore.explain import diff
-
     first, comment, barrier = read("HEAD~2"), read("HEAD~1"), read("HEAD")
     assert diff.changes(first, comment) == []
-    assert diff.same_builds(first, comment) == (1, 1)
+    assert differences.same_builds(first, comment) == (1, 1)
     found = {c.fact: (c.before, c.after, c.direction) for c in diff.changes(comment, barrier)}
     assert found["sass_bar"] == (0, 1, "worse")
-    assert diff.same_builds(comment, barrier) == (0, 1)
+    assert differences.same_builds(comment, barrier) == (0, 1)
     assert barrier.id.startswith("HEAD (") and barrier.suite.root == "kernels/toy"
 
 
@@ -75,8 +75,6 @@ def test_nothing_is_left_behind(read: Callable[[str], Record], repository: Path)
 
 
 def test_the_working_tree_is_a_side_too(read: Callable[[str], Record], repository: Path) -> None:
-    from flashcore.explain import diff
-
     assert diff.changes(read("HEAD"), read(".")) == []
 
 
@@ -93,7 +91,7 @@ def test_a_revision_without_the_suite_is_said(repository: Path, monkeypatch: pyt
     try:
         settings = Settings("kernels/other", upto=None)
         with pytest.raises(UsageError, match=r"HEAD: expected the suite kernels/other in it"):
-            checkout.record("HEAD", settings, lambda _: None)
+            diff_options.record("HEAD", settings, lambda _: None)
         assert git(repository, "worktree", "list").count("\n") == 0
     finally:
         shutil.rmtree(other)

@@ -48,8 +48,8 @@ from flashcore.readers.compiler_log import compile_failed
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 #: Lines of ptxas -v about every kernel, which never say why a compilation failed.
-_CHATTER = re.compile(r"ptxas info|\s+\d+ bytes stack frame")
-_COUNT = re.compile(r"\[(\d+)/(\d+) ")
+_CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
+_COUNT = r"\[(\d+)/(\d+) "
 _MANIFEST = "unit.json"  # a complete folder's contents
 _MOST_CHARACTERS = 20_000  # of a compiler's output
 
@@ -299,7 +299,7 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str
                 process.stdin.write(text)
                 process.stdin.close()
             for line in process.stdout:
-                if count := _COUNT.match(line):
+                if count := re.match(_COUNT, line):
                     say(Step(line.rstrip(), int(count[1]), int(count[2])))
                 elif options.verbose:
                     say(line.rstrip())
@@ -355,7 +355,7 @@ def _why(unit: Unit, missing: str, output: str) -> str:
     if log.is_file():
         with log.open(encoding="utf-8", errors="replace") as stream:
             lines = iter(lambda: stream.readline(_MOST_CHARACTERS), "")
-            text = "".join(line for line in lines if not _CHATTER.match(line))
+            text = "".join(line for line in lines if not re.match(_CHATTER, line))
     message = text[:_MOST_CHARACTERS].strip()
     if message and missing == CUBIN:
         return message

@@ -26,18 +26,16 @@ _FOLDERS = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
 _OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM_INCLUDES", "SOURCE_DATE_EPOCH")
 #: Make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
-_SYSTEM = re.compile(r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/")
-_NAMED = re.compile(rb'(["<])([^"<>\n]{1,300})[">]')
+_SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
+_NAMED = rb'(["<])([^"<>\n]{1,300})[">]'
 # nvcc passes its arguments to a shell within double quotes, and removes the quotes from what -I names.
-_UNSAFE = re.compile(r"""[\x00-\x1f\x7f$`"\\]|^-I.*'""")
+_UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
 _SAMPLED = 4 << 20  # of a program larger than this, 64 KB of each MB are read
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
 # One that is not closed extends to the end: it is read once.
-_COMMENT = re.compile(
-    rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)",
-)
-_BLANKS = re.compile(rb"(" + _STRING + rb")|\s+")
-_TOKEN = re.compile(_STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']""")
+_COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)"
+_BLANKS = rb"(" + _STRING + rb")|\s+"
+_TOKEN = _STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']"""
 
 
 def refuse_unsafe(texts: Iterable[str]) -> None:
@@ -45,7 +43,7 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
     UsageError: nvcc would misread a flag or path, or run a command that it holds.
     """
     for text in texts:
-        if unsafe := _UNSAFE.search(text):
+        if unsafe := re.search(_UNSAFE, text):
             raise UsageError(
                 f"{text!r}: expected a path or flag that nvcc takes unchanged, found {unsafe[0][-1]!r} in it\n"
                 '  hint: leave out $, `, ", \\ and line breaks'
@@ -54,11 +52,11 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
 
 def plain_text(text: bytes) -> bytes:
     """A source without comments, and without blanks except those that separate two words or belong to a directive."""
-    text = _COMMENT.sub(lambda m: m[1] or b" ", text.replace(b"\\\n", b""))
+    text = re.sub(_COMMENT, lambda m: m[1] or b" ", text.replace(b"\\\n", b""))
     parts: list[bytes] = []
     for line in map(bytes.strip, text.split(b"\n")):
         directive = line[:1] == b"#"
-        parts += [_BLANKS.sub(lambda m: m[1] or b" ", line) + b"\n"] if directive else _TOKEN.findall(line)
+        parts += [re.sub(_BLANKS, lambda m: m[1] or b" ", line) + b"\n"] if directive else re.findall(_TOKEN, line)
     return b" ".join(parts)
 
 
@@ -94,7 +92,7 @@ class Inputs:
         more = [os.path.realpath(os.path.join(root, f)) for f in folders if f]
         self._declared = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
         self._root = self._declared[0]
-        self._include = [*self._declared[1:], *(f for f in more if not _SYSTEM.match(f + os.sep))]
+        self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
         self._headers = [self._below(f) for f in self._include]
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
@@ -170,7 +168,7 @@ class Inputs:
 
     def _is_users(self, real: str) -> bool:
         inside = any(real.startswith(f + os.sep) for f in self._include)
-        return not real.startswith(self._toolkit) and (inside or not _SYSTEM.match(real))
+        return not real.startswith(self._toolkit) and (inside or not re.match(_SYSTEM, real))
 
     def _file_content(self, path: str) -> tuple[str, frozenset[str]]:
         """The hash of a user's file and of which headers that it includes in quotes lie in its folder; the names of all
@@ -179,7 +177,7 @@ class Inputs:
             text = Path(path).read_bytes()
         except OSError:
             return "absent", frozenset()
-        headers = {(m[1], m[2].decode(errors="replace")) for m in _NAMED.finditer(text)}
+        headers = {(m[1], m[2].decode(errors="replace")) for m in re.finditer(_NAMED, text)}
         folder = os.path.dirname(path)
         local = sorted(n for quote, n in headers if quote == b'"' and os.path.isfile(os.path.join(folder, n)))
         return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(os.path.basename(n) for _, n in headers)

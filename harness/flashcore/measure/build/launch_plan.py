@@ -12,7 +12,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,6 +61,22 @@ class Recorder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a built variant launches on a shape. ``recording`` is a foreign launcher's."""
+
+    artifact: Artifact
+    library: Path
+    shape: str
+    sizes: Sequence[int]
+    recording: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Its key among the answers of its library."""
+        return ",".join(map(str, [*self.sizes, *self.recording.get("key", ())]))
+
+
 def plans(
     suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape], recorder: Recorder | None = None
 ) -> list[Plan]:
@@ -69,47 +87,31 @@ def plans(
     Args:
         recorder: of the variants that are foreign launchers.
     """
-    wanted: list[tuple[str, Path, dict[str, Question]]] = []
-    launchers: dict[str, Artifact] = {}
+    foreign = {v.name for v in suite.variants.values() if recorder and isinstance(v.kind, ForeignLauncher)}
+    questions: list[_Question] = []
     for artifact in artifacts:
-        if artifact.plan_library is not None:
-            variant = suite.variants[artifact.variant]
-            problem = suite.problems[variant.problem]
-            foreign = recorder if isinstance(variant.kind, ForeignLauncher) else None
-            if foreign is not None:
-                launchers[variant.name] = artifact
-            sizes: dict[str, Question] = {}
-            for s in shapes:
-                if variant.runs_on(s):
-                    recording = foreign.recording(problem, s, artifact.arch) if foreign is not None else {}
-                    sizes[s.name] = ([int(s.params[d]) for d in problem.dims], recording)
-            wanted.append((variant.name, Path(artifact.plan_library), sizes))
-    known = {library: _cached(library) for _, library, _ in wanted}
-    missing = [
-        (library, new)
-        for _, library, sizes in wanted
-        if (new := [size for size in sizes.values() if _key(size) not in known[library]])
-    ]
-    for library, answers in _ask(missing).items():
-        known[library].update(answers)
+        variant = suite.variants[artifact.variant]
+        problem = suite.problems[variant.problem]
+        for shape in shapes if artifact.plan_library is not None else ():
+            if variant.runs_on(shape):
+                recording: dict[str, Any] = {}
+                if recorder and variant.name in foreign:
+                    recording = recorder.recording(problem, shape, artifact.arch)
+                sizes = [int(shape.params[d]) for d in problem.dims]
+                questions.append(_Question(artifact, Path(artifact.plan_library or ""), shape.name, sizes, recording))
+    answers = {q.library: _cached(q.library) for q in questions}
+    missing = [q for q in questions if q.key not in answers[q.library]]
+    for question, answer in _ask(missing):
+        answers[question.library][question.key] = answer
+    for library in {q.library for q in missing}:
         # A missing answer may be due to a busy machine: the question is asked again next time.
-        kept = {k: a for k, a in known[library].items() if not isinstance(_cause(a), PlanHung)}
+        kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung)}
         write_atomically(_cache(library), json.dumps(kept).encode())
-    found = [
-        _plan(name, shape, known[library][_key(size)])
-        for name, library, sizes in wanted
-        for shape, size in sizes.items()
-    ]
-    return [recorder.completed(p, launchers[p.variant]) if recorder and p.variant in launchers else p for p in found]
-
-
-#: Dimensions, and the recording of a foreign launcher.
-Question = tuple[Sequence[int], Mapping[str, Any]]
-
-
-def _key(question: Question) -> str:
-    sizes, recording = question
-    return ",".join(map(str, [*sizes, *recording.get("key", ())]))
+    results: list[Plan] = []
+    for q in questions:
+        plan = _plan(q.artifact.variant, q.shape, answers[q.library][q.key])
+        results.append(recorder.completed(plan, q.artifact) if recorder and plan.variant in foreign else plan)
+    return results
 
 
 def _cache(library: Path) -> Path:
@@ -124,25 +126,20 @@ def _cached(library: Path) -> dict[str, Any]:
         return {}
 
 
-def _ask(questions: Sequence[tuple[Path, list[Question]]]) -> dict[Path, dict[str, Any]]:
+def _ask(questions: Sequence[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
     """One child answers for all libraries. If it crashes, the reason is the answer to the question that it crashed on,
     and a new child takes the rest."""
-    answers: dict[Path, dict[str, Any]] = {library: {} for library, _ in questions}
-    pending = [(library, size) for library, sizes in questions for size in sizes]
+    pending = deque(questions)
     while pending:
-        output, cause = _child([[str(library), question] for library, question in pending])
+        output, cause = _child([[str(q.library), q.sizes, q.recording] for q in pending])
         for line in output.splitlines():
-            library, size = pending.pop(0)
-            answers[library][_key(size)] = json.loads(line)
-        if not pending:
-            break
-        guilty, size = pending.pop(0)
-        answer = {"cause": as_json(cause), "launches": [], "workspace": 0}
-        answers[guilty][_key(size)] = answer
-        if isinstance(cause, PlanHung):  # it would hang again on every other shape
-            answers[guilty].update({_key(size): answer for library, size in pending if library == guilty})
-            pending = [(library, size) for library, size in pending if library != guilty]
-    return answers
+            yield pending.popleft(), json.loads(line)
+        if pending:
+            guilty = pending[0]
+            for q in list(pending):  # a library that hangs would hang again on every other shape
+                if q is guilty or (isinstance(cause, PlanHung) and q.library == guilty.library):
+                    pending.remove(q)
+                    yield q, {"cause": as_json(cause), "launches": [], "workspace": 0}
 
 
 def _child(questions: list[Any]) -> tuple[str, Cause]:
@@ -172,14 +169,11 @@ def _cause(answer: Mapping[str, Any]) -> Cause | None:
 
 
 def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
-    launches = tuple(
-        Launch(
-            *(_kernel(r["kernel"]), _three(r["grid"]), _three(r["block"]), _three(r["cluster"])),
-            *(r["dynamic_smem"], r["programmatic"], r["cooperative"]),
-        )
-        for r in answer["launches"]
-    )
-    return Plan(variant, shape, launches, answer["workspace"], _cause(answer))
+    launches = []
+    for launch in answer["launches"]:
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
+        launches.append(Launch(**plain | {"kernel": _kernel(launch["kernel"])}))
+    return Plan(variant, shape, tuple(launches), answer["workspace"], _cause(answer))
 
 
 def _kernel(told: str) -> str:
@@ -188,8 +182,12 @@ def _kernel(told: str) -> str:
     return canonical(asked[1] if asked else told)
 
 
-def _three(values: Sequence[int]) -> tuple[int, int, int]:
-    return (values[0], values[1], values[2])
+def _plain(record: _Record) -> dict[str, Any]:
+    """A launch as JSON."""
+    dims = {name: list(getattr(record, name)) for name in ("grid", "block", "cluster")}
+    flags = {name: bool(getattr(record, name)) for name in ("programmatic", "cooperative")}
+    kernel = (record.kernel or b"?").decode(errors="replace")
+    return {"kernel": kernel, **dims, "dynamic_smem": record.dynamic_smem, **flags}
 
 
 def main() -> None:
@@ -197,7 +195,7 @@ def main() -> None:
     # What a plan prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    for path, (sizes, recording) in json.load(sys.stdin):
+    for path, sizes, recording in json.load(sys.stdin):
         library = ctypes.CDLL(path)
         dims = (ctypes.c_int64 * len(sizes))(*sizes)
         records = (_Record * _CAPACITY)()
@@ -212,18 +210,7 @@ def main() -> None:
         answer = {
             "cause": as_json(refusal) if count < 0 else None,
             "workspace": workspace.value,
-            "launches": [
-                {
-                    "kernel": (r.kernel or b"?").decode(errors="replace"),
-                    "grid": list(r.grid),
-                    "block": list(r.block),
-                    "cluster": list(r.cluster),
-                    "dynamic_smem": r.dynamic_smem,
-                    "programmatic": bool(r.programmatic),
-                    "cooperative": bool(r.cooperative),
-                }
-                for r in records[: max(count, 0)]
-            ],
+            "launches": [_plain(record) for record in records[: max(count, 0)]],
         }
         print(json.dumps(answer), file=answers, flush=True)
 

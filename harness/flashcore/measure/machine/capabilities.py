@@ -70,7 +70,7 @@ _REPORTED = (
     ),
     (r"==ERROR==.*failed to connect to the CUDA driver", "driver"),
     (
-        r"no CUDA GPU that this process can use|No CUDA GPUs are available|no CUDA-capable device"
+        r"No CUDA GPUs are available|no CUDA-capable device"
         r"|Found no NVIDIA driver|not compiled with CUDA enabled",
         "gpu",
     ),

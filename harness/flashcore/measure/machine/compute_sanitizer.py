@@ -33,18 +33,11 @@ def find_sanitizer() -> Path:
 def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[str]) -> list[str]:
     """The command line that runs a target under the tool. Failed API calls are left to check: libraries make them to
     probe."""
-    options = ["--report-api-errors", "no"] if tool == "memcheck" else []
     return [
-        str(sanitizer),
-        "--tool",
-        tool,
-        "--log-file",
-        str(log).replace("%", "%%"),
-        "--launch-timeout",
-        "0",  # torch takes long to reach its first CUDA call
-        "--check-exit-code",
-        "no",  # the outcome of the target is in its journal
-        *options,
+        *(str(sanitizer), "--tool", tool, "--log-file", str(log).replace("%", "%%")),
+        *("--launch-timeout", "0"),  # torch takes long to reach its first CUDA call
+        *("--check-exit-code", "no"),  # the outcome of the target is in its journal
+        *(("--report-api-errors", "no") if tool == "memcheck" else ()),
         *target,
     ]
 
@@ -65,24 +58,20 @@ class Report:
         return self.errors == 0 and self.warnings == 0
 
 
-_ERRORS = re.compile(r"^=+ ERROR SUMMARY: ([\d,]+) errors?\s*$", re.MULTILINE)
-_RACECHECK = re.compile(
-    r"^=+ RACECHECK SUMMARY: [\d,]+ hazards? displayed \(([\d,]+) errors?, ([\d,]+) warnings?\)", re.MULTILINE
-)
-_LINE = re.compile(r"^=+ ?(.*)$", re.MULTILINE)
+_ERRORS = r"(?m)^=+ ERROR SUMMARY: ([\d,]+) errors?\s*$"
+_RACECHECK = r"(?m)^=+ RACECHECK SUMMARY: [\d,]+ hazards? displayed \(([\d,]+) errors?, ([\d,]+) warnings?\)"
+_LINE = r"(?m)^=+ ?(.*)$"
 #: The tool did not work: its count says nothing about the kernels.
-_BLIND = re.compile(
-    r"^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$", re.MULTILINE
-)
+_BLIND = r"(?m)^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$"
 
 
 def parse(text: str, tool: Tool) -> Report | str:
     """The count in a log of the tool, or why there is none."""
-    if blind := _BLIND.search(text):
+    if blind := re.search(_BLIND, text):
         return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
-    summary = (_RACECHECK if tool == "racecheck" else _ERRORS).search(text)
+    summary = re.search(_RACECHECK if tool == "racecheck" else _ERRORS, text)
     if summary is None:
-        lines = [line.strip() for line in _LINE.findall(text) if line.strip()]
+        lines = [line.strip() for line in re.findall(_LINE, text) if line.strip()]
         return "compute-sanitizer gave no count" + (f": {' | '.join(lines[-2:])}" if lines else "")
     errors, *warnings = (int(n.replace(",", "")) for n in summary.groups())
     return Report(errors, sum(warnings), _first(text))
@@ -90,7 +79,7 @@ def parse(text: str, tool: Tool) -> Report | str:
 
 def _first(text: str) -> str:
     """The first complaint, with the line that says where if there is one."""
-    lines = [m.rstrip() for m in _LINE.findall(text)]
+    lines = [m.rstrip() for m in re.findall(_LINE, text)]
     for i, line in enumerate(lines):
         if line.strip() and not line.startswith(" ") and "SUMMARY" not in line and line.strip() != "COMPUTE-SANITIZER":
             where = lines[i + 1].strip() if i + 1 < len(lines) else ""

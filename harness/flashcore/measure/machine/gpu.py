@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 # Numbers of CUdevice_attribute (cuda.h).
 _SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
@@ -84,7 +83,8 @@ def uuids() -> list[str]:
     for number in range(count.value):
         raw = (ctypes.c_ubyte * 16)()
         if driver.cuDeviceGet(ctypes.byref(device), number) == 0 and driver.cuDeviceGetUuid(raw, device) == 0:
-            uuids.append(f"GPU-{UUID(bytes=bytes(raw))}")
+            digits = bytes(raw).hex()
+            uuids.append("-".join(("GPU", digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
     return uuids
 
 

@@ -110,7 +110,7 @@ def last_words(text: str) -> str:
     return " · ".join((errors or lines)[-3:])[:400] or "it said nothing"
 
 
-_REFUSED = re.compile(r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)")
+_REFUSED = r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)"
 
 
 def refused_metrics(log: str, requested: Sequence[str]) -> dict[str, str]:
@@ -119,7 +119,7 @@ def refused_metrics(log: str, requested: Sequence[str]) -> dict[str, str]:
     One such name makes ncu fail for the whole target. ncu prints it as it was given, or as a pattern.
     """
     refused: dict[str, str] = {}
-    for words, name in _REFUSED.findall(log):
+    for words, name in re.findall(_REFUSED, log):
         base = name.replace("\\", "").rstrip(".")
         for metric in requested:
             if metric == base or metric.startswith(base + "."):

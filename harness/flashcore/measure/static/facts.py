@@ -19,10 +19,12 @@ from typing import Any
 
 from flashcore.chips import occupancy
 from flashcore.measure.machine import toolchain
+from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
 from flashcore.model.causes import (
     CalledSeparately,
     Cause,
+    Detail,
     GridUnknown,
     KernelNotBuilt,
     NoMachineCode,
@@ -33,7 +35,7 @@ from flashcore.model.causes import (
     from_json,
 )
 from flashcore.model.files import write_atomically
-from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject
+from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
 from flashcore.readers import cubin, sass, spills
 from flashcore.readers.kernel_names import canonical
 
@@ -67,13 +69,13 @@ OPCODES = {
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
+_RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
 _FORMAT = 6  # of static.json; raise it when what is read changes
 _BY_KERNEL = ("kernels", "sass", "local")
 _REQUIRED = {"code", "warnings", "spills_unknown", *_BY_KERNEL}
 
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_SPILLS = re.compile(r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_WARNING = re.compile(r"\((C75\d\d)\)[^\n]*")
+_ENTRY = r"Compiling entry function '([^']+)'"
+_SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
 
 
 def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str]:
@@ -139,17 +141,10 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     return {
         "format": _FORMAT,
         "code": content.code,
-        "warnings": _WARNING.findall(words),
+        "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", words),
         "spills_unknown": as_json(cause),
         "kernels": {
-            k.name: {
-                "registers": k.registers,
-                "stack_bytes": k.stack_bytes,
-                "static_smem": k.static_smem,
-                "barriers": k.barriers,
-                "parameter_bytes": k.parameter_bytes,
-                "spills": counted.get(k.name),
-            }
+            k.name: {**{name: getattr(k, name) for name in _RESOURCES}, "spills": counted.get(k.name)}
             for k in content.kernels
         },
         "sass": None if code is None else {name: sass_counts(code) for name, code in functions.items()},
@@ -166,9 +161,9 @@ def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
     spills: dict[str, tuple[int, int]] = {}
     kernel = ""
     for line in log.splitlines():
-        if entry := _ENTRY.search(line):
+        if entry := re.search(_ENTRY, line):
             kernel = entry[1]
-        elif spill := _SPILLS.match(line):
+        elif spill := re.match(_SPILLS, line):
             stores, loads = spills.get(kernel, (0, 0))
             spills[kernel] = (stores + int(spill[1]), loads + int(spill[2]))
     return spills
@@ -204,22 +199,23 @@ def sass_counts(code: Iterable[sass.Instruction]) -> dict[str, int]:
     return counts
 
 
+def _fact(subject: Subject, name: str, value: Value | None, source: Source, detail: Detail | str = "") -> Fact:
+    return Fact(subject, name, value, FACTS[name].unit, source, detail)
+
+
 def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Iterator[Fact]:
     values = data["kernels"][kernel]
-    yield Fact(subject, "registers", values["registers"], "1", Source.CUBIN)
-    for name in ("stack_bytes", "static_smem", "parameter_bytes"):
-        yield Fact(subject, name, values[name], "B", Source.CUBIN)
-    yield Fact(subject, "barriers", values["barriers"], "1", Source.CUBIN)
-    stores, loads = values["spills"] or (None, None)
-    unknown = from_json(data["spills_unknown"]) if stores is None else ""
-    yield Fact(subject, "spill_store_bytes", stores, "B", Source.PTXAS, unknown)
-    yield Fact(subject, "spill_load_bytes", loads, "B", Source.PTXAS, unknown)
+    for name in _RESOURCES:
+        yield _fact(subject, name, values[name], Source.CUBIN)
+    spilled = values["spills"] or (None, None)
+    for name, value in zip(("spill_store_bytes", "spill_load_bytes"), spilled, strict=True):
+        yield _fact(subject, name, value, Source.PTXAS, from_json(data["spills_unknown"]) if value is None else "")
     warnings = data["warnings"]
-    yield Fact(subject, "compiler_warnings", len(warnings), "1", Source.PTXAS, ", ".join(sorted(set(warnings))))
+    yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, ", ".join(sorted(set(warnings))))
     counts = (data["sass"] or {}).get(kernel, {})
     missing = NoTool("nvdisasm") if data["sass"] is None else Unreadable("nvdisasm")
     for name in _COUNTS:
-        yield Fact(subject, name, counts.get(name), "1", Source.SASS, "" if counts else missing)
+        yield _fact(subject, name, counts.get(name), Source.SASS, "" if counts else missing)
 
 
 def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
@@ -229,13 +225,12 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
     stores, loads = values["spills"] or (None, None)
     usage = spills.classify(spills.Evidence(stores, loads, values["stack_bytes"], sites))
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
-    yield Fact(subject, "sass_local_loop", inside, "1", Source.SASS, NoMachineCode() if sites is None else "")
-    if usage.use == "unmeasured":
-        yield Fact(subject, "local_memory", None, "text", Source.SASS, NoMachineCode())
-    else:
-        yield Fact(subject, "local_memory", usage.use, "text", Source.SASS, usage.text)
+    yield _fact(subject, "sass_local_loop", inside, Source.SASS, NoMachineCode() if sites is None else "")
+    measured = usage.use != "unmeasured"
+    use, detail = (usage.use, usage.text) if measured else (None, NoMachineCode())
+    yield _fact(subject, "local_memory", use, Source.SASS, detail)
     if usage.worst:
-        yield Fact(subject, "local_memory_site", str(usage.worst), "text", Source.SASS, usage.worst)
+        yield _fact(subject, "local_memory_site", str(usage.worst), Source.SASS, usage.worst)
 
 
 def plan_facts(
@@ -252,7 +247,7 @@ def plan_facts(
     """
     if plan.cause is None:
         case = Subject(artifact.variant, artifact.arch, plan.shape)
-        yield Fact(case, "workspace_bytes", plan.workspace_bytes, "B", Source.PLAN)
+        yield _fact(case, "workspace_bytes", plan.workspace_bytes, Source.PLAN)
     repeats = Counter(launch.kernel for launch in plan.launches)
     seen: Counter[str] = Counter()
     for launch in plan.launches:
@@ -267,23 +262,24 @@ def _launch_facts(
     subject: Subject, arch: str, launch: Launch, kernel: Mapping[str, Fact] | None, sms: int | None
 ) -> Iterator[Fact]:
     threads, blocks, cluster = (math.prod(dims) for dims in (launch.block, launch.grid, launch.cluster))
-    yield Fact(subject, "threads", threads, "1", Source.PLAN)
-    yield Fact(subject, "blocks", blocks or None, "1", Source.PLAN, "" if blocks else GridUnknown())
-    yield Fact(subject, "dynamic_smem", launch.dynamic_smem, "B", Source.PLAN)
+    yield _fact(subject, "threads", threads, Source.PLAN)
+    yield _fact(subject, "blocks", blocks or None, Source.PLAN, "" if blocks else GridUnknown())
+    yield _fact(subject, "dynamic_smem", launch.dynamic_smem, Source.PLAN)
     if kernel is None:
-        for name, unit in (("smem", "B"), ("theoretical_occupancy", "pct"), ("blocks_per_sm", "1")):
-            yield Fact(subject, name, None, unit, Source.OCCUPANCY, KernelNotBuilt(launch.kernel))
+        for name in ("smem", "theoretical_occupancy", "blocks_per_sm"):
+            yield _fact(subject, name, None, Source.OCCUPANCY, KernelNotBuilt(launch.kernel))
         return
-    static_smem = int(kernel["static_smem"].number or 0)
-    yield Fact(subject, "smem", static_smem + launch.dynamic_smem, "B", Source.OCCUPANCY)
-    registers = int(kernel["registers"].number or 0)
+    static_smem, registers = (int(kernel[name].number or 0) for name in ("static_smem", "registers"))
+    yield _fact(subject, "smem", static_smem + launch.dynamic_smem, Source.OCCUPANCY)
     fit = occupancy.occupancy(arch, threads, registers, static_smem, launch.dynamic_smem, cluster)
-    pct = None if fit.pct is None else round(fit.pct, 4)
-    limiter = None if fit.blocks_per_sm is None else fit.limiter
+    values = {
+        "theoretical_occupancy": None if fit.pct is None else round(fit.pct, 4),
+        "blocks_per_sm": fit.blocks_per_sm,
+        "occupancy_limiter": None if fit.blocks_per_sm is None else fit.limiter,
+    }
     # The values of a launch that fails are known to be 0: its cause is a remark.
-    detail = fit.cause if fit.cause and pct is None else text(fit.cause)
-    yield Fact(subject, "theoretical_occupancy", pct, "pct", Source.OCCUPANCY, detail)
-    yield Fact(subject, "blocks_per_sm", fit.blocks_per_sm, "1", Source.OCCUPANCY, detail)
-    yield Fact(subject, "occupancy_limiter", limiter, "text", Source.OCCUPANCY, detail)
+    detail = fit.cause if fit.cause and fit.pct is None else text(fit.cause)
+    for name, value in values.items():
+        yield _fact(subject, name, value, Source.OCCUPANCY, detail)
     if sms is not None and fit.blocks_per_sm and blocks:
-        yield Fact(subject, "waves", round(blocks / (sms * fit.blocks_per_sm), 4), "1", Source.OCCUPANCY)
+        yield _fact(subject, "waves", round(blocks / (sms * fit.blocks_per_sm), 4), Source.OCCUPANCY)

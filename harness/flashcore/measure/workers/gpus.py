@@ -27,7 +27,7 @@ class LocalGpu:
     host: None = None
 
     def child(self, folder: Path, tasks: list[Task], program: Program) -> Child:
-        return Process(folder, tasks, program, self.gpu)
+        return Process(folder, tasks, program, gpu=self.gpu)
 
     def is_back(self) -> bool:
         return False

@@ -1,10 +1,10 @@
 """The journal of a child process: the task in progress, and the outcome of each task.
 
 A child announces every task before it starts it and answers it when it is done, one JSON line each. The reader
-(:mod:`flashcore.measure.workers.supervisor`) knows which task was in progress when the process dies, and which are
-answered when
-a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``, ``result``, ``fail`` and ``skip``; a
-supervisor's also ``lost``, with the GPU that children can no longer be started on.
+(:class:`flashcore.measure.workers.program.Child`) knows which task was in progress when the process dies, and which are
+answered when a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``, ``result``, ``fail``,
+``skip`` and ``lacks`` (what the machine lacks); a supervisor's also ``lost``, with the GPU that children can no longer
+be started on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from flashcore.errors import Exit, FlashcoreError
+from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, Hang, HungBefore, Raised, as_json, from_json
 
@@ -42,12 +42,14 @@ _LOOK = 0.005  # seconds between two looks for more tasks
 _PR_SET_PDEATHSIG = 1
 
 #: CUDA errors after which a process can do nothing more with its device.
-POISON = re.compile(
-    r"illegal memory access|illegal address|unspecified launch failure|misaligned address|"
+POISON = (
+    r"(?i)illegal memory access|illegal address|unspecified launch failure|misaligned address|"
     r"device-side assert|illegal instruction|hardware stack error|invalid address space|"
-    r"invalid program counter|launch timed out|uncorrectable (ECC|NVLink)|CUDA error: launch failure",
-    re.IGNORECASE,
+    r"invalid program counter|launch timed out|uncorrectable (ECC|NVLink)|CUDA error: launch failure"
 )
+
+
+Status = Literal["ok", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,9 @@ class Result:
     """The outcome of a task. ``step`` is the step at which it failed, if the task announced steps."""
 
     name: str
-    status: Literal["ok", "failed", "skipped"]
+    status: Status
     cause: Cause | None = None
-    data: dict[str, Any] | None = None
+    data: Mapping[str, Any] | None = None
     seconds: float = 0.0
     step: Step = NO_STEP
 
@@ -124,64 +126,52 @@ class Journal:
         FlashcoreError: the file cannot be written (a full disk), naming it.
     """
 
-    def __init__(self, path: Path | str, **head: Any) -> None:
+    def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._began: dict[str, float] = {}
-        self._step: dict[str, Step] = {}
-        self._answered: set[str] = set()
-        self._synced = -math.inf
+        self._began = self._synced = -math.inf
+        self._step = NO_STEP
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise unwritable(self.path, error) from error
-        self._write({"event": "start", "pid": os.getpid(), **head})
+        self._write(event="start", pid=os.getpid())
 
     def begin(self, name: str) -> None:
         """The task is started now; a crash or hang until its answer is attributed to it."""
-        self._began[name] = time.monotonic()
-        self._write({"event": "begin", "name": name})
+        self._began, self._step = time.monotonic(), NO_STEP
+        self._write(event="begin", name=name)
 
     def step(self, name: str, what: str, variant: str = "") -> None:
         """The task has come to a step: the time limit starts anew, and a crash is attributed to it."""
-        self._step[name] = Step(what, variant)
-        self._write({"event": "step", "name": name, **self._step[name].as_json()})
+        self._step = Step(what, variant)
+        self._write(event="step", name=name, **self._step.as_json())
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
-        """The task is done, with this result."""
-        self._answer({"event": "result", "name": name, "data": None if data is None else dict(data)})
+        """The task that was begun last is done, with this result."""
+        self.answer(Result(name, "ok", None, data, self._seconds))
 
-    def fail(
-        self,
-        name: str,
-        cause: Cause,
-        *,
-        poisoned: bool = False,
-        step: Step = NO_STEP,
-        seconds: float | None = None,
-    ) -> None:
-        """The task failed. ``poisoned``: this process can no longer use the device.
+    def fail(self, name: str, cause: Cause, *, poisoned: bool = False) -> None:
+        """The task that was begun last failed. ``poisoned``: this process can no longer use the device."""
+        self.answer(Result(name, "failed", cause, None, self._seconds, self._step), poisoned=poisoned)
 
-        ``step`` and ``seconds`` are known from ``step()`` and ``begin()`` unless given.
-        """
-        line: dict[str, Any] = {"event": "fail", "name": name, "cause": as_json(cause)}
-        line |= (step if step.what else self._step.get(name, step)).as_json()
-        line["poisoned"] = poisoned
-        if seconds is not None:
-            line["seconds"] = seconds
-        self._answer(line)
+    def answer(self, result: Result, **more: Any) -> None:
+        """A task has this outcome."""
+        line = {"event": _EVENTS[result.status], "name": result.name, "seconds": result.seconds, **more}
+        if result.cause is None:
+            line["data"] = result.data
+        else:
+            line |= {"cause": as_json(result.cause), **result.step.as_json()}
+        self._write(**line)
+        if time.monotonic() - self._synced >= SYNC:
+            self._sync()
 
-    def skip(self, name: str, cause: Cause) -> None:
-        """The task is not run."""
-        self._answer({"event": "skip", "name": name, "cause": as_json(cause)})
+    def lacks(self, error: CapabilityError) -> None:
+        """The machine lacks something that every task needs."""
+        self._write(event="lacks", what=error.what, hint=error.mend)
 
     def lost(self, gpu: str, reason: str) -> None:
         """No more children are started on this GPU."""
-        self._write({"event": "lost", "name": gpu, "reason": reason})
-
-    def end(self, name: str) -> None:
-        """The task has ended; without an answer so far it counts as done, without data."""
-        if name not in self._answered:
-            self.result(name)
+        self._write(event="lost", name=gpu, reason=reason)
 
     def close(self) -> None:
         try:
@@ -189,16 +179,11 @@ class Journal:
         finally:
             os.close(self._file)
 
-    def _answer(self, line: dict[str, Any]) -> None:
-        name = line["name"]
-        self._answered.add(name)
-        began = self._began.get(name)
-        line.setdefault("seconds", 0.0 if began is None else round(time.monotonic() - began, 6))
-        self._write(line)
-        if time.monotonic() - self._synced >= SYNC:
-            self._sync()
+    @property
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._began, 6)
 
-    def _write(self, line: Mapping[str, Any]) -> None:
+    def _write(self, **line: Any) -> None:
         data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
         try:
             while data:  # a disk that fills up accepts a part, and refuses the rest with the reason
@@ -213,6 +198,12 @@ class Journal:
             if error.errno != errno.EINVAL:  # a pipe or device: nothing to sync
                 raise unwritable(self.path, error) from error
         self._synced = time.monotonic()
+
+
+def next_number(folder: Path) -> str:
+    """The number of the next process whose files are in a folder."""
+    used = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
+    return f"{max(used, default=0) + 1:03d}"
 
 
 def unwritable(path: Path, error: OSError) -> FlashcoreError:
@@ -242,13 +233,18 @@ def child(
         with contextlib.closing(Journal(journal_file)) as journal:
             for task in tasks_of(Path(task_file), imports):
                 if prepare is not None:
-                    prepare(task)
+                    try:
+                        prepare(task)
+                    except CapabilityError as error:
+                        print(error, file=sys.stderr, flush=True)
+                        journal.lacks(error)
+                        return int(Exit.INCAPABLE)
                     prepare = None
                 if not _perform(task, journal, perform, is_poisoned):
                     return int(Exit.FAILED)
     except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
         print(f"\n{SAYS}{error}", file=sys.stderr, flush=True)
-        return int(error.exit_code) if error.exit_code is Exit.INCAPABLE else HOPELESS
+        return HOPELESS
     return int(Exit.OK)
 
 
@@ -300,7 +296,7 @@ def _perform(
         json.dumps(data, allow_nan=False)  # data that is no JSON is the task's failure, not the journal's
     except Exception as error:
         traceback.print_exc()
-        poisoned = bool(POISON.search(str(error))) or is_poisoned()
+        poisoned = bool(re.search(POISON, str(error))) or is_poisoned()
         journal.fail(task.name, raised(error), poisoned=poisoned)
         return not poisoned
     journal.result(task.name, data)
@@ -322,16 +318,16 @@ def follow_supervisor() -> None:
             return
 
     def watch() -> None:
-        while not _has_ended(supervisor):
+        while not has_ended(supervisor):
             time.sleep(1.0)
         os._exit(HOPELESS)
 
-    if _has_ended(supervisor):  # while this process started, and another may have taken the tasks since
+    if has_ended(supervisor):  # while this process started, and another may have taken the tasks since
         os._exit(HOPELESS)
     threading.Thread(target=watch, name="follow-supervisor", daemon=True).start()
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a process is over, also if its exit code was not asked for yet."""
     try:
         os.kill(pid, 0)
@@ -356,27 +352,21 @@ def describe(error: BaseException) -> str:
 
 # --- reading
 
-#: The fields of each event's line, with their types.
-_SAID = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "skip": "name cause"}
-_SAID |= {"fail": _SAID["skip"], "lost": "name reason"}
-_IS = {
-    "pid": int,
-    "name": str,
-    "step": str,
-    "variant": str,
-    "reason": str,
-    "cause": dict,
-    "seconds": int | float,
-    "data": dict | None,
-}
+_EVENTS: dict[Status, str] = {"ok": "result", "failed": "fail", "skipped": "skip"}
+_STATUSES = {event: status for status, event in _EVENTS.items()}
+#: The fields of each event's line, and the type of each field.
+_NEEDED = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "fail": "name cause"}
+_NEEDED |= {"skip": _NEEDED["fail"], "lacks": "what hint", "lost": "name reason"}
+_TYPES: dict[str, Any] = dict.fromkeys(("name", "step", "variant", "reason", "what", "hint"), str)
+_TYPES |= {"pid": int, "cause": dict, "seconds": int | float, "data": dict | None}
 
 
 def _is_whole(line: Any) -> bool:
-    needed = _SAID.get(str(line.get("event"))) if isinstance(line, dict) else None
+    needed = _NEEDED.get(str(line.get("event"))) if isinstance(line, dict) else None
     return (
         needed is not None
-        and set(needed.split()) <= line.keys()
-        and all(isinstance(line[key], kind) for key, kind in _IS.items() if key in line)
+        and line.keys() >= set(needed.split())
+        and all(isinstance(line[key], kind) for key, kind in _TYPES.items() if key in line)
         and -1e15 < line.get("seconds", 0) < 1e15
     )
 
@@ -417,16 +407,17 @@ def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
     return causes
 
 
-_FAILED: dict[str, Literal["failed", "skipped"]] = {"fail": "failed", "skip": "skipped"}
-
-
 def answer_of(line: Mapping[str, Any]) -> Result | None:
-    seconds = float(line.get("seconds", 0.0))
-    if line.get("event") == "result":
-        return Result(line["name"], "ok", None, line.get("data"), seconds)
-    if status := _FAILED.get(str(line.get("event"))):
-        with contextlib.suppress(ValueError, RecursionError):  # of another form
-            cause = from_json(line["cause"])
-            if isinstance(cause, Cause):
-                return Result(line["name"], status, cause, None, seconds, Step.of_line(line))
-    return None
+    """The outcome that a journal's line states; ``None`` for another line, or a cause of another form."""
+    if (status := _STATUSES.get(line["event"])) is None:
+        return None
+    cause: Cause | None = None
+    if status != "ok":
+        try:
+            detail = from_json(line["cause"])
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(detail, Cause):
+            return None
+        cause = detail
+    return Result(line["name"], status, cause, line.get("data"), float(line.get("seconds", 0.0)), Step.of_line(line))

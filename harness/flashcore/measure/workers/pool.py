@@ -55,7 +55,7 @@ class Pool:
             folder.mkdir(parents=True, exist_ok=True)
             for place in self.slots(program)[:most]:
                 if place.host is None:
-                    process = Process(folder, [], program, place.gpu)
+                    process = Process(folder, [], program, gpu=place.gpu)
                     process.start()
                     self._waiting.add(process)
 

@@ -6,85 +6,70 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import capabilities, python_process
 from flashcore.measure.workers.journal import (
     HOPELESS,
-    NO_STEP,
     SAYS,
     SUPERVISOR,
     Result,
-    Step,
     Task,
-    answer_of,
+    has_ended,
+    next_number,
     parse,
     unwritable,
 )
-from flashcore.measure.workers.program import Program
-from flashcore.model.causes import Cause, Crash, Hang, NoStart, Unanswered
+from flashcore.measure.workers.program import Child
+from flashcore.model.causes import Crash, Hang, NoStart
 
 POLL = 0.02  # seconds between two looks at the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
-@dataclass(slots=True)
-class Process:
+@dataclass(slots=True, kw_only=True)
+class Process(Child):
     """One child of this host and the journal it writes.
 
     Args:
         gpu: the UUID of the only GPU that it is to see; empty: whatever this process sees.
     """
 
-    folder: Path
-    tasks: list[Task]
-    program: Program
     gpu: str = ""
-    waits: bool = False  # it has answered all its tasks, and asks for more
-    lost: str = ""  # of a child elsewhere: why its place was lost
-    current: str | None = None  # the task in progress
-    step: Step = NO_STEP
-    busy: float = 0.0  # seconds since the task in progress began
-    cause: Cause = Unanswered()  # noqa: RUF009  why the process is over
     code: int | None = None
     _popen: subprocess.Popen[bytes] | None = None
     _log: Path = Path()
     _journal: Path = Path()
     _task_file: Path = Path()
-    _wanted: set[str] = field(default_factory=set)
-    _open: bool = False  # it may be given more tasks
+    _refillable: bool = False
     _offset: int = 0
-    _rest: bytes = b""
     _target: int = 0
-    answered: set[str] = field(default_factory=set)
 
     def start(self) -> None:
-        used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
-        number = f"{max(used, default=0) + 1:03d}"
+        number = next_number(self.folder)
         self._task_file = self.folder / f"tasks-{number}.json"
-        self._open = self.program.refill or not self.tasks
         self._journal = self.folder / f"journal-{number}.jsonl"
         self._log = self.folder / f"child-{number}.log"
-        try:
-            head: dict[str, Any] = {"gpu": self.gpu} if self.gpu else {}
-            self._give({**head, "more": True} if self._open else head, self.tasks)
-            log = self._log.open("wb")
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
+        self._refillable = self.program.refill or not self.tasks
+        head: dict[str, Any] = {"gpu": self.gpu} if self.gpu else {}
+        self._give(self.tasks, **head, **({"more": True} if self._refillable else {}))
         argv = self.program.command(self._task_file, self._journal)
         environment = {**python_process.environment(), **self.program.environment, SUPERVISOR: str(os.getpid())}
         if self.gpu:
             environment |= {"CUDA_VISIBLE_DEVICES": self.gpu, "TMPDIR": _temporary(self.gpu)}
+        try:
+            log = self._log.open("wb")
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
         with log:
             try:
                 self._popen = subprocess.Popen(
@@ -100,90 +85,60 @@ class Process:
                     f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
                 ) from error
 
-    def take_up(self, tasks: list[Task], program: Program) -> None:
-        """Gives its first tasks to a process that was started without any."""
-        self.program = program
-        self.refill(tasks)
-        if not program.refill:
-            self.refill([])
-
     def refill(self, tasks: list[Task]) -> None:
-        """Gives more tasks to a process that waits for them; none: it ends."""
         self.tasks += tasks
-        self._wanted.update(t.name for t in tasks)
-        self._open, self.waits = bool(tasks), False
+        self.open.update(t.name for t in tasks)
+        self._refillable, self.waits = bool(tasks) and self.program.refill, False
+        self._give(tasks)
+        if tasks and not self._refillable:
+            self._give([])
+
+    def _give(self, tasks: Sequence[Task], **head: Any) -> None:
+        line = {**head, "tasks": [{"name": t.name, "payload": dict(t.payload)} for t in tasks]}
         try:
-            self._give({}, tasks)
+            with self._task_file.open("ab") as file:
+                file.write(json.dumps(line).encode() + b"\n")
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def _give(self, head: Mapping[str, Any], tasks: Sequence[Task]) -> None:
-        line = {**head, "tasks": [{"name": t.name, "payload": dict(t.payload)} for t in tasks]}
-        with self._task_file.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
-
     def watch(self) -> Iterator[Result | None]:
-        """Yields answers as they come, and nothing where there is none yet, until the process is over; then
-        ``cause`` says why."""
         limits = self.program.limits
-        self._wanted = {t.name for t in self.tasks}
-        mark = began = time.monotonic()
-        poisoned = finishing = False
+        mark = time.monotonic()
         while True:
             over = self.has_exited()  # looked at before the journal, so that no last line is missed
-            for line in self._new_lines():
+            if lines := self._new_lines():
                 mark = time.monotonic()
-                event = line.get("event")
-                if event == "start":
-                    self._target = int(line.get("pid", 0))
-                elif line.get("name") not in self._wanted:
-                    continue  # not ours to wait for
-                elif event == "begin" and not finishing:
-                    self.current, self.step, began = line["name"], NO_STEP, mark
-                elif event == "step" and line.get("name") == self.current:
-                    self.step = Step.of_line(line)
-                elif (result := answer_of(line)) is not None:
-                    self.current = None
-                    if result.name not in self.answered:
-                        self.answered.add(result.name)
-                        yield result
-                    if line.get("poisoned"):
-                        poisoned = finishing = True  # what it begins after this is not to be trusted
-            self.waits = self._open and not poisoned and len(self.answered) == len(self.tasks)
-            finishing = poisoned or (not self._open and len(self.answered) == len(self.tasks))
-            self.busy = time.monotonic() - began
+            for line in lines:
+                self._target = line.get("pid", self._target)
+            yield from self.follow(lines)
+            self.waits = self._refillable and not self.poisoned and not self.open
             if over:
-                self.cause = self._death()
+                code = self.code or 0
+                self.cause = Crash(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
                 return
             waited = time.monotonic() - mark
-            if finishing:
+            if self.poisoned or (not self._refillable and not self.open):
                 if waited > limits.finish_limit:
                     return
-            elif self.current is not None and waited > limits.time_limit:
-                self.cause = Hang(limits.time_limit, str(self.step))
-                self._end()
-                return
-            elif self.current is None and waited > limits.startup_limit:
-                self.cause = NoStart(limits.startup_limit, self._tail())
+            elif waited > (limits.startup_limit if self.current is None else limits.time_limit):
+                if self.current is None:
+                    self.cause = NoStart(limits.startup_limit, self._tail())
+                else:
+                    self.cause = Hang(limits.time_limit, str(self.step))
                 self._end()
                 return
             yield None
 
     def raise_if_hopeless(self) -> None:
-        """Raises if every other process would fail the same way."""
-        message = self._text().rpartition(SAYS)[2].strip() if SAYS in self._text() else ""
+        log = self._text()
         if self.code == HOPELESS:
             raise FlashcoreError(
-                message
-                or f"{self._journal}: expected a journal, but the child could not write there\n"
+                log.rpartition(SAYS)[2].strip()
+                if SAYS in log
+                else f"{self._journal}: expected a journal, but the child could not write there\n"
                 "  hint: make room (or give another folder) and continue with --resume"
             )
-        if len(self.answered) == len(self.tasks):
-            return
-        if self.code == Exit.INCAPABLE and message:
-            what, _, mend = message.partition("\n  hint: ")
-            raise CapabilityError(what, mend or "see: flashcore doctor")
-        if missing := capabilities.reported_in(self._text()):
+        if self.open and (missing := self.lacks or capabilities.reported_in(log)):
             raise missing
 
     def kill(self) -> None:
@@ -204,14 +159,12 @@ class Process:
         """First ends the working process, so that the profiler around it can still write its results."""
         assert self._popen is not None
         target = self._target or self._popen.pid
-        for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getsid(target) == self._popen.pid:  # not another process with a reused id
                     os.kill(target, number)
-            until = time.monotonic() + patience
-            while time.monotonic() < until and not self.has_exited():
-                if target != self._popen.pid and not _alive(target):
-                    break
+            until = time.monotonic() + _GRACE
+            while time.monotonic() < until and not has_ended(target):
                 time.sleep(POLL)
         until = time.monotonic() + self.program.limits.finish_limit
         while time.monotonic() < until and not self.has_exited():
@@ -227,17 +180,16 @@ class Process:
         self.code = -ended.si_status if signalled else ended.si_status
         return True
 
-    def _new_lines(self) -> Iterator[dict[str, Any]]:
-        with contextlib.suppress(FileNotFoundError), self._journal.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-            self._offset += len(data)
-            whole, _, self._rest = (self._rest + data).rpartition(b"\n")
-            yield from parse(whole)
-
-    def _death(self) -> Crash:
-        code = self.code or 0
-        return Crash(code, self._tail() if code >= 0 or code == -signal.SIGABRT else "")
+    def _new_lines(self) -> list[dict[str, Any]]:
+        """The journal's complete lines since the last look."""
+        try:
+            with self._journal.open("rb") as file:
+                file.seek(self._offset)
+                complete = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._offset += len(complete[0] + complete[1])
+        return list(parse(complete[0]))
 
     def _text(self) -> str:
         try:
@@ -250,16 +202,6 @@ class Process:
     def _tail(self) -> str:
         lines = [line.strip() for line in self._text().splitlines() if line.strip()]
         return " | ".join(lines[-3:])[-500:]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _temporary(gpu: str) -> str:

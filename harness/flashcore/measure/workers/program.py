@@ -6,13 +6,16 @@ by a plugin's executor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from flashcore.measure.workers.journal import Result, Step, Task
-from flashcore.model.causes import Cause
+from flashcore.errors import CapabilityError
+from flashcore.measure.workers.journal import NO_STEP, Result, Step, Task, answer_of
+from flashcore.model.causes import Cause, Unanswered
 
 #: Gives, for a task file and a journal, the argv of the process (or of what wraps it).
 Command = Callable[[Path, Path], Sequence[str]]
@@ -56,32 +59,69 @@ class Program:
     refill: bool = False
 
 
-class Child(Protocol):
-    """A batch of tasks under way: :class:`~flashcore.measure.workers.process.Process`, or its like on another host.
+@dataclass(slots=True)
+class Child(ABC):
+    """A batch of tasks under way: :class:`~flashcore.measure.workers.process.Process`, or its like on another host."""
 
-    ``current`` is the task in progress when the process ended, ``cause`` why it ended, ``lost`` why its place was lost
-    with it (empty if it was not): unanswered tasks then go to another place. ``waits``: it has answered its tasks and
-    asks for more; given none it ends.
-    """
-
+    folder: Path
     tasks: list[Task]
-    current: str | None
-    step: Step
-    busy: float
-    cause: Cause
-    lost: str
-    answered: set[str]
-    waits: bool
+    program: Program
+    open: set[str] = field(init=False)  # the tasks without an answer
+    current: str | None = None  # the task in progress, also when the process has ended
+    step: Step = NO_STEP
+    busy: float = 0.0  # seconds since the task in progress began
+    cause: Cause = Unanswered()  # noqa: RUF009  why the process has ended
+    lacks: CapabilityError | None = None  # of the machine: every other process would fail the same way
+    lost: str = ""  # why its place was lost with it: unanswered tasks then go to another
+    poisoned: bool = False  # what it begins now is not to be trusted
+    waits: bool = False  # it has answered its tasks, and asks for more; given none it ends
+    _began: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.open = {t.name for t in self.tasks}
+
+    def follow(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Result]:
+        """Takes in further lines of its journal; yields the first answer to each task."""
+        for line in lines:
+            event = line["event"]
+            if event == "lacks":
+                self.lacks = CapabilityError(line["what"], line["hint"])
+            elif line.get("name") not in self.open:
+                continue  # not ours to wait for
+            elif event == "begin":
+                self.current, self.step, self._began = line["name"], NO_STEP, time.monotonic()
+            elif event == "step":
+                self.step = Step.of_line(line)
+            elif (result := answer_of(line)) is not None:
+                self.current = None
+                self.poisoned = line.get("poisoned", False)
+                self.open.remove(result.name)
+                yield result
+        self.busy = time.monotonic() - self._began
+
+    @property
+    def has_answered(self) -> bool:
+        return len(self.open) < len(self.tasks)
+
+    @abstractmethod
     def start(self) -> None: ...
 
-    def refill(self, tasks: list[Task]) -> None: ...
+    @abstractmethod
+    def watch(self) -> Iterator[Result | None]:
+        """Yields answers as they come, and nothing where there is none yet, until the process is over; then
+        ``cause`` says why."""
 
-    def watch(self) -> Iterator[Result | None]: ...
-
-    def raise_if_hopeless(self) -> None: ...
-
+    @abstractmethod
     def kill(self) -> None: ...
+
+    def refill(self, tasks: list[Task]) -> None:
+        """Gives more tasks to a process that waits for them; none: it ends."""
+        raise NotImplementedError
+
+    def raise_if_hopeless(self) -> None:
+        """Raises if every other process would fail the same way."""
+        if self.lacks:
+            raise self.lacks
 
 
 class Place(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import islice
 
 from flashcore.measure.workers.journal import Task
@@ -29,32 +29,28 @@ class Shares:
     ) -> None:
         self._chunk = program.chunk
         self._at_once = bool(program.chunk) and not program.refill
-        self._weight = 0  # of what is unassigned
         self._order = {task.name: i for i, task in enumerate(tasks)}
         self._slots: list[dict[str, Task]] = [{} for _ in slots]
-        self._slot_of: dict[str, int] = {}
         self._unassigned: dict[str, list[Task]] = {}  # by shape, or by chunk of one
         self._count: Counter[str] = Counter()  # tasks of each shape that were ever unassigned
         shapes = {shape: i for i, shape in enumerate(dict.fromkeys(t.shape for t in tasks))}
-        pending = [t for t in tasks if t.name not in answered]
-        self.left = len(pending)
-        for task in pending:
+        for task in (t for t in tasks if t.name not in answered):
             if program.refill or any(place.gpu for place in slots):
                 self._add(task)
             else:
-                self._assign(task, shapes[task.shape] % len(slots))
-        weights = {key: sum(t.weight for t in group) for key, group in self._unassigned.items()}
-        self._unassigned = dict(sorted(self._unassigned.items(), key=lambda item: -weights[item[0]]))
+                self._slots[shapes[task.shape] % len(slots)][task.name] = task
+        heavy_first = sorted(self._unassigned.items(), key=lambda item: -_weight(item[1]))
+        self._unassigned = dict(heavy_first)
 
     def _add(self, task: Task) -> None:
         chunk = self._count[task.shape] // self._chunk if self._chunk else 0
         self._count[task.shape] += 1
         self._unassigned.setdefault(f"{task.shape} {chunk}", []).append(task)
-        self._weight += task.weight
 
-    def _assign(self, task: Task, slot: int) -> None:
-        self._slots[slot][task.name] = task
-        self._slot_of[task.name] = slot
+    @property
+    def left(self) -> int:
+        """How many tasks have no answer."""
+        return sum(map(len, (*self._slots, *self._unassigned.values())))
 
     def of(self, slot: int) -> list[Task]:
         """The tasks that this slot has."""
@@ -62,21 +58,15 @@ class Shares:
 
     def take(self, slot: int, most: int, sharers: int) -> list[Task]:
         """The next tasks of this slot; some of the unassigned ones, if it has none."""
-        if not self._slots[slot] and self._unassigned:
+        if not self._slots[slot]:
             parts = self._parts(sharers)
-            share = -(-self._weight // parts)
-            keys: list[str] = []
-            count = weight = 0
-            for key in islice(self._unassigned, 0, None, parts if self._at_once else 1):
-                group = self._unassigned[key]
-                if keys and (weight >= share or count + len(group) > most):
+            share = sum(map(_weight, self._unassigned.values())) / parts
+            taken: list[Task] = []
+            for key in list(self._unassigned)[:: parts if self._at_once else 1]:
+                if taken and (_weight(taken) >= share or len(taken) + len(self._unassigned[key]) > most):
                     break
-                keys.append(key)
-                count, weight = count + len(group), weight + sum(t.weight for t in group)
-            self._weight -= weight
-            taken = [task for key in keys for task in self._unassigned.pop(key)]
-            for task in sorted(taken, key=lambda t: self._order[t.name]):
-                self._assign(task, slot)
+                taken += self._unassigned.pop(key)
+            self._slots[slot] = {t.name: t for t in sorted(taken, key=lambda t: self._order[t.name])}
         return list(islice(self._slots[slot].values(), most))
 
     def _parts(self, sharers: int) -> int:
@@ -86,13 +76,16 @@ class Shares:
         idle = sum(not tasks for tasks in self._slots)
         return max(1, min(sharers, idle) if self._at_once else 2 * sharers)
 
-    def done(self, name: str) -> None:
-        """A task has its answer."""
-        if name in self._slot_of and self._slots[self._slot_of[name]].pop(name, None) is not None:
-            self.left -= 1
+    def done(self, slot: int, name: str) -> None:
+        """A task of this slot has its answer."""
+        self._slots[slot].pop(name, None)
 
     def give_back(self, slot: int) -> None:
         """This slot's tasks become unassigned again."""
-        for task in self._slots[slot].values():
+        for task in self.of(slot):
             self._add(task)
         self._slots[slot].clear()
+
+
+def _weight(tasks: Iterable[Task]) -> int:
+    return sum(t.weight for t in tasks)

@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers.journal import NO_STEP, Journal, Result, Step, Task, answers, hung, unwritable
+from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, unwritable
 from flashcore.measure.workers.process import POLL, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.measure.workers.shares import Shares
 from flashcore.model.cause_text import text
-from flashcore.model.causes import Cause, HungBefore, NeverBegan, WorkerLost
+from flashcore.model.causes import HungBefore, NeverBegan, WorkerLost
 
 #: A task in progress when its place was lost is tried on so many places, and then has failed: it may be the cause.
 _PLACES_LOST = 3
@@ -103,7 +103,7 @@ class Supervisor:
                     if process.waits:
                         process.refill(self._share(slot, self.program.limits.batch - len(process.tasks)))
                     break
-                self._settle(result)
+                self._settle(slot, result)
             else:
                 del self._running[slot]
                 self._end(slot, process)
@@ -114,7 +114,8 @@ class Supervisor:
             return
         if waiting := self.waiting(place, self.folder, self.program):
             self._running[slot] = waiting, waiting.watch()
-            waiting.take_up(batch, self.program)
+            waiting.program = self.program
+            waiting.refill(batch)
         else:
             process = place.child(self.folder, batch, self.program)
             self._running[slot] = process, process.watch()
@@ -127,21 +128,21 @@ class Supervisor:
             skipped = [t for t in (self._shares.of(slot) if self._stuck else ()) if t.variant in self._stuck]
             for task in skipped:
                 cause = self._stuck[task.variant]
-                self._journal.skip(task.name, cause)
-                self._settle(Result(task.name, "skipped", cause))
+                self._answer(slot, Result(task.name, "skipped", cause))
             if not skipped:
                 return batch
 
-    def _settle(self, result: Result) -> None:
+    def _settle(self, slot: int, result: Result) -> None:
         self._results[result.name] = result
-        self._shares.done(result.name)
+        self._shares.done(slot, result.name)
         for variant, why in hung([result]).items():
             self._stuck.setdefault(variant, why)
         self.on_result(result)
 
-    def _fail(self, name: str, cause: Cause, seconds: float = 0.0, step: Step = NO_STEP) -> None:
-        self._journal.fail(name, cause, step=step, seconds=seconds)
-        self._settle(Result(name, "failed", cause, None, seconds, step))
+    def _answer(self, slot: int, result: Result) -> None:
+        """Answers a task in place of its process."""
+        self._journal.answer(result)
+        self._settle(slot, result)
 
     def _end(self, slot: int, process: Child) -> None:
         """After a process ended: its task in progress has failed, or its place is lost."""
@@ -150,8 +151,9 @@ class Supervisor:
             if (name := process.current) is not None:
                 self._interrupted[name] += 1
                 if self._interrupted[name] == _PLACES_LOST:
-                    self._fail(name, WorkerLost(_PLACES_LOST, process.lost), 0.0, process.step)
-            self._bad_starts[slot] = 0 if process.answered else self._bad_starts[slot] + 1
+                    cause = WorkerLost(_PLACES_LOST, process.lost)
+                    self._answer(slot, Result(name, "failed", cause, step=process.step))
+            self._bad_starts[slot] = 0 if process.has_answered else self._bad_starts[slot] + 1
             for_good = self._bad_starts[slot] == _PLACES_LOST
             until = 0.0 if for_good else time.monotonic() + self.program.limits.startup_limit
             self._lose(slot, process.lost, until)
@@ -164,8 +166,9 @@ class Supervisor:
             self._lose(slot, str(error).partition("\n")[0], 0.0)
             return
         if process.current is not None:
-            self._fail(process.current, process.cause, round(process.busy, 3), process.step)
-        elif not process.answered:
+            busy = round(process.busy, 3)
+            self._answer(slot, Result(process.current, "failed", process.cause, None, busy, process.step))
+        elif not process.has_answered:
             self._bad_starts[slot] += 1
             if not self._is_last_gpu(slot):
                 if self._bad_starts[slot] > 1:
@@ -173,7 +176,7 @@ class Supervisor:
                 return
             # One failed start may be caused by the first task; a second one is not.
             for task in self._shares.of(slot)[: 1 if self._bad_starts[slot] == 1 else None]:
-                self._fail(task.name, NeverBegan(process.cause))
+                self._answer(slot, Result(task.name, "failed", NeverBegan(process.cause)))
             return
         self._bad_starts[slot] = 0
 

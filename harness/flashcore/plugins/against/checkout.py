@@ -7,46 +7,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from flashcore.cli import diff
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import git
-from flashcore.measure.settings import Settings
-from flashcore.model.record import Record
-from flashcore.pipeline.present import present
 from flashcore.suites.load import MANIFEST
 
 BUILD = "revisions"  # below the build folder
-
-
-def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
-    """The record that ``name`` means: a run, the working tree (``.``), or a git revision.
-
-    A revision's record has static facts, joined with recorded ones that are fresh for its code.
-
-    Raises:
-        UsageError: it is none of them, or the suite is not in that revision.
-        CapabilityError: there is no git, or no nvcc to build with.
-    """
-    try:
-        return diff.record(name, settings, say)
-    except UsageError as error:
-        commit = resolve(name, Path(settings.suite))
-        if commit is None:
-            raise UsageError(
-                f"{name}: expected a recorded run, a git revision or '.', found neither\n  {error}"
-            ) from None
-    with suite_at(name, commit, Path(settings.suite)) as suite:
-        say(f"revision: {name} is {commit[:12]}")
-        build = str(Path(settings.build) / BUILD)
-        made = present(replace(settings, suite=str(suite), build=build), say)
-        # Its folder is removed soon: the record must not name files there.
-        root = replace(made.suite, root=settings.suite)
-        return replace(made, id=f"{name} ({commit[:12]})", suite=root)
 
 
 def resolve(name: str, near: Path) -> str | None:

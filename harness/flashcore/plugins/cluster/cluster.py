@@ -16,7 +16,6 @@ import io
 import json
 import os
 import platform
-import re
 import shutil
 import tarfile
 import tempfile
@@ -32,10 +31,10 @@ from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import gpu_choice, gpu_lease
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers.gpus import LocalGpu
-from flashcore.measure.workers.journal import NO_STEP, Result, Step, Task, answer_of, parse, unwritable
+from flashcore.measure.workers.journal import Result, Task, next_number, parse, unwritable
 from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.program import Program
-from flashcore.model.causes import Cause, NeverBegan, Unanswered
+from flashcore.measure.workers.program import Child, Program
+from flashcore.model.causes import NeverBegan
 
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
@@ -142,7 +141,7 @@ class RayGpu:
         return self.description.host
 
     def child(self, folder: Path, tasks: list[Task], program: Program) -> _RemoteChild:
-        return _RemoteChild(self, folder, tasks, program)
+        return _RemoteChild(folder, tasks, program, place=self)
 
     def is_back(self) -> bool:
         ray = _ray()
@@ -169,23 +168,13 @@ def _is_hosts_own(line: bytes) -> bool:
     )
 
 
-@dataclass(slots=True)
-class _RemoteChild:
-    """A batch on an actor: the content of its files is written here as it arrives."""
+@dataclass(slots=True, kw_only=True)
+class _RemoteChild(Child):
+    """A batch on an actor: the content of its files is written here as it arrives. The supervisor there refills its
+    processes."""
 
     place: RayGpu
-    folder: Path
-    tasks: list[Task]
-    program: Program
-    current: str | None = None
-    step: Step = NO_STEP
-    busy: float = 0.0
-    cause: Cause = Unanswered()  # noqa: RUF009
-    lost: str = ""
-    answered: set[str] = field(default_factory=set)
-    waits: bool = False  # the supervisor there refills its processes
     _stream: Any = None
-    _error: tuple[str, str] | None = None
     _numbers: dict[str, str] = field(default_factory=dict)  # of a file there → of the file here
 
     def start(self) -> None:
@@ -200,7 +189,6 @@ class _RemoteChild:
     def watch(self) -> Iterator[Result | None]:
         ray = _ray()
         began = time.monotonic()
-        wanted = {t.name for t in self.tasks}
         while True:
             try:
                 if self._stream is None:
@@ -214,7 +202,6 @@ class _RemoteChild:
                 name, content = ray.get(next(self._stream))
             except StopIteration:
                 self._stream = None
-                self.cause = Unanswered()
                 return
             except ray.exceptions.RayError as error:
                 self._stream = None
@@ -224,27 +211,14 @@ class _RemoteChild:
                 if content[0] != Exit.INCAPABLE:
                     self.lost = f"{self.place.host}: {content[1]}"
                     return
-                self._error = content[1:]
+                self.lacks = CapabilityError(f"{self.place.host}: {content[1]}", content[2])
                 continue
             if name == "supervisor.jsonl":
                 content = b"".join(line for line in content.splitlines(True) if not _is_hosts_own(line))
             if content:
                 self._write(name, content)
-            for line in parse(content) if name.endswith(".jsonl") else ():
-                if line.get("name") not in wanted:
-                    continue
-                if line["event"] == "begin":
-                    self.current, self.step = line["name"], NO_STEP
-                elif line["event"] == "step":
-                    self.step = Step.of_line(line)
-                elif (result := answer_of(line)) is not None:
-                    self.current = None
-                    if result.name not in self.answered:
-                        self.answered.add(result.name)
-                        yield result
-
-    def refill(self, tasks: list[Task]) -> None:
-        raise NotImplementedError
+            if name.endswith(".jsonl"):
+                yield from self.follow(parse(content))
 
     def _write(self, name: str, content: bytes) -> None:
         """Adds to one of the journals, or writes another file, under this folder's own numbers."""
@@ -254,8 +228,7 @@ class _RemoteChild:
             kind, number = "journal", "supervisor"
         try:
             if number not in self._numbers:
-                used = [int(m[1]) for p in self.folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
-                local = self._numbers[number] = f"{max(used, default=0) + 1:03d}"
+                local = self._numbers[number] = next_number(self.folder)
                 head = {"gpu": self.place.gpu, "host": self.place.host, "tasks": []}
                 (self.folder / f"tasks-{local}.json").write_text(json.dumps(head), encoding="utf-8")
             path = self.folder / f"{kind}-{self._numbers[number]}.{ending}"
@@ -265,10 +238,6 @@ class _RemoteChild:
                 os.fsync(file.fileno())
         except OSError as error:
             raise unwritable(self.folder, error) from error
-
-    def raise_if_hopeless(self) -> None:
-        if self._error is not None:
-            raise CapabilityError(f"{self.place.host}: {self._error[0]}", self._error[1])
 
     def kill(self) -> None:
         ray = _ray()

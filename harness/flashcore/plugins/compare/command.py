@@ -8,13 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.cli import options, output, progress, terminal, text_tables
+from flashcore.cli import options, output, progress, terminal
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import diff
 from flashcore.measure.settings import Settings
 from flashcore.model import plugin
 from flashcore.model.record import Record, Subject
+from flashcore.model.text import number
 from flashcore.pipeline.present import present
+from flashcore.plugins.compare import differences
 from flashcore.records import lookup, store
 from flashcore.suites.load import NothingMatches, select
 
@@ -65,9 +67,9 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say]
     if chosen is not None:  # a run has them all
         both = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
         matching = [v.name for v in select(both, chosen)[0]]
-        a, b = diff.narrowed(a, matching), diff.narrowed(b, matching)
-    text = as_json(a, b) if arguments.format == "json" else text_tables.difference(a, b, whole=chosen is not None)
-    print(text if arguments.format == "json" else terminal.painted(text))
+        a, b = differences.narrowed(a, matching), differences.narrowed(b, matching)
+    json = arguments.format == "json"
+    print(as_json(a, b) if json else terminal.painted(as_text(a, b, whole=chosen is not None)))
     return Exit.OK
 
 
@@ -86,6 +88,43 @@ def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Sett
     return [record(n, whole) if isinstance(one, NothingMatches) else one for n, one in zip(names, sides, strict=True)]
 
 
+def as_text(a: Record, b: Record, *, whole: bool = False) -> str:
+    """The differences between two records; of a variant that one of them lacks the number of facts, or ``whole``."""
+    lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in differences.remarks(a, b))]
+    same, both = differences.same_builds(a, b)
+    for side, one in (("before", a), ("after", b)):
+        lines += [
+            f"note: {x.variant} for {x.arch} does not build {side}" for x in one.artifacts if x.status == "failed"
+        ]
+    if both:
+        lines.append(f"machine code: the same in {same} of {both} builds")
+    lone = {} if whole else differences.one_sided(a, b)
+    changes = [c for c in diff.changes(a, b) if c.subject.variant not in lone]
+    where = " in the variants that both have" if lone else ""
+    lines += ["", f"static facts: {f'{len(changes)} changed' if changes else 'no change'}{where}"]
+    for variant, (how, count) in lone.items():
+        lines.append(f"  {variant}  {how} with {count} facts (--variant {variant} lists them)")
+    lines += [f"  {c.subject}  {_change(c)}" for c in changes]
+    if not diff.comparable(a, b):
+        times = differences.timing(a, b)
+        lines += ["", "times (other runs: shown, not judged)" if times else "times: none on both sides"]
+        for t in times:
+            code = "; the same code" if t.same_code else ""
+            medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
+            lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
+            if t.mode == b.suite.shapes[t.subject.shape or ""].rank_by and not t.same_code and not t.low <= 1 <= t.high:
+                lines += [f"    with it: {_change(c)}" for c in differences.moved(a, b, t.subject)]
+    if imported := differences.imported(a, b):
+        lines += ["", "imported (other runs: shown, not judged)"]
+        for subject, moved in imported:
+            lines += [f"  {subject}" + ("" if moved else "  no difference"), *(f"    {_change(c)}" for c in moved)]
+    return "\n".join(lines)
+
+
+def _change(change: diff.Change) -> str:
+    return f"{change.fact}  {change.text}  {change.direction}"
+
+
 def as_json(a: Record, b: Record) -> str:
     """Its keys.
 
@@ -102,19 +141,20 @@ def as_json(a: Record, b: Record) -> str:
     def subject(of: Subject) -> dict[str, Any]:
         return output.picked(of, "variant", "arch", "shape", "kernel", "launch")
 
-    same, both = diff.same_builds(a, b)
+    same, both = differences.same_builds(a, b)
     reason = diff.comparable(a, b)
     changed = ("fact", "unit", "before", "after", "direction")
     timed = ("mode", "before_us", "after_us", "ratio", "low", "high", "judged", "same_code")
     return output.document(
         before=side(a),
         after=side(b),
-        notes=diff.remarks(a, b),
+        notes=differences.remarks(a, b),
         builds={"same": same, "both": both},
         static=[subject(c.subject) | output.picked(c, *changed) for c in diff.changes(a, b)],
         imported=[
-            subject(s) | {"facts": [output.picked(c, *changed) for c in facts]} for s, facts in diff.imported(a, b)
+            subject(s) | {"facts": [output.picked(c, *changed) for c in facts]}
+            for s, facts in differences.imported(a, b)
         ],
-        times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in diff.timing(a, b)],
+        times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in differences.timing(a, b)],
         times_reason=reason,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flashcore.explain import diff, limiter
@@ -19,9 +20,11 @@ from flashcore.model.intervals import Ratio
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import faster, significant
+from flashcore.plugins.compare import differences
 from flashcore.report.cells import Cell, missing, six_digits, unbroken
-from flashcore.report.view import COMPARE, Book, Page, variant_page
+from flashcore.report.view import Book, Page, variant_page
 
+HERE = Path(__file__).parent
 #: One launch under ncu: it has no samples, and so no interval.
 NCU = "under_ncu"
 TIMES = (*REGIMES, NCU)
@@ -88,12 +91,9 @@ class View:
     notes: list[str]
 
 
-def page(book: Book, other: Record | None = None) -> Page[View]:
-    """The page ``compare``.
-
-    Args:
-        other: a second record, whose variants can be selected for comparison.
-    """
+def page(book: Book) -> Page[View]:
+    """The page ``compare``; the variants of the book's other record can be selected too."""
+    other = book.other
     sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
     if other is not None:
         readings = Readings(other)
@@ -104,8 +104,9 @@ def page(book: Book, other: Record | None = None) -> Page[View]:
     verdict = None
     if first and (pair := data["shapes"][first]["first"]) is not None:
         verdict = _verdict(data, first, *pair)
-    notes = diff.remarks(other, book.record) if other is not None else []
-    return Page(COMPARE, "Compare", "compare.html.j2", View(data, verdict, other, notes))
+    notes = differences.remarks(other, book.record) if other is not None else []
+    scripts = ("charts.js", str(HERE / "compare.js")) if verdict else ()
+    return Page("compare", "Compare", str(HERE / "compare.html.j2"), View(data, verdict, other, notes), scripts=scripts)
 
 
 def _shape(record: Record, variant: Variant) -> str:
@@ -153,7 +154,7 @@ class _Figures:
                 "contradictions": {
                     f"{focus} {against}": regimes
                     for (focus, against), by_regime in ratios.items()
-                    if (regimes := diff.contradiction(by_regime.items()))
+                    if (regimes := differences.contradiction(by_regime.items()))
                 },
             }
         lines: dict[tuple[str, int, str], int] = {}

@@ -1,4 +1,4 @@
-"""The page Compare: its figures are the analysis's own, and what contradicts or cannot be compared is said."""
+"""The page *Compare*: its figures are the analysis's own, and what contradicts or cannot be compared is said."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from typing import Any
 import pytest
 
 from flashcore import report
+from flashcore.cli.main import main
+from flashcore.errors import Exit
 from flashcore.explain import diff
 from flashcore.model import intervals
 from flashcore.model.record import CaseKey, Instruction, Listing, Record, Subject
 from flashcore.model.suite import REGIMES
-from flashcore.report import compare_page
+from flashcore.plugins.compare import page as compare_page
+from flashcore.records import store
+from flashcore.report import Additions
 from tests import factory
 from tests.report.test_report import TODAY, Page, full
 
 OLD = "20260101T000000Z-0000"
+MORE = Additions(pages=[compare_page.page])
 
 
 def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
@@ -55,7 +60,7 @@ def contradicting() -> Record:
 
 
 def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, Any]]:
-    report.render(record, folder, today=TODAY, **options)
+    report.render(record, folder, today=TODAY, more=MORE, **options)
     text = (folder / "compare.html").read_text(encoding="utf-8")
     found = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
     return Page(text), json.loads(found[1]) if found else {}
@@ -268,3 +273,20 @@ def test_the_page_of_all_runs_is_linked_where_it_lies(tmp_path: Path) -> None:
     assert "../runs.html" in page.links
     page, _ = read(tmp_path / "r", full())
     assert "../runs.html" not in page.links
+
+
+def test_the_report_shows_a_run_against_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, older = factory.record(), dataclasses.replace(factory.record(times={"split": 30.0}), id=OLD)
+    for run in (record, older):
+        folder = tmp_path / "profiles" / run.id
+        folder.mkdir(parents=True)
+        store.write(run, folder)
+    monkeypatch.chdir(tmp_path)
+
+    def compare_page(*words: str) -> str:
+        assert main(["report", record.id, "-o", "r", *words]) == Exit.OK
+        return Path("r", "compare.html").read_text(encoding="utf-8")
+
+    assert f"Run {record.id} against run {OLD}" in compare_page("--against", OLD)
+    assert OLD not in compare_page()
+    assert main(["report", record.id, "--against", "20990101T000000Z-0000"]) == Exit.USAGE

@@ -1,0 +1,65 @@
+"""``flashcore diff``: the two sides that it compares."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from flashcore.explain import diff
+from flashcore.measure.settings import Settings
+from flashcore.model.record import Facts, Record
+from flashcore.plugins.compare import command, differences
+from flashcore.suites.load import NothingMatches, select
+from tests import factory
+
+BEFORE = factory.record(factory.suite([factory.variant("slow")]))
+AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("fast")]))
+
+
+def sides(names: tuple[str, str], variant: str) -> list[tuple[str | None, Record]]:
+    """What is read of each side: the variants asked for, and the record."""
+    asked: dict[str, str | None] = {}
+
+    def record(name: str, settings: Settings) -> Record:
+        found = {"before": BEFORE, "after": AFTER}[name]
+        select(found.suite, settings.variant)
+        asked[name] = settings.variant
+        return found
+
+    found = command._sides(names, replace(Settings("kernels"), variant=variant), record)
+    return [(asked[name], one) for name, one in zip(names, found, strict=True)]
+
+
+def test_a_variant_that_one_side_lacks_is_compared_with_nothing() -> None:
+    assert sides(("before", "after"), "fast") == [(None, BEFORE), ("fast", AFTER)]
+    assert sides(("after", "before"), "fast") == [("fast", AFTER), (None, BEFORE)]
+    assert sides(("before", "after"), "slow") == [("slow", BEFORE), ("slow", AFTER)]
+
+
+def test_a_variant_that_both_lack_is_wrong_usage() -> None:
+    with pytest.raises(NothingMatches, match=r"\(did you mean fast\?\)"):
+        sides(("before", "after"), "fats")
+
+
+def test_the_json_has_the_values_of_the_table() -> None:
+    def record(run: str, registers: int, gpu: str) -> Record:
+        one = factory.record(environment=factory.environment(gpu=gpu))
+        facts = [*one.facts, factory.fact("registers", registers, "fast", arch="sm_90a", kernel="k")]
+        samples = {"fast/mission/isolated": (2.0, 2.1, 2.2)}
+        return replace(one, id=run, facts=Facts(facts), samples=samples)
+
+    a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
+    found = json.loads(command.as_json(a, b))
+    assert (found["before"]["id"], found["after"]["gpu"]) == ("one", "NVIDIA H200")
+    assert found["notes"] == differences.remarks(a, b)
+    (change,) = diff.changes(a, b)
+    (static,) = found["static"]
+    assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
+    assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
+    (time,) = differences.timing(a, b)
+    assert found["times"][0]["mode"] == "isolated" and found["times"][0]["low"] == time.low
+    assert found["times_reason"] == ""
+    other = json.loads(command.as_json(a, record("two", 80, "NVIDIA L4")))
+    assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"
