@@ -31,6 +31,8 @@ NEEDS = {
     "against": "bench --suite suite --against HEAD",
     "pack": "pack",
     "compare": "diff 2026 2026",
+    "bounds": "bounds --suite suite --device h200",
+    "init": "init new",
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from flashcore.chips import devices
 from flashcore.cli import doctor
 from flashcore.cli.main import main
 from flashcore.errors import Exit
-from flashcore.explain import roofline
-from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.catalogue import FACTS
 from flashcore.suites.load import load
 from tests.conftest import TOY
@@ -48,20 +45,6 @@ def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(
         (f["unit"], f["tier"], f["ncu"]) == (s.unit, s.tier, s.ncu) for f, s in zip(found, FACTS.values(), strict=True)
     )
-
-
-def test_bounds(capsys: pytest.CaptureFixture[str]) -> None:
-    found, suite = said(capsys, "bounds", "--suite", str(TOY), "--device", "h200", "--shape", "small"), load(TOY)
-    device = devices.find("h200")
-    assert device is not None and found["device"] == device.title
-    shape = suite.shapes["small"]
-    work = load_problem(suite.root, suite.problems[shape.problem].file).work(dict(shape.params))
-    rows = [r for r in found["bounds"] if r["compute"] == "fp32"]
-    bounds = roofline.bounds(work, "fp32", roofline.roofs(device))
-    assert [(r["resource"], r["us"], r["amount"]) for r in rows] == [(b.resource, b.us, b.amount) for b in bounds]
-    (floor,) = (r for r in rows if r["floor"])
-    assert floor["us"] == max(r["us"] for r in rows if r["us"] is not None)
-    assert any(r["us"] is None for r in rows) and all((r["us"] is None) == bool(r["reason"]) for r in rows)
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,7 @@ COMMANDS = {
     "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
     "gate": "judge the present sources, or each RUN alone, by the suite's budgets",
     "baseline": "write the present static facts as the committed baseline of the gate",
-    "bounds": "the least time each resource allows, for any known device",
     "roofs": "measure the roofs of this machine",
-    "init": "write a new suite to fill in",
 }
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flashcore.cli.grid import cell, grid
-from flashcore.explain import roofline
-from flashcore.explain.roofline import Bound
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Stage
-from flashcore.model.text import fixed, unit_text
+from flashcore.model.text import fixed
 
 _TIMES = {
     "isolated_p50": "isolated p50 µs",
@@ -40,20 +38,6 @@ def ladder(record: Record) -> str:
             table = grid(("variant", *_TIMES.values(), "TFLOP/s"), [cells for _, cells in sorted(rows)])
             parts.append(f"{shape.name} ({shape.params_text}), ranked by {shape.rank_by}\n{table}")
     return "\n\n".join(parts) or "no times were recorded"
-
-
-def bounds(cases: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
-    """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
-    rows: list[list[str]] = []
-    for shape, dtype, bounds in cases:
-        lowest = roofline.floor(bounds)
-        for bound in bounds:
-            mark = "floor" if bound is lowest else ""
-            amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
-            roof = bound.roof
-            ceiling = bound.note if roof is None else f"{roof.value:,.4g} {unit_text(roof.unit)}, {roof.origin}"
-            rows.append([shape, dtype, bound.resource, amount, fixed(bound.us, 2), mark, ceiling])
-    return grid(("shape", "compute", "resource", "amount", "least µs", "", "roof"), rows)
 
 
 def checked(record: Record) -> str:

@@ -86,6 +86,8 @@ SHIPPED: Mapping[str, Entries] = {
         "prune": "prune",
         "pack": "pack",
         "diff": "compare",
+        "bounds": "bounds",
+        "init": "init",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flashcore.chips import devices
-from flashcore.cli import options, output, text_tables
+from flashcore.cli import options, output
+from flashcore.cli.grid import grid
 from flashcore.cli.output import picked
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import roofline
@@ -16,6 +17,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.record import Roof
 from flashcore.model.suggest import did_you_mean
+from flashcore.model.text import fixed, unit_text
 from flashcore.records import lookup
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, select
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         return Exit.OK
     if arguments.device is None:
         print(device)
-    print(text_tables.bounds(bounds))
+    print(as_table(bounds))
     return Exit.OK
 
 
@@ -68,6 +70,20 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
         raise UsageError(f"expected --device, one of {', '.join(by_name)}: {no_device}")
     measured = record.roofs if record else ()
     return roofline.roofs(devices.find(name), measured=measured), name
+
+
+def as_table(cases: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
+    """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
+    rows: list[list[str]] = []
+    for shape, dtype, bounds in cases:
+        lowest = roofline.floor(bounds)
+        for bound in bounds:
+            mark = "floor" if bound is lowest else ""
+            amount = "-" if bound.amount is None else f"{bound.amount:,.0f} {bound.unit}"
+            roof = bound.roof
+            ceiling = bound.note if roof is None else f"{roof.value:,.4g} {unit_text(roof.unit)}, {roof.origin}"
+            rows.append([shape, dtype, bound.resource, amount, fixed(bound.us, 2), mark, ceiling])
+    return grid(("shape", "compute", "resource", "amount", "least µs", "", "roof"), rows)
 
 
 def as_json(cases: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> str:

@@ -9,12 +9,13 @@ import pytest
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.suites import load, schema, template
+from flashcore.plugins.init import command
+from flashcore.suites import load, schema
 from tests.conftest import flashcore
 
 
 def test_the_new_suite_loads(tmp_path: Path) -> None:
-    written = template.write(tmp_path / "mine")
+    written = command.write(tmp_path / "mine")
     assert sorted(p.name for p in written) == ["problem.py", "scale.cu", "suite.schema.json", "suite.toml"]
     committed = Path(schema.__file__).with_name("suite.schema.json").read_text(encoding="utf-8")
     assert (tmp_path / "mine" / "suite.schema.json").read_text(encoding="utf-8") == committed
@@ -38,16 +39,16 @@ def test_the_new_suite_builds_and_gates(compiler: toolchain.Nvcc, tmp_path: Path
 
 def test_an_empty_folder_will_do(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    template.write(tmp_path / "empty")
+    command.write(tmp_path / "empty")
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("dear", encoding="utf-8")
     with pytest.raises(UsageError, match="expected a new or empty folder, found something in it"):
-        template.write(tmp_path / "mine")
+        command.write(tmp_path / "mine")
     with pytest.raises(UsageError, match="expected a new or empty folder"):
-        template.write(tmp_path / "mine" / "notes")
+        command.write(tmp_path / "mine" / "notes")
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes"]
     with pytest.raises(FlashcoreError, match="cannot write"):
-        template.write(tmp_path / "mine" / "notes" / "deeper")
+        command.write(tmp_path / "mine" / "notes" / "deeper")
