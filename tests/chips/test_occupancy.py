@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.chips.occupancy import LIMITS, Limits, occupancy, staircase, what_if
+from flashcore.chips.occupancy import LIMITS, occupancy, staircase, what_if
 from flashcore.model import cause_text
 
 launches = {
@@ -93,10 +93,6 @@ def test_clusters_and_unknown_archs_are_unmeasured_not_zero() -> None:
         assert found.cause
     assert what_if("sm_90a", 128, 64, 0, 0, cluster=2) is None
     assert what_if("sm_75", 128, 64, 0, 0) is None
-
-
-def test_limits_may_be_given_by_a_driver() -> None:
-    assert occupancy(Limits(32, 16, 64, 64), 256, 32, 0, 0).blocks_per_sm == 4
 
 
 @given(**launches)

@@ -5,9 +5,10 @@ A GPU that is not in the table is no error: it has only measured roofs.
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,22 +64,21 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
-    mistakes: list[str] = []
-    devices: dict[str, Device] = {}
-    for unknown in sorted(set(data) - {"device"}):
-        mistakes.append(f"{unknown}: expected no such key, found {data[unknown]!r}")
+    mistakes = [f"{key}: expected no such key, found {data[key]!r}" for key in sorted(set(data) - {"device"})]
     table = data.get("device")
     if not isinstance(table, dict) or not table:
         raise ManifestError(str(path), [*mistakes, "device: expected at least one [device.NAME] table"])
-    for key, entry in table.items():
-        device = _device(key, entry, mistakes)
-        if device is not None:
-            devices[key] = device
+    devices: dict[str, Device] = {}
     owners: dict[str, str] = {}
-    for device in devices.values():
-        for name in {_plain(n) for n in (*device.names, device.title, device.key)}:
-            if owners.setdefault(name, device.key) != device.key:
-                mistakes.append(f"device.{device.key}: expected names that no other device has, found {name!r} twice")
+    for key, entry in table.items():
+        if wrong := list(_mistakes(Device, f"device.{key}", entry)):
+            mistakes += wrong
+            continue
+        rates = {dtype: Rate(**rate) for dtype, rate in entry["rates"].items()}
+        devices[key] = Device(**entry | {"key": key, "names": tuple(entry["names"]), "rates": rates})
+        for name in _all_names(devices[key]):
+            if owners.setdefault(name, key) != key:
+                mistakes.append(f"device.{key}: expected names that no other device has, found {name!r} twice")
     if mistakes:
         raise ManifestError(str(path), mistakes)
     return devices
@@ -92,11 +92,7 @@ def find(gpu: str | None) -> Device | None:
     """
     if gpu is None:
         return None
-    wanted = _plain(gpu)
-    for device in load().values():
-        if wanted in {_plain(n) for n in (*device.names, device.title, device.key)}:
-            return device
-    return None
+    return next((device for device in load().values() if _plain(gpu) in _all_names(device)), None)
 
 
 def peak(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
@@ -119,62 +115,41 @@ def is_called(gpu: str | None, device: str) -> bool:
     return listed is not None and listed == find(gpu)
 
 
+def _all_names(device: Device) -> set[str]:
+    return {_plain(name) for name in (*device.names, device.title, device.key)}
+
+
 def _plain(name: str) -> str:
     return "".join(w for w in name.lower().replace("_", " ").split() if w not in ("nvidia", "geforce"))
 
 
-_TEXT = {"title", "arch", "source"}
-_INTEGERS = {"sms", "fp32_lanes", "mufu_per_clock", "smem_per_clock", "per_clock"}
+#: By the type of a field: the expected value in words, and whether a value is one.
+_FORMS: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda v: isinstance(v, str) and v != ""),
+    "int": ("a whole number above 0", lambda v: type(v) is int and v > 0),
+    "float": ("a number above 0", lambda v: type(v) in (int, float) and 0 < v < math.inf),
+    "tuple[str, ...]": (
+        "a list of at least one name",
+        lambda v: isinstance(v, list) and v != [] and all(isinstance(n, str) and n for n in v),
+    ),
+    "Mapping[str, Rate]": ("a table of rates", lambda v: isinstance(v, dict) and v != {}),
+}
 
 
-def _device(key: str, entry: Any, mistakes: list[str]) -> Device | None:
-    where = f"device.{key}"
-    wanted = {f.name for f in fields(Device)} - {"key"}
-    if not _complete(where, entry, wanted, mistakes):
-        return None
-    before = len(mistakes)
-    names, rates = entry["names"], entry["rates"]
-    if not (isinstance(names, list) and names and all(isinstance(n, str) and n for n in names)):
-        mistakes.append(f"{where}.names: expected a list of at least one name, found {names!r}")
-    if not isinstance(rates, dict) or not rates:
-        mistakes.append(f"{where}.rates: expected a table of rates, found {rates!r}")
-    for name in sorted(wanted - {"names", "rates"}):
-        _value(f"{where}.{name}", name, entry[name], mistakes)
-    if len(mistakes) > before:
-        return None
-    built: dict[str, Rate] = {}
-    parts = {f.name for f in fields(Rate) if f.default is MISSING}
-    for dtype, rate in rates.items():
-        if not _complete(f"{where}.rates.{dtype}", rate, parts, mistakes):
-            continue
-        for name in sorted(parts):
-            _value(f"{where}.rates.{dtype}.{name}", name, rate[name], mistakes)
-        if len(mistakes) == before:
-            built[dtype] = Rate(**rate)
-    if len(mistakes) > before:
-        return None
-    return Device(**{**entry, "key": key, "names": tuple(names), "rates": built})
-
-
-def _complete(where: str, entry: Any, wanted: set[str], mistakes: list[str]) -> bool:
-    """Whether ``entry`` is a table with exactly these keys."""
+def _mistakes(kind: type[Device | Rate], where: str, entry: Any) -> Iterator[str]:
+    """Yields each key that is missing, unknown, or has a value of another type than the field."""
     if not isinstance(entry, dict):
-        mistakes.append(f"{where}: expected a table, found {entry!r}")
-        return False
-    for name in sorted(wanted - set(entry)):
-        mistakes.append(f"{where}.{name}: expected a value, found nothing")
-    for name in sorted(set(entry) - wanted):
-        mistakes.append(f"{where}.{name}: expected no such key (is it misspelt?), found {entry[name]!r}")
-    return set(entry) == wanted
-
-
-def _value(where: str, name: str, value: Any, mistakes: list[str]) -> None:
-    if name in _TEXT:
-        fine, expected = isinstance(value, str) and bool(value), "text"
-    elif name in _INTEGERS:
-        fine, expected = type(value) is int and value > 0, "a whole number above 0"
-    else:
-        fine = type(value) in (int, float) and 0 < value < float("inf")
-        expected = "a number above 0"
-    if not fine:
-        mistakes.append(f"{where}: expected {expected}, found {value!r}")
+        yield f"{where}: expected a table, found {entry!r}"
+        return
+    types = {f.name: f.type for f in fields(kind) if f.name != "key"}
+    for name in sorted(types.keys() | entry):
+        key = f"{where}.{name}"
+        if name not in entry:
+            yield f"{key}: expected a value, found nothing"
+        elif name not in types:
+            yield f"{key}: expected no such key (is it misspelt?), found {entry[name]!r}"
+        elif not _FORMS[types[name]][1](entry[name]):
+            yield f"{key}: expected {_FORMS[types[name]][0]}, found {entry[name]!r}"
+        elif name == "rates":
+            for dtype, rate in entry[name].items():
+                yield from _mistakes(Rate, f"{key}.{dtype}", rate)

@@ -9,7 +9,6 @@ whose placement the driver decides, is unmeasured.
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,7 +52,7 @@ LIMITS = {
 
 def limits(arch: str) -> Limits | None:
     """The limits of ``arch`` (``sm_90``, ``sm_90a``, ``sm_100f``); ``None`` if they are not known."""
-    return LIMITS.get(re.sub(r"[af]$", "", arch))
+    return LIMITS.get(arch.rstrip("af"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +81,11 @@ class Occupancy:
 
 
 def occupancy(
-    arch: str | Limits,
-    threads: int,
-    registers: int,
-    static_smem: int,
-    dynamic_smem: int,
-    cluster: int = 1,
+    arch: str, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> Occupancy:
     """The occupancy of one launch.
 
     Args:
-        arch: an arch, or the limits themselves (of a GPU whose driver was asked).
         threads: threads per block.
         registers: registers per thread.
         static_smem: bytes per block as ptxas counts them, without the 1 KiB that the system reserves
@@ -100,15 +93,15 @@ def occupancy(
         dynamic_smem: bytes per block from the launch plan.
         cluster: blocks per cluster.
     """
-    limit = limits(arch) if isinstance(arch, str) else arch
+    limit = limits(arch)
     if limit is None:
-        return Occupancy(None, None, None, (), {}, UnknownArch(str(arch)))
+        return Occupancy(None, None, None, (), {}, UnknownArch(arch))
     if cluster > 1:
         return Occupancy(None, None, None, (), {}, ClusterUnknown(cluster))
     reason = _refusal(limit, threads, registers, static_smem + dynamic_smem)
     if reason:
         return Occupancy(0, 0, 0.0, (), {}, DoesNotFit(reason))
-    warps = _up(threads, WARP) // WARP
+    warps = _warps(threads)
     by_resource: dict[Resource, int] = {
         "registers": blocks_by_registers(warps, registers),
         "shared memory": _by_smem(limit, static_smem + dynamic_smem),
@@ -124,6 +117,10 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
+def _warps(threads: int) -> int:
+    return _up(threads, WARP) // WARP
+
+
 def blocks_by_registers(warps: int, registers: int) -> int:
     """Blocks of so many warps that fit by their registers per thread alone: each partition holds whole warps."""
     per_warp = _up(max(registers, 1) * WARP, REGISTER_UNIT)
@@ -134,13 +131,18 @@ def _by_smem(limit: Limits, smem: int) -> int:
     return limit.smem * KIB // _up(smem + SMEM_RESERVED, SMEM_UNIT)
 
 
+def _most_smem(limit: Limits, blocks: int) -> int:
+    """Bytes of shared memory that each of so many blocks on an SM may have; below 0 where they cannot fit."""
+    return min(limit.smem * KIB // blocks // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED, limit.smem_block * KIB)
+
+
 def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:
     """Why such a launch fails; empty if it does not."""
     if not 1 <= threads <= MAX_THREADS:
         return f"{threads:,} threads a block; a block has 1 to {MAX_THREADS:,}"
     if registers > MAX_REGISTERS:
         return f"{registers} registers a thread; the most is {MAX_REGISTERS}"
-    warps = _up(threads, WARP) // WARP
+    warps = _warps(threads)
     # The launch check distributes warps evenly over the partitions, so a block of 5 warps counts as 8 here.
     needed = _up(registers * WARP, REGISTER_UNIT) * _up(warps, PARTITIONS)
     if needed > REGISTERS_PER_SM:
@@ -199,51 +201,43 @@ def _registers(count: int) -> str:
 
 @functools.lru_cache(maxsize=1024)  # one call for each kernel, shape and verdict
 def what_if(
-    arch: str | Limits, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
+    arch: str, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> WhatIf | None:
     """What would give one more block at this block size, and what is free; ``None`` if unmeasured.
 
     Takes what :func:`occupancy` takes. A launch that fails counts as 0 blocks.
     """
-    limit = limits(arch) if isinstance(arch, str) else arch
-    smem = static_smem + dynamic_smem
-    if limit is None:
-        return None
-    now = occupancy(limit, threads, registers, 0, smem, cluster).blocks_per_sm
-    if now is None:
+    limit, smem = limits(arch), static_smem + dynamic_smem
+    now = occupancy(arch, threads, registers, 0, smem, cluster).blocks_per_sm
+    if limit is None or now is None:
         return None
 
     def blocks(r: int, s: int) -> int:
-        return occupancy(limit, threads, r, 0, s).blocks_per_sm or 0
+        return occupancy(arch, threads, r, 0, s).blocks_per_sm or 0
 
-    most_smem = limit.smem_block * KIB
     free_registers = free_smem = 0
     if now:
-        free_registers = max(r for r in range(registers, MAX_REGISTERS + 1) if blocks(r, smem) == now)
-        free_registers -= registers
-        room = limit.smem * KIB // now // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED
-        free_smem = min(room, most_smem) - smem
+        free_registers = max(r for r in range(registers, MAX_REGISTERS + 1) if blocks(r, smem) == now) - registers
+        free_smem = _most_smem(limit, now) - smem
     target = now + 1
     if blocks(1, 0) < target:
-        warps = _up(threads, WARP) // WARP
         if not 1 <= threads <= MAX_THREADS:
             obstacle = f"a block has 1 to {MAX_THREADS:,} threads, not {threads:,}"
-        elif limit.warps // warps < target:
-            obstacle = f"an SM holds {limit.warps} warps: {target} blocks of {warps} do not fit"
+        elif limit.warps // _warps(threads) < target:
+            obstacle = f"an SM holds {limit.warps} warps: {target} blocks of {_warps(threads)} do not fit"
         else:
             obstacle = f"an SM holds {limit.blocks} blocks, whatever their size"
         return WhatIf(now, None, 0, 0, free_registers, free_smem, obstacle)
     # Each resource is cut as far as the target needs, as if the other one were unlimited.
     enough_registers = max(r for r in range(1, MAX_REGISTERS + 1) if blocks(r, 0) >= target)
-    enough_smem = min(limit.smem * KIB // target // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED, most_smem)
     fewer_registers = max(0, registers - enough_registers)
-    fewer_smem = max(0, smem - enough_smem)
+    fewer_smem = max(0, smem - _most_smem(limit, target))
     reached = blocks(registers - fewer_registers, smem - fewer_smem)
     return WhatIf(now, reached, fewer_registers, fewer_smem, free_registers, free_smem)
 
 
 def staircase(
-    arch: str | Limits, resource: Literal["registers", "shared memory"], threads: int, registers: int, smem: int
+    arch: str, resource: Literal["registers", "shared memory"], threads: int, registers: int, smem: int
 ) -> tuple[tuple[int, int], ...]:
     """Blocks per SM while one resource grows and the rest stays: the largest value and the blocks of each step.
 
@@ -256,24 +250,18 @@ def staircase(
         registers: registers per thread.
         smem: bytes of shared memory per block, static and dynamic.
     """
-    limit = limits(arch) if isinstance(arch, str) else arch
+    limit = limits(arch)
     if limit is None:
         return ()
     # A step can end only where one more allocation unit is used.
     if resource == "registers":
         unit = REGISTER_UNIT // WARP
-        points = [
-            (r, occupancy(limit, threads, r, 0, smem)) for r in [*range(unit, MAX_REGISTERS, unit), MAX_REGISTERS]
-        ]
+        values = [*range(unit, MAX_REGISTERS, unit), MAX_REGISTERS]
+        fits = [occupancy(arch, threads, r, 0, smem) for r in values]
     else:
-        most = limit.smem_block * KIB
-        rooms = (limit.smem * KIB // n // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED for n in range(1, limit.blocks + 1))
-        ends = sorted({most, *(room for room in rooms if 0 <= room < most)})
-        points = [(s, occupancy(limit, threads, registers, 0, s)) for s in ends]
-    steps: list[tuple[int, int]] = []
-    for value, fit in points:
-        blocks = fit.blocks_per_sm or 0
-        if steps and steps[-1][1] == blocks:
-            steps.pop()
-        steps.append((value, blocks))
-    return tuple(steps)
+        rooms = {_most_smem(limit, n) for n in range(1, limit.blocks + 1)}
+        values = sorted(room for room in rooms | {limit.smem_block * KIB} if room >= 0)
+        fits = [occupancy(arch, threads, registers, 0, s) for s in values]
+    # The last value of each number of blocks, which falls from step to step.
+    ends = {fit.blocks_per_sm or 0: value for value, fit in zip(values, fits, strict=True)}
+    return tuple((value, blocks) for blocks, value in ends.items())

@@ -5,8 +5,8 @@ Pure functions of a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
 from flashcore.chips import occupancy
@@ -120,13 +120,11 @@ class Step:
 def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
     """For each kernel that the plan launches: its occupancy on ``arch`` and the next step.
 
-    A kernel launched several times is shown once for each way it is launched.
+    A kernel launched several times is shown once for each distinct launch.
     """
-    return list(_steps(record, plan, arch)) if plan is not None else []
-
-
-def _steps(record: Record, plan: Plan, arch: str) -> Iterator[Step]:
-    seen = set()
+    if plan is None:
+        return []
+    steps: dict[tuple[object, ...], Step] = {}
     for launch in plan.launches:
         kernel = Subject(plan.variant, arch, kernel=launch.kernel)
         registers, smem = (record.facts.number(name, kernel) for name in ("registers", "static_smem"))
@@ -134,13 +132,12 @@ def _steps(record: Record, plan: Plan, arch: str) -> Iterator[Step]:
             continue
         threads = prod(launch.block)
         resources = (threads, int(registers), int(smem), launch.dynamic_smem, prod(launch.cluster))
-        if (launch.kernel, resources) not in seen:
-            seen.add((launch.kernel, resources))
-            yield Step(
-                Subject(plan.variant, arch, plan.shape, launch.kernel),
-                threads,
-                int(registers),
-                int(smem) + launch.dynamic_smem,
-                occupancy.occupancy(arch, *resources),
-                occupancy.what_if(arch, *resources),
-            )
+        steps[launch.kernel, *resources] = Step(
+            replace(kernel, shape=plan.shape),
+            threads,
+            int(registers),
+            int(smem) + launch.dynamic_smem,
+            occupancy.occupancy(arch, *resources),
+            occupancy.what_if(arch, *resources),
+        )
+    return list(steps.values())

@@ -12,7 +12,7 @@ from math import inf, log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
-from flashcore.explain.predictions import NOISE, SAME, Judged, Outcome, Reading, Readings, judge, progress, still
+from flashcore.explain.predictions import NOISE, Judged, Outcome, Reading, Readings, judge, progress, still
 from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
@@ -176,7 +176,11 @@ def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
 
 def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step:
     shape = at.name
-    before, after = (readings.of(at.time, name, shape) for name in (variant.parent, variant.name))
+
+    def pair(fact: str) -> tuple[Reading, Reading]:
+        return readings.of(fact, variant.parent, shape), readings.of(fact, variant.name, shape)
+
+    before, after = pair(at.time)
     ratio = after.value / before.value if before.value and after.value else None
     if ratio is not None and not 0 < ratio < inf:
         ratio = None
@@ -185,7 +189,7 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step
     current, parent = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
     if ratio is not None and current and parent:
         interval = intervals.ratio(current, parent)
-        # From the rounds that both have: the ratio shown is the one that its interval is about.
+        # Of the rounds that both have: the ratio is the one that the interval belongs to.
         ratio, low, high = interval.value, interval.low, interval.high
     step = Step(
         variant=variant,
@@ -197,10 +201,7 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step
         low=low,
         high=high,
         judged=tuple(judge(readings, variant, shape)),
-        moved=tuple(
-            Moved(name, readings.of(name, variant.parent, shape), readings.of(name, variant.name, shape))
-            for name in COUNTERS
-        ),
+        moved=tuple(Moved(name, *pair(name)) for name in COUNTERS),
         limiter=limiter(readings, variant.name, shape),
         outcome="unmeasured",
         finding="",
@@ -220,31 +221,31 @@ def _finding(step: Step, parent_limiter: str) -> tuple[Outcome, str]:
         return "unmeasured", f"unmeasured: {step.after.why}"
     if step.parent is None:
         return "open", "the first step: nothing to compare with"
-    if step.ratio is None:
+    ratio = step.ratio
+    if ratio is None:
         return "unmeasured", f"unmeasured: no time of its parent {step.parent}: {step.before.why}"
-    predicted = step.predicted
-    target = predicted.predicted if predicted else None
+    target = step.predicted.predicted if step.predicted else None
     if step.still:
-        return _no_effect(step, target, parent_limiter)
-    causes = _causes(step, worse=step.ratio > 1)
+        return _no_effect(step, ratio, target, parent_limiter)
+    causes = _causes(step, worse=ratio > 1)
     if target is None:
-        return "open", f"{'slower: ' if step.ratio > 1 else ''}{_faster(step.ratio)}, none was predicted{causes}"
-    outcome = progress(log(step.ratio), log(target), False, target < 1)
-    if outcome == "none" and (step.ratio > 1) != (target > 1):
+        return "open", f"{'slower: ' if ratio > 1 else ''}{_faster(ratio)}, none was predicted{causes}"
+    outcome = progress(log(ratio), log(target), False, target < 1)
+    if outcome == "none" and (ratio > 1) != (target > 1):
         outcome = "against"  # little, but not noise
-    finding = f"{_faster(step.ratio)}, predicted {1 / target:.2f} ×{_others(step)}"
     lead = {
         "held": "prediction held",
         "more": "more than predicted",
         "missed": "slower than predicted",
         "partly": "went the right way" if target < 1 else "slower, though less than predicted",
-        "against": "slower" if step.ratio > 1 else "faster",
+        "against": "slower" if ratio > 1 else "faster",
     }.get(outcome, "hardly any effect")
-    finding = f"{lead}: {finding}"
-    if outcome in ("held", "more"):
-        return outcome, finding
-    limited = f"; limited by {step.limiter}" if step.limiter else ""
-    return outcome, finding + (causes if causes and outcome in ("against", "missed") else limited)
+    finding = f"{lead}: {_faster(ratio)}, predicted {1 / target:.2f} ×{_others(step)}"
+    if outcome in ("against", "missed") and causes:
+        finding += causes
+    elif outcome not in ("held", "more") and step.limiter:
+        finding += f"; limited by {step.limiter}"
+    return outcome, finding
 
 
 def _faster(ratio: float) -> str:
@@ -259,10 +260,9 @@ def _others(step: Step) -> str:
     return f" (elsewhere {', '.join(more)})" if more else ""
 
 
-def _no_effect(step: Step, target: float | None, parent_limiter: str) -> tuple[Outcome, str]:
-    assert step.ratio is not None
+def _no_effect(step: Step, ratio: float, target: float | None, parent_limiter: str) -> tuple[Outcome, str]:
     if target is not None and abs(target - 1) < NOISE:
-        return "held", f"prediction held: {_faster(step.ratio)}, predicted {1 / target:.2f} ×"
+        return "held", f"prediction held: {_faster(ratio)}, predicted {1 / target:.2f} ×"
     done = [
         f"{COUNTERS.get(j.prediction.fact, j.prediction.fact.replace('_', ' '))} "
         f"{in_words(j.before.value, j.prediction.unit)} → {in_words(j.after.value, j.prediction.unit)}"
@@ -281,20 +281,18 @@ def _no_effect(step: Step, target: float | None, parent_limiter: str) -> tuple[O
 def _causes(step: Step, worse: bool) -> str:
     """The counters that changed the most for the worse, or for the better."""
     changes: list[tuple[float, str]] = []
-    instructions = next((m.before.value for m in step.moved if m.fact == "instructions"), None) or 100.0
-    for m in step.moved:
-        if m.fact not in _CAUSES or m.before.value is None or m.after.value is None:
+    values = {m.fact: (m.before.value, m.after.value) for m in step.moved}
+    instructions = values["instructions"][0] or 100.0
+    for fact in _CAUSES:
+        before, after = values[fact]
+        spec = FACTS[fact]
+        if before is None or after is None or ((after > before) != (spec.better == "higher")) != worse:
             continue
-        rose = m.after.value > m.before.value
-        if (rose != (FACTS[m.fact].better == "higher")) != worse:
-            continue
-        unit = FACTS[m.fact].unit
-        small = _SMALL.get(m.fact) or instructions / 100  # so that a change from a few to none is not infinite
-        size = abs(log(max(m.after.value, 0.0) + small) - log(max(m.before.value, 0.0) + small))
-        if size > max(_WORTH, SAME):
-            values = m.ratio is None or unit == "pct" or max(m.before.value, m.after.value) < 1000
-            text = (
-                f"{in_words(m.before.value, unit)} → {in_words(m.after.value, unit)}" if values else f"{m.ratio:.2f}×"
-            )
-            changes.append((-size, f"{COUNTERS[m.fact]} {text}"))
+        small = _SMALL.get(fact) or instructions / 100  # so that a change from a few to none is not infinite
+        size = abs(log(max(after, 0.0) + small) - log(max(before, 0.0) + small))
+        if size > _WORTH:
+            text = f"{in_words(before, spec.unit)} → {in_words(after, spec.unit)}"
+            if before and after and spec.unit != "pct" and max(before, after) >= 1000:
+                text = f"{after / before:.2f}×"
+            changes.append((-size, f"{COUNTERS[fact]} {text}"))
     return "; with it " + ", ".join(t for _, t in sorted(changes)[:_MOST_CAUSES]) if changes else ""

@@ -161,7 +161,7 @@ def limiters(readings: Readings, name: str | None, shape: str) -> Limiters:
 def _limiters(case: _Case) -> Limiters:
     if note := case.launch_only():
         return Limiters((), note=note)
-    if not case.counted:
+    if case("ncu_duration") is None:
         return case.by_formula()
     # A wait for a busy resource is no second limiter, and L2 does not limit bytes that come from DRAM.
     resources = sorted(case.resources(), key=lambda x: (x.kind != "dram", -x.share))
@@ -169,23 +169,13 @@ def _limiters(case: _Case) -> Limiters:
     return Limiters((*resources, *waits), _longest_phase(case.record, case.subject))
 
 
-@dataclass(frozen=True, slots=True)
 class _Case:
-    readings: Readings
-    variant: Variant
-    shape: str
+    """The measurements of a case; a call returns one fact's value."""
 
-    @property
-    def subject(self) -> Subject:
-        return Subject(self.variant.name, shape=self.shape)
-
-    @property
-    def record(self) -> Record:
-        return self.readings.record
-
-    @property
-    def counted(self) -> bool:
-        return self("ncu_duration") is not None
+    def __init__(self, readings: Readings, variant: Variant, shape: str) -> None:
+        self.readings, self.variant, self.shape = readings, variant, shape
+        self.record = readings.record
+        self.subject = Subject(variant.name, shape=shape)
 
     def __call__(self, name: str) -> float | None:
         return self.readings.of(name, self.variant.name, self.shape).value

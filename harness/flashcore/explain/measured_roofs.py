@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from flashcore.chips import devices
 from flashcore.explain import roofline
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Roof, Subject
 
 #: Operations or bytes per second in one unit of a ceiling.
 _PER_SECOND = {"GB/s": 1e9, "TFLOP/s": 1e12, "Gop/s": 1e9}
+#: The times of an amount, in order of preference; library kernels do not time themselves, so theirs is of graph replay.
+_KERNEL_TIMES = ("kernel_span", "back_to_back_p50")
+_TIMES = {
+    "launches": ("back_to_back_p50",),
+    "dram_bytes": ("back_to_back_p50",),  # the last written bytes are still in L2 when the kernel ends
+    "barriers": ("kernel_block_span",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +46,12 @@ class Measured:
     subject: Subject
     value: float
     unit: str
-    clock_mhz: float | None
-    spread: float | None
-    temperature: float | None
-    per_clock: float | None
-    datasheet: float | None
-    peer: bool
+    clock_mhz: float | None = None
+    spread: float | None = None
+    temperature: float | None = None
+    per_clock: float | None = None
+    datasheet: float | None = None
+    peer: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -56,7 +65,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
     Args:
         amounts: shape → (key of the problem's ``work``, unit), from the problem's ``ceiling``.
     """
-    device = devices.find(record.gpu)
+    device, sms = devices.find(record.gpu), record.environment.gpu_sms
     results = []
     for outcome in record.outcomes:
         if outcome.stage != "bench" or outcome.status != "ok" or outcome.shape not in amounts:
@@ -64,59 +73,34 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
         key, unit = amounts[outcome.shape]
         subject = Subject(outcome.variant, shape=outcome.shape)
         variant = record.suite.variants[outcome.variant]
-        amount = record.facts.number(f"formula_{key}", subject)
-        time = _time(record, subject, key)
+        number = partial(record.facts.number, subject=subject)
+        amount = number(f"formula_{key}")
+        time = next(filter(None, map(number, _TIMES.get(key, _KERNEL_TIMES))), None)
         if not amount or not time:
             continue
-        p50, std = (record.facts.number(n, subject) for n in ("back_to_back_p50", "back_to_back_std"))
-        clock = record.facts.number("kernel_sm_clock", subject)
-        value = time / amount if unit == "us" else amount / time * 1e6 / _PER_SECOND[unit]
+        p50, std, clock = (number(name) for name in ("back_to_back_p50", "back_to_back_std", "kernel_sm_clock"))
+        per_clock = None
+        if clock is not None and sms is not None and unit != "us" and variant.roof != "dram":
+            per_clock = amount / (time * clock) / (1 if variant.roof == "l2" else sms)
+        datasheet = roofline.pick(roofline.roofs(device, clock), variant.roof, roofline.THEORY)
         results.append(
             Measured(
                 name=variant.name if unit == "us" else variant.problem,
                 resource=variant.roof,
                 subject=subject,
-                value=value,
+                value=time / amount if unit == "us" else amount / time * 1e6 / _PER_SECOND[unit],
                 unit=unit,
                 clock_mhz=clock,
                 spread=std / p50 if p50 and std is not None else None,
-                temperature=record.facts.number("bench_temperature", subject),
-                per_clock=_per_clock(record, variant.roof, amount, time, clock, unit),
-                datasheet=_datasheet(device, variant.roof, clock, unit),
+                temperature=number("bench_temperature"),
+                per_clock=per_clock,
+                datasheet=datasheet.value if datasheet is not None and datasheet.unit == unit else None,
                 peer=variant.is_reference,
             )
         )
-        if key == "launches" and (eager := record.facts.number("eager_p50", subject)):
-            plain = eager / amount
-            results.append(
-                Measured(
-                    f"{variant.name}_plain", "launch_plain", subject, plain, "us", None, None, None, None, None, False
-                )
-            )
+        if key == "launches" and (eager := number("eager_p50")):
+            results.append(Measured(f"{variant.name}_plain", "launch_plain", subject, eager / amount, "us"))
     return results
-
-
-def _time(record: Record, subject: Subject, key: str) -> float | None:
-    """Returns the µs that the amount took; library kernels do not time themselves, so theirs is of graph replay."""
-    names = {
-        "launches": ("back_to_back_p50",),
-        "dram_bytes": ("back_to_back_p50",),  # what was written last is still in L2 when the kernel ends
-        "barriers": ("kernel_block_span",),
-    }.get(key, ("kernel_span", "back_to_back_p50"))
-    return next((t for n in names if (t := record.facts.number(n, subject))), None)
-
-
-def _per_clock(record: Record, resource: str, amount: float, us: float, clock: float | None, unit: str) -> float | None:
-    sms = record.environment.gpu_sms
-    if clock is None or sms is None or unit == "us" or resource == "dram":
-        return None
-    return amount / (us * clock) / (1 if resource == "l2" else sms)
-
-
-def _datasheet(device: devices.Device | None, resource: str, clock: float | None, unit: str) -> float | None:
-    ceilings = roofline.roofs(device, clock)
-    roof = roofline.pick(ceilings, resource, roofline.THEORY)
-    return roof.value if roof is not None and roof.unit == unit else None
 
 
 def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
@@ -124,21 +108,15 @@ def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
 
     For units of time, the smallest value is best.
     """
-    best: dict[str, Measured] = {}
-    for one in results:
-        if one.peer:
-            continue
-        for name in dict.fromkeys((one.resource, one.name)):
-            if name not in best or _better(one, best[name]):
-                best[name] = one
-    return tuple(
-        Roof(name, one.value, one.unit, "measured", record.gpu or "", one.clock_mhz, _note(record, one))
-        for name, one in best.items()
+    candidates = grouped(
+        (name, one) for one in results if not one.peer for name in dict.fromkeys((one.resource, one.name))
     )
-
-
-def _better(one: Measured, other: Measured) -> bool:
-    return one.value < other.value if one.unit == "us" else one.value > other.value
+    roofs = []
+    for name, measured in candidates.items():
+        best = min(measured, key=lambda m: m.value if m.unit == "us" else -m.value)
+        note = _note(record, best)
+        roofs.append(Roof(name, best.value, best.unit, "measured", record.gpu or "", best.clock_mhz, note))
+    return tuple(roofs)
 
 
 def _note(record: Record, one: Measured) -> str:

@@ -100,21 +100,17 @@ class Readings:
             return Reading(None, f"no variant {variant}")
         spec = FACTS.get(name)
         if spec is not None and spec.group == "static":
-            return self._static_reading(name, variant, shape)
+            facts = self.static(name, variant, shape, self.arch)
+            if worst := extreme(name, facts):
+                return Reading(worst.number)
+            note = next((f.note for f in facts if f.number is None), "")
+            return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
         subject = Subject(variant, shape=shape)
         fact = self.record.facts.get(name, subject)
         if fact is None or fact.number is None:
             stale = self.record.stale.get(subject.case)
             return Reading(None, cause_text.text(stale) or (fact.note if fact else "") or "not recorded")
         return Reading(fact.number, detail=fact.detail)
-
-    def _static_reading(self, name: str, variant: str, shape: str) -> Reading:
-        facts = self.static(name, variant, shape, self.arch)
-        fact = extreme(name, facts)
-        if fact is not None:
-            return Reading(fact.number)
-        note = next((f.note for f in facts if f.number is None), "")
-        return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
 
 
 def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
@@ -161,7 +157,7 @@ def predicted_share(variant: Variant, phase: str, shape: str | None) -> Predicti
 
 
 def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -> Judged:
-    """One prediction of a variant, compared with what was measured at that shape."""
+    """One prediction of a variant, compared with its measurement at that shape."""
     before, after = readings.of(p.fact, variant.parent, shape), readings.of(p.fact, variant.name, shape)
     gpu = readings.record.gpu
     foreign = p.device is not None and not devices.is_called(gpu, p.device)
@@ -178,54 +174,52 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if scale == "level" and foreign and _is_time(p.fact) and not p.fact.startswith("speedup_"):
         here = "" if after.value is None else f"; here {in_words(after.value, p.unit)}"
         return judged(after.value, "elsewhere", f"a level of the {p.device}: no ratio to compare by{here}")
-    if after.value is None or (before.value is None and scale != "level"):
-        why = after.why if after.value is None else f"of its parent, {before.why}"
-        return judged(None, "unmeasured", f"unmeasured: {why}")
+    if after.value is None:
+        return judged(None, "unmeasured", f"unmeasured: {after.why}")
     if scale == "level":
-        # A share of a phase describes one kernel, and a speed-up is over the baseline or a peer: so a different value
-        # of the parent does not matter.
+        # A phase's share describes one kernel, and a speed-up is over the baseline or a reference: the parent's value
+        # does not matter.
         start = None if p.fact.startswith((PHASE_SHARE, "speedup_")) else before.value
         outcome, finding = _level(p, predicted, start, after.value)
-        if outcome != "held" and _of_other_inputs(p, after):
+        if outcome != "held" and _of_hard_inputs(after):
             value = f"{in_words(after.value, p.unit)}, {after.note}"
             return judged(after.value, "elsewhere", f"not comparable: {value}; predicted of {RANDOM} inputs")
         return judged(after.value, outcome, finding)
-    assert before.value is not None
-    if _of_other_inputs(p, before) or _of_other_inputs(p, after):
+    if before.value is None:
+        return judged(None, "unmeasured", f"unmeasured: of its parent, {before.why}")
+    if _of_hard_inputs(before) or _of_hard_inputs(after):
         return judged(None, "elsewhere", f"not comparable: {before.note} → {after.note}")
     if scale == "ratio":
-        ratio = after.value / before.value if before.value else 0.0
-        if not 0 < ratio < inf:
+        measured = after.value / before.value if before.value else 0.0
+        if not 0 < measured < inf:
             return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
-        outcome = progress(log(ratio), log(predicted), abs(ratio - 1) < NOISE, gains(p.fact, predicted > 1))
-        if not foreign:
-            outcome = _within(p, ratio < 1, predicted < 1, after.value, outcome)
-        return judged(
-            ratio, outcome, f"{words(outcome, p.fact, predicted > 1)}: {ratio:.2f}×, predicted {predicted:.2f}×"
-        )
-    change = after.value - before.value
-    still = abs(change) <= SAME * max(abs(after.value), abs(before.value))
-    outcome = progress(change, predicted, still, gains(p.fact, predicted > 0))
-    if not foreign:
-        outcome = _within(p, change < 0, predicted < 0, after.value, outcome)
-    from_to = f"{in_words(before.value, p.unit)} → {in_words(after.value, p.unit)}"
-    text = f"{words(outcome, p.fact, predicted > 0)}: {from_to}, predicted {in_words(predicted, p.unit, sign=True)}"
-    return judged(change, outcome, text)
+        change, expected, unchanged = log(measured), log(predicted), abs(measured - 1) < NOISE
+        values, target = f"{measured:.2f}×", f"{predicted:.2f}×"
+    else:
+        measured = after.value - before.value
+        change, expected, unchanged = measured, predicted, _same(before.value, after.value)
+        values = f"{in_words(before.value, p.unit)} → {in_words(after.value, p.unit)}"
+        target = in_words(predicted, p.unit, sign=True)
+    rises = expected > 0
+    outcome = progress(change, expected, unchanged, gains(p.fact, rises))
+    # A change that goes the predicted way and reaches the predicted value holds, wherever it started: 1 barrier meets a
+    # goal of at most 9, and 100 registers a cost of at most 115.
+    if not foreign and outcome in ("partly", "missed", "none") and (change < 0) == (expected < 0):
+        spec, limit = FACTS.get(p.fact), p.after
+        if spec and limit is not None and spec.better:
+            reached = after.value <= limit if spec.better == "lower" else after.value >= limit
+            outcome = "held" if reached else outcome
+    return judged(measured, outcome, f"{words(outcome, p.fact, rises)}: {values}, predicted {target}")
 
 
-def _of_other_inputs(p: Prediction, reading: Reading) -> bool:
+def _same(before: float, after: float) -> bool:
+    """Whether two counters cannot be told apart."""
+    return abs(after - before) <= SAME * max(abs(after), abs(before))
+
+
+def _of_hard_inputs(reading: Reading) -> bool:
     """Whether it is an error that was largest on deliberately hard inputs, which no document means."""
     return isinstance(reading.detail, WorstInput) and reading.detail.kind != RANDOM
-
-
-def _within(p: Prediction, fell: bool, falls: bool, after: float, outcome: Outcome) -> Outcome:
-    """The outcome ``held`` where the change goes the predicted way and reaches the predicted value, wherever it
-    started: 1 barrier meets a goal of at most 9, and 100 registers a cost of at most 115."""
-    spec, target = FACTS.get(p.fact), p.after
-    if outcome not in ("partly", "missed", "none") or fell != falls or spec is None or target is None:
-        return outcome
-    reached = {"lower": after <= target, "higher": after >= target}.get(spec.better, False)
-    return "held" if reached else outcome
 
 
 def gains(fact: str, rises: bool) -> bool:
@@ -301,8 +295,7 @@ def _level(p: Prediction, target: float, before: float | None, after: float) -> 
         return "held", f"prediction held: {values}"
     if before is None or before == target:
         return "missed", f"missed: {values}"
-    still = abs(after - before) <= SAME * max(abs(after), abs(before))
-    outcome = progress(after - before, target - before, still)
+    outcome = progress(after - before, target - before, _same(before, after))
     if outcome in ("held", "more"):
         outcome = "partly"
     return outcome, f"{_WORDS[outcome]}: {values}, the parent's {in_words(before, p.unit)}"

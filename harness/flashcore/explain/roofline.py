@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from flashcore.chips import devices
@@ -21,6 +22,8 @@ from flashcore.model.suite import REGIMES, Variant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
+#: Who counted the FLOPs.
+Counted = Literal["hardware", "formula"]
 #: If the hardware counted a smaller share of the formula's FLOPs, its count is incomplete.
 FAR_BELOW = 0.5
 
@@ -30,21 +33,23 @@ def roofs(device: Device | None, clock_mhz: float | None = None, measured: Seque
 
     An unknown GPU (``None``) has measured roofs only.
     """
-    ceilings: list[Roof] = []
-    if device is not None:
-        for dtype, rate in device.rates.items():
-            ceilings.append(
-                Roof(dtype, rate.tflops, "TFLOP/s", "datasheet", device.title, rate.clock_mhz, device.source)
-            )
-        ceilings.append(Roof("dram", device.dram_gbps, "GB/s", "datasheet", device.title, None, device.source))
-        ceilings += _clocked(device, device.clock_mhz, "datasheet")
-        if clock_mhz is not None:
-            for dtype in device.rates:
-                tflops = devices.peak(device, dtype, clock_mhz)
-                assert tflops is not None
-                ceilings.append(Roof(dtype, tflops, "TFLOP/s", "at clock seen", device.title, clock_mhz))
-            ceilings += _clocked(device, clock_mhz, "at clock seen")
-    return (*ceilings, *measured)
+    if device is None:
+        return tuple(measured)
+    title, source = device.title, device.source
+    printed = [
+        Roof(dtype, rate.tflops, "TFLOP/s", "datasheet", title, rate.clock_mhz, source)
+        for dtype, rate in device.rates.items()
+    ]
+    dram = Roof("dram", device.dram_gbps, "GB/s", "datasheet", title, None, source)
+    ceilings = (*printed, dram, *_clocked(device, device.clock_mhz, "datasheet"))
+    if clock_mhz is None:
+        return (*ceilings, *measured)
+    scaled = [
+        Roof(dtype, tflops, "TFLOP/s", "at clock seen", title, clock_mhz)
+        for dtype in device.rates
+        if (tflops := devices.peak(device, dtype, clock_mhz))
+    ]
+    return (*ceilings, *scaled, *_clocked(device, clock_mhz, "at clock seen"), *measured)
 
 
 def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[Roof]:
@@ -60,11 +65,8 @@ def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[R
 
 def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -> Roof | None:
     """Returns the resource's roof whose origin comes first in ``order``; ``None`` if it has none."""
-    for origin in order:
-        for roof in ceilings:
-            if roof.resource == resource and roof.origin == origin:
-                return roof
-    return None
+    origins = {roof.origin: roof for roof in reversed(ceilings) if roof.resource == resource}
+    return next((origins[origin] for origin in order if origin in origins), None)
 
 
 #: Origins by preference: limits the hardware cannot exceed, and roofs that a kernel can reach.
@@ -102,7 +104,7 @@ class Point:
 
     subject: Subject
     level: Level
-    counted: Literal["hardware", "formula"]
+    counted: Counted
     regime: str
     flop: float
     bytes: float
@@ -190,20 +192,17 @@ def _points_of(
     device: Device | None,
     measured: Callable[[Subject], tuple[Roof, ...]],
 ) -> Iterator[Point | tuple[Subject, str]]:
-    def number(name: str) -> float | None:
-        return record.facts.number(name, subject)
-
+    number = partial(record.facts.number, subject=subject)
     duration = number("ncu_duration")
     if not duration or duration <= 0:
         yield subject, _reason(record, subject, "ncu_duration")
         return
-    tensor, cores = number("tensor_flop"), number("cuda_core_flop")
-    flops: dict[Literal["hardware", "formula"], float] = {}
+    tensor, cores, formula = number("tensor_flop"), number("cuda_core_flop"), number("formula_flop")
+    flops: dict[Counted, float] = {}
     if tensor is None or cores is None:
         yield subject, _reason(record, subject, "tensor_flop" if tensor is None else "cuda_core_flop")
     elif tensor + cores > 0:
         flops["hardware"] = tensor + cores
-    formula = number("formula_flop")
     if formula:
         flops["formula"] = formula
     hertz = number("sm_clock")
@@ -214,18 +213,8 @@ def _points_of(
             yield subject, _reason(record, subject, f"{level}_bytes")
             continue
         for counted, flop in flops.items():
-            point = Point(
-                subject=subject,
-                level=level,
-                counted=counted,
-                regime=regime(record, subject),
-                flop=flop,
-                bytes=amount,
-                time_us=duration / 1e3,
-                roof=variant.roof,
-                theory=_ceiling(ceilings, variant.roof, level, flop / amount, THEORY),
-                measured=_ceiling(ceilings, variant.roof, level, flop / amount, MEASURED),
-            )
+            mode = regime(record, subject)
+            point = _point(ceilings, subject, level, counted, mode, flop, amount, duration / 1e3, variant.roof)
             yield replace(point, faults=tuple(_faults(record, point)))
 
 
@@ -234,26 +223,39 @@ def formula_points(record: Record, subject: Subject) -> list[Point]:
 
     DRAM bytes go with the cold time, L2 bytes with the time that ranks.
     """
-    variant = record.suite.variants[subject.variant]
-    shape = record.suite.shapes[subject.shape or ""]
-
-    def number(name: str) -> float | None:
-        return record.facts.number(name, subject)
-
-    flop, clock = number("formula_flop"), number("bench_sm_clock")
-    ceilings = roofs(devices.find(record.gpu), clock, record.roofs_by("bench")(subject))
+    dtype = record.suite.variants[subject.variant].roof
+    number = partial(record.facts.number, subject=subject)
+    flop = number("formula_flop")
+    ceilings = roofs(devices.find(record.gpu), number("bench_sm_clock"), record.roofs_by("bench")(subject))
     results = []
     levels: tuple[tuple[Level, str, str], ...] = (
         ("dram", "formula_bytes", "cold_p50"),
-        ("l2", "formula_l2_bytes", shape.time),
+        ("l2", "formula_l2_bytes", record.suite.shapes[subject.shape or ""].time),
     )
     for level, name, time in levels:
         amount, us = number(name) or number("formula_bytes"), number(time)
         if flop and amount and us and subject.case not in record.stale:
-            regime = f"{time.removesuffix('_p50').replace('_', ' ')} p50, FLOPs and bytes of the problem's formula"
-            theory, measured = (_ceiling(ceilings, variant.roof, level, flop / amount, o) for o in (THEORY, MEASURED))
-            results.append(Point(subject, level, "formula", regime, flop, amount, us, variant.roof, theory, measured))
+            mode = f"{time.removesuffix('_p50').replace('_', ' ')} p50, FLOPs and bytes of the problem's formula"
+            results.append(_point(ceilings, subject, level, "formula", mode, flop, amount, us, dtype))
     return results
+
+
+def _point(
+    ceilings: Sequence[Roof],
+    subject: Subject,
+    level: Level,
+    counted: Counted,
+    regime: str,
+    flop: float,
+    amount: float,
+    us: float,
+    dtype: str,
+) -> Point:
+    theory, measured = (
+        _lower_of(pick(ceilings, dtype, order), pick(ceilings, level, order), flop / amount)
+        for order in (THEORY, MEASURED)
+    )
+    return Point(subject, level, counted, regime, flop, amount, us, dtype, theory, measured)
 
 
 def _reason(record: Record, subject: Subject, name: str) -> str:
@@ -261,12 +263,6 @@ def _reason(record: Record, subject: Subject, name: str) -> str:
     if fact is None:
         return f"{name} is unmeasured"
     return f"{name} is unmeasured: {fact.note}" if fact.value is None else f"{name} reads {fact.value}"
-
-
-def _ceiling(
-    ceilings: Sequence[Roof], dtype: str, level: Level, intensity: float, order: Sequence[RoofOrigin]
-) -> Ceiling:
-    return _lower_of(pick(ceilings, dtype, order), pick(ceilings, level, order), intensity)
 
 
 def _lower_of(compute: Roof | None, bandwidth: Roof | None, intensity: float) -> Ceiling:
@@ -362,9 +358,10 @@ def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, l
                 products, rest = flop, None
         amounts[dtype] = products, "FLOP"
         amounts["fp32"] = rest, "FLOP"
+    elif flop is products is rest is None:
+        amounts[dtype] = None, "FLOP"
     else:
-        recorded = any(n is not None for n in (flop, products, rest))
-        amounts[dtype] = (max(flop or 0.0, (products or 0.0) + (rest or 0.0)) if recorded else None), "FLOP"
+        amounts[dtype] = max(flop or 0.0, (products or 0.0) + (rest or 0.0)), "FLOP"
     amounts["exp"] = work.get("exp"), "op"
     amounts["shared"] = work.get("shared_bytes"), "B"
     amounts["l2"] = work.get("l2_bytes", work.get("bytes")), "B"
@@ -448,28 +445,21 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         variant = record.suite.variants.get(subject.variant)
         if variant is None or subject.shape is None:
             continue
-
-        def number(name: str, subject: Subject = subject) -> float | None:
-            return record.facts.number(name, subject)
-
-        formulas = {n: number(f"formula_{n}") for n in WORK}
-        work = {n: v for n, v in formulas.items() if v is not None}
+        number = partial(record.facts.number, subject=subject)
+        work = {name: value for name in WORK if (value := number(f"formula_{name}")) is not None}
         launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
         clock = number("bench_sm_clock")
         if clock not in by_clock:
             by_clock[clock] = roofs(device, clock)
-        ceilings = (*by_clock[clock], *measured(subject))
-        case = bounds(work, variant.roof, ceilings, launches=launches)
+        case = bounds(work, variant.roof, (*by_clock[clock], *measured(subject)), launches=launches)
         resident = fits_l2(record, work.get("bytes"))
         gaps = []
-        if subject.case not in record.stale:
-            for regime in REGIMES:
-                name = f"{regime}_p50"
-                warm = regime != "cold" and resident
-                lowest = floor(case, ("dram",) if warm else ())
-                time = number(name)
-                if time is not None and lowest is not None and lowest.us:
-                    note = "its data fits L2: no DRAM floor" if warm else ""
-                    gaps.append(Gap(name, time, lowest, lowest.us, note))
+        for regime in REGIMES if subject.case not in record.stale else ():
+            warm = regime != "cold" and resident
+            lowest = floor(case, ("dram",) if warm else ())
+            time = number(f"{regime}_p50")
+            if time is not None and lowest is not None and lowest.us:
+                note = "its data fits L2: no DRAM floor" if warm else ""
+                gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, note))
         results.append(CaseBounds(subject, case, floor(case), tuple(gaps)))
     return results

@@ -144,32 +144,23 @@ def _row(chip_table: Table, spec: FactSpec) -> Row:
     return Row(spec, "software" if name.startswith(_SOFTWARE) else "exists", name)
 
 
-def lost(chip_table: Table, names: Iterable[str]) -> dict[str, str]:
-    """Those of the facts that the chip cannot give, each with the reason.
+def require(chip_table: Table, names: Iterable[str]) -> None:
+    """Checks that the chip can count these facts.
 
     Raises:
-        UsageError: a name is no fact that a GPU measures.
+        UsageError: a name is no fact that a GPU measures, or the chip lacks facts; names all of them.
     """
     rows = {row.spec.name: row for row in plan(chip_table)}
-    missing: dict[str, str] = {}
-    for name in names:
+    missing = []
+    for name in dict.fromkeys(names):
         if name not in rows:
             near = [n for n in rows if name in n or n in name][:5]
             hint = did_you_mean(name, rows) or (f" (perhaps {', '.join(near)})" if near else "")
             raise UsageError(f"{name}: expected a fact that ncu measures, found none of that name{hint}")
         if rows[name].state == "lost":
-            missing[name] = rows[name].reason
-    return missing
-
-
-def require(chip_table: Table, names: Iterable[str]) -> None:
-    """Raises:
-    UsageError: the chip lacks one of the facts; names all of them.
-    """
-    missing = lost(chip_table, names)
+            missing.append(f"  {name}: {rows[name].reason}")
     if missing:
-        reasons = [f"  {name}: {reason}" for name, reason in missing.items()]
-        raise UsageError("\n".join([f"chip {chip_table.chip}: expected metrics that it has, found", *reasons]))
+        raise UsageError("\n".join([f"chip {chip_table.chip}: expected metrics that it has, found", *missing]))
 
 
 def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> None:
@@ -187,4 +178,4 @@ def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> Non
         and (b.device is None or b.device.lower() in gpu.lower())
         and any(fnmatchcase(arch, glob) for glob in b.archs)
     ]
-    require(chip_table, dict.fromkeys(names))
+    require(chip_table, names)
