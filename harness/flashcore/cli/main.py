@@ -17,7 +17,7 @@ from typing import Any
 
 from flashcore import __version__
 from flashcore.cli import terminal
-from flashcore.errors import Exit, FlashcoreError
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
 from flashcore.pipeline import plugins
@@ -69,64 +69,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code, even if its output cannot be written."""
     terminal.harden()
     words = sys.argv[1:] if argv is None else argv
+    arguments = argparse.Namespace(command=None)
     try:
         top = parser(words)
         arguments = top.parse_args(words)
-    except FlashcoreError as error:
-        return _refused(error)
+        if arguments.command is None:
+            # Not 0: a script whose command is empty by mistake must not pass for a gate.
+            top.print_help()
+            return int(Exit.USAGE)
+        code = int(arguments.run(arguments))
     except KeyboardInterrupt:
-        return _interrupted()
-    if arguments.command is None:
-        # Not 0: a script whose command is empty by mistake must not pass for a gate.
-        top.print_help()
-        return int(Exit.USAGE)
-    code = _run(arguments)
+        more = "; what was measured is kept: continue with --resume" if "resume" in arguments else ""
+        print(f"flashcore: interrupted{more}", file=sys.stderr)
+        code = 130
+    except Exception as error:
+        reason = _reason(error, arguments.command)
+        if reason is None:
+            # Python's own exit code for this is 1, which here says that a guardrail failed.
+            traceback.print_exc()
+            print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
+            return int(Exit.INCAPABLE)
+        print(f"flashcore: {reason}", file=sys.stderr)
+        code = int(reason.exit_code)
     if why := terminal.lost():
         print(f"flashcore: standard output: cannot write: {why}", file=sys.stderr)
         return code or int(Exit.INCAPABLE)
     return code
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    try:
-        return int(arguments.run(arguments))
-    except FlashcoreError as error:
-        return _refused(error)
-    except KeyboardInterrupt:
-        return _interrupted("resume" in arguments)
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and (absent := plugin.absent(error)):
-            return _refused(absent)
-        if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
-            print(
-                f"flashcore: {str(error.filename)[:200]}: {error.strerror}\n"
-                "  hint: name another file or folder, free space, or change its permissions",
-                file=sys.stderr,
-            )
-            return int(Exit.USAGE)
-        if isinstance(error, ModuleNotFoundError) and (name := str(error.name).split(".")[0]) in RUN_EXTRA:
-            package = COMES_WITH.get(name, name)
-            print(
-                f"flashcore: {arguments.command} needs the Python package {package}, found none\n"
-                f"  hint: pip install {package}, or install flashcore with its extra `run`, which has all of them",
-                file=sys.stderr,
-            )
-            return int(Exit.INCAPABLE)
-        # Python's own exit code for this is 1, which here says that a guardrail failed.
-        traceback.print_exc()
-        print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
-        return int(Exit.INCAPABLE)
-
-
-def _refused(error: FlashcoreError) -> int:
-    print(f"flashcore: {error}", file=sys.stderr)
-    return int(error.exit_code)
-
-
-def _interrupted(resumes: bool = False) -> int:
-    more = "; what was measured is kept: continue with --resume" if resumes else ""
-    print(f"flashcore: interrupted{more}", file=sys.stderr)
-    return 130
+def _reason(error: Exception, command: str) -> FlashcoreError | None:
+    """The error in words for the user; ``None`` for a defect of flashcore."""
+    if isinstance(error, FlashcoreError):
+        return error
+    if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
+        hint = "name another file or folder, free space, or change its permissions"
+        return UsageError(f"{str(error.filename)[:200]}: {error.strerror}\n  hint: {hint}")
+    if isinstance(error, ModuleNotFoundError):
+        module = str(error.name).split(".")[0]
+        package = COMES_WITH.get(module, module)
+        hint = f"pip install {package}, or install flashcore with its extra `run`, which has all of them"
+        needed = CapabilityError(f"{command} needs the Python package {package}, found none", hint)
+        return plugin.absent(error) or (needed if module in RUN_EXTRA else None)
+    return None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,7 +1,7 @@
 """Options that several commands share.
 
-Where an option is a setting of a run, it is stored by that setting's name and has its default:
-:class:`~flashcore.measure.settings.Settings` is the one place for these.
+An option that sets a field of :class:`~flashcore.measure.settings.Settings` has the field's name, such as ``gpus`` or
+``check.repeats``, and its default.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,35 +26,34 @@ from flashcore.records import lookup, store
 from flashcore.suites.find import suite_folder
 
 _DEFAULTS = Settings("")
-#: The options of one stage alone → that stage's settings.
-_STAGES = {"repeats": "check", "samples": "bench", "clock_control": "profile", "keep_report": "profile"}
+_POSITIVE = ("time_limit", "check.repeats", "bench.samples")
 
 
 def default(name: str) -> Any:
-    """The default of a setting."""
-    if name == "time_limit":
-        return _DEFAULTS.check.limits.time_limit
-    return getattr(getattr(_DEFAULTS, _STAGES[name]) if name in _STAGES else _DEFAULTS, name)
+    """The default of a setting; a stage's setting is ``check.repeats``."""
+    return attrgetter(name)(_DEFAULTS)
 
 
 def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
     """The user's settings for a run; ``fixed`` are those that the command itself decides."""
     given = vars(arguments)
-    for name in ("time_limit", "repeats", "samples"):
+    for name in _POSITIVE:
         if not given.get(name, 1) > 0:
-            raise UsageError(f"--{name.replace('_', '-')} {given[name]:g}: expected a number above 0")
+            option = name.rpartition(".")[2].replace("_", "-")
+            raise UsageError(f"--{option} {given[name]:g}: expected a number above 0")
     for place in given.get("records", ()):  # before anything is compiled
         lookup.elsewhere(Path(place))
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if name in Settings.__dataclass_fields__}
-    chosen |= {name: tuple(given.get(name, ())) for name in ("shapes", "records")}
-    chosen["sanitize"] = Sanitize() if given.get("sanitize") else None
-    chosen["command"] = recorded_command(["flashcore", *sys.argv[1:]])
+    chosen: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    chosen |= {"sanitize": Sanitize() if given.get("sanitize") else None}
+    chosen |= {"command": recorded_command(["flashcore", *sys.argv[1:]])}
     if "suite" not in fixed:
         chosen["suite"] = suite_folder(arguments.suite)
-    made = Settings(**{**chosen, **fixed})
-    for name, stage in _STAGES.items():
-        if name in given:
-            made = replace(made, **{stage: replace(getattr(made, stage), **{name: given[name]})})
+    chosen |= fixed
+    made = Settings(**{name: chosen[name] for name in Settings.__dataclass_fields__ if name in chosen})
+    for name, value in given.items():
+        stage, of_stage, setting = name.partition(".")
+        if of_stage:
+            made = replace(made, **{stage: replace(getattr(made, stage), **{setting: value})})
     return made.with_time_limit(given["time_limit"]) if "time_limit" in given else made
 
 
@@ -107,11 +107,13 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="continue with the newest run that did not end")
     add_gpus(parser)
     text = "seconds a case may take (default: %(default)g)"
-    parser.add_argument("--time-limit", type=float, default=default("time_limit"), metavar="S", help=text)
+    parser.add_argument("--time-limit", type=float, default=default("check.limits.time_limit"), metavar="S", help=text)
     text = "calls that must agree bit by bit in check (default: %(default)s)"
-    parser.add_argument("--repeats", type=int, default=default("repeats"), metavar="N", help=text)
+    name = "check.repeats"
+    parser.add_argument("--repeats", dest=name, type=int, default=default(name), metavar="N", help=text)
     text = "timing samples, at least (default: %(default)s)"
-    parser.add_argument("--samples", type=int, default=default("samples"), metavar="N", help=text)
+    name = "bench.samples"
+    parser.add_argument("--samples", dest=name, type=int, default=default(name), metavar="N", help=text)
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:

@@ -15,13 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
     text = "ncu's clock control (default: %(default)s; none leaves the clocks alone)"
-    choices = ("none", "base")
-    parser.add_argument("--clock-control", choices=choices, default=options.default("clock_control"), help=text)
+    choices, name = ("none", "base"), "profile.clock_control"
+    parser.add_argument("--clock-control", dest=name, choices=choices, default=options.default(name), help=text)
     text = "do not measure this machine's roofs"
     roofs = options.default("roofs")
     parser.add_argument("--no-roofs", dest="roofs", action="store_const", const=None, default=roofs, help=text)
     parser.add_argument("--sanitize", action="store_true", help="also run every variant under compute-sanitizer")
-    parser.add_argument("--keep-report", action="store_true", help="keep ncu's own report (.ncu-rep) in the run")
+    text = "keep ncu's own report (.ncu-rep) in the run"
+    parser.add_argument("--keep-report", dest="profile.keep_report", action="store_true", help=text)
     options.add_reporting(parser)
     options.add_gating(parser)
 
