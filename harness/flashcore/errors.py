@@ -1,7 +1,7 @@
 """The failures that a user can meet, each with the exit code it leads to.
 
-An error says what was expected, what was found and what to do. Everything that is not one of
-these is a defect of the harness: it shows its traceback and exits 4, so that it is not mistaken for a regression.
+An error states the expectation, the actual value and a hint. Any other exception is a defect of the harness: it shows
+its traceback and exits 4, so that it is not mistaken for a regression.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ class Exit(IntEnum):
     """Exit codes of every command."""
 
     OK = 0
-    FAILED = 1  # a guardrail or a check failed
+    FAILED = 1  # a budget or a check failed
     USAGE = 2  # wrong usage, manifest or input
     UNMEASURED = 3  # a required fact is unmeasured or stale
     INCAPABLE = 4  # the machine cannot do it, or flashcore itself is broken: no result about the kernels
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
-    """A failure outweighs what could not be judged, that an unmeasured fact, and that success."""
+    """The worst code: failure, wrong usage, incapable machine, unmeasured fact, success."""
     return max(codes, key=(Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED).index)
 
 

@@ -25,7 +25,7 @@ def test_four_answers_of_a_good_change() -> None:
     assert "than its parent slow" in text
     assert "times its floor" in text
     assert "stalls most on" in text
-    assert "4 promises?  none broken" in text
+    assert "4 budgets?   none failed" in text
 
 
 def test_a_wrong_answer_comes_first() -> None:
@@ -40,8 +40,8 @@ def test_a_broken_promise_and_what_moved() -> None:
     suite = factory.suite(budgets=[factory.budget("registers", maximum=90)])
     old = factory.fact("registers", 88, "fast", arch="sm_89", kernel="fast_kernel")
     text = answers(factory.record(suite), factory.record(suite, [old], id=OLD))
-    assert "3 BROKEN" in text
-    assert "broken: registers_limit on fast/fast_kernel (sm_89): 96, promised ≤ 90" in text
+    assert "3 FAILED" in text
+    assert "failed: registers_limit on fast/fast_kernel (sm_89): 96, limit ≤ 90" in text
     assert "changed: fast/fast_kernel (sm_89) registers 88 → 96 (worse)" in text
 
 
@@ -72,7 +72,7 @@ def test_a_run_on_another_gpu_is_no_comparison() -> None:
 def test_a_peer_has_answers_too() -> None:
     text = answers(factory.record(), variant="cudnn")
     assert "yes, on 2 shapes" in text
-    assert "none broken; 0 kept" in text
+    assert "none failed; 0 passed" in text
 
 
 def test_a_case_without_samples_has_no_ratio() -> None:

@@ -33,4 +33,4 @@ def test_a_suite_without_peers_has_nothing_to_check(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--device", "cpu", "--suite", str(copy()), "--variant", "plain", "-q"]) == 2
-    assert "expected a peer to check on a CPU, found none" in capsys.readouterr().err
+    assert "expected a reference to check on a CPU, found none" in capsys.readouterr().err

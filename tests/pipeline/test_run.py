@@ -64,11 +64,11 @@ L4 = Gpu("NVIDIA L4", (8, 9), 58, 1, 1, 2040.0, "580")
             {"GPU-a": H200, "GPU-b": A100, "GPU-c": H200},
             "all",
             ["GPU-a,GPU-c", "GPU-b"],
-            ["GPU-a (NVIDIA H200), GPU-c (NVIDIA H200): a run of its own", "GPU-b (NVIDIA A100): a run of its own"],
+            ["GPU-a (NVIDIA H200), GPU-c (NVIDIA H200): a separate run", "GPU-b (NVIDIA A100): a separate run"],
         ),
         ({"GPU-a": H200, "GPU-b": A100, "GPU-c": H200}, "c,a", ["c,a"], []),
         ({"GPU-a": replace(L4, capability=(7, 5)), "GPU-b": H200}, "all", ["GPU-b"],
-         ["GPU-a (NVIDIA L4): left out: runs none of sm_80, sm_90a", "GPU-b (NVIDIA H200): a run of its own"]),
+         ["GPU-a (NVIDIA L4): left out: supports none of sm_80, sm_90a", "GPU-b (NVIDIA H200): a separate run"]),
         ({"GPU-a": replace(L4, capability=(7, 5)), "GPU-b": replace(A100, capability=(7, 0))}, "all", ["GPU-a"], []),
     ],
 )  # fmt: skip
@@ -111,7 +111,7 @@ def test_one_command_records_a_run_for_each_kind(
     ("words", "asked", "tables", "said"),
     [
         ([], [("GPU-b", True), ("GPU-c", False)], 3,
-         ["resume: 20260102T040000Z-0002 on NVIDIA L4 had ended", "resume: --gpus GPU-c: a run of its own"]),
+         ["resume: 20260102T040000Z-0002 on NVIDIA L4 had ended", "resume: --gpus GPU-c: a separate run"]),
         (["--gpus", "GPU-z"], [("GPU-z", True)], 1,
          ["resume: only the run that did not end; not begun: --gpus GPU-c\n"]),
     ],

@@ -16,7 +16,7 @@ from flashcore.pipeline.run import Run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
-    text = "cpu: only the problem's file and the peers (default: %(default)s)"
+    text = "cpu: only the problem file and its references (default: %(default)s)"
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help=text)
 
 

@@ -1,4 +1,4 @@
-"""``flashcore gate``: judges the present sources, or a recorded run."""
+"""``flashcore gate``: checks the current sources, or recorded runs, against budgets."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_gating(parser)
     text = f"{', '.join(_formats())}, on standard output or into FILE; repeatable (default: table)"
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
-    text = "[[budget]] tables to judge by besides the suite's; their unmeasured facts exit 3"
+    text = "further [[budget]] tables; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
-    parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's own)")
+    parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
-    parser.add_argument("--what-if", action="store_true", help="for each kernel, what one more block per SM would need")
+    parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,11 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
     for name, record in zip(arguments.recorded, judged.records, strict=False):
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
-                f"run {record.id}: expected budgets to judge imported kernels by, found none\n"
+                f"run {record.id}: expected budgets for imported kernels, found none\n"
                 f"  hint: flashcore gate {name} --budgets FILE; only to look at them: flashcore report {name}"
             )
     if judged.variants == []:
-        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only peers")
+        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only references")
     show(judged, outputs)
     if arguments.what_if:
         for record in judged.records:
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _rules(arguments: argparse.Namespace) -> Rules:
     if arguments.recorded and arguments.shapes:
-        raise UsageError("--shape: expected without RUN, which is judged on all its shapes; found both")
+        raise UsageError("--shape: expected without RUN, which is checked on all its shapes; found both")
     if arguments.ratchet and len(arguments.recorded) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
     compare = not arguments.recorded or arguments.baseline is not None

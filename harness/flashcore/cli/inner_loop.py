@@ -1,9 +1,8 @@
-"""The four answers of the inner loop: is it right, is it faster, what limits it, did it break a promise."""
+"""The four answers of the inner loop: is it right, is it faster, what limits it, did it miss a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 
 from flashcore.explain import diff, roofline
 from flashcore.gate import judge
@@ -13,14 +12,14 @@ from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import number
+from flashcore.pipeline.judging import today
 
 
-def answers(record: Record, previous: Record | None, variant: str, today: date | None = None) -> list[str]:
+def answers(record: Record, previous: Record | None, variant: str) -> list[str]:
     """The four answers for one variant, against the last comparable run if there is one.
 
     Args:
         previous: an earlier record; one of another GPU or suite is not compared with, and it says so.
-        today: the day that waivers' dates are compared with.
     """
     reason = "" if previous is None else diff.comparable(previous, record)
     before = None if reason else previous
@@ -31,7 +30,7 @@ def answers(record: Record, previous: Record | None, variant: str, today: date |
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
     lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
     lines += _labelled("3 limited by?", [x for s in shapes for x in _limits(record, gaps, variant, s)])
-    lines += _labelled("4 promises? ", list(_promises(record, before, variant, today)))
+    lines += _labelled("4 budgets?  ", list(_budgets(record, before, variant)))
     return lines
 
 
@@ -111,15 +110,15 @@ def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], vari
         yield f"{shape}: " + "; ".join(parts)
 
 
-def _promises(record: Record, before: Record | None, variant: str, today: date | None) -> Iterator[str]:
-    judgement = judge.judge(record, today=today, variants=(variant,))
+def _budgets(record: Record, before: Record | None, variant: str) -> Iterator[str]:
+    judgement = judge.judge(record, today=today(), variants=(variant,))
     counts = judgement.counts()
-    broken = judgement.failed
-    kept = f"{counts['pass']} kept, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
-    yield f"{len(broken)} BROKEN; {kept}" if broken else f"none broken; {kept}"
-    for v in broken:
+    failed = judgement.failed
+    others = f"{counts['pass']} passed, {counts['waived']} waived, {counts['unmeasured']} unmeasured"
+    yield f"{len(failed)} FAILED; {others}" if failed else f"none failed; {others}"
+    for v in failed:
         value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
-        yield f"broken: {v.budget} on {v.subject}: {value}promised {v.limit}{reason}"
+        yield f"failed: {v.budget} on {v.subject}: {value}limit {v.limit}{reason}"
     if before is not None:
         # A launch plan is of every shape; what belongs to no arch is of the cases that a run chose.
         cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]

@@ -24,18 +24,18 @@ from flashcore.pipeline import plugins
 
 #: The commands of the core with their help, in its order; those of plugins follow.
 COMMANDS = {
-    "doctor": "say what this machine can do, and how to fix what it cannot",
+    "doctor": "report what this machine supports, and how to add what is missing",
     "list": "list a suite's variants, shapes and budgets",
     "build": "compile every variant; print registers, spills, shared memory, occupancy",
-    "check": "prove every variant right against fp64",
+    "check": "compare every variant's answers with fp64",
     "bench": "check, then time",
     "sanitize": "run every variant under compute-sanitizer: memcheck, racecheck, synccheck",
-    "profile": "all of it: build, check, bench, profile, record, report, gate",
+    "profile": "build, check, bench, profile, record, report and gate in one command",
     "report": "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as "
     "Markdown",
     "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
-    "gate": "judge the present sources, or each RUN alone, by the suite's budgets",
-    "baseline": "write the present static facts as the committed baseline of the gate",
+    "gate": "check the current sources, or each RUN by itself, against the suite's budgets",
+    "baseline": "write the current static facts as the gate's committed baseline",
     "roofs": "measure the roofs of this machine",
 }
 #: What running kernels and drawing reports need in addition to a gate.
@@ -58,7 +58,7 @@ _FILE_ERRORS = {
 
 _EXITS = """exit codes:
   0  fine
-  1  a guardrail or a check failed
+  1  a budget or a check failed
   2  wrong usage, manifest or input
   3  a required fact is unmeasured or stale
   4  the machine cannot do it (the message says how to fix it), or a defect of flashcore: never a regression
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         reason = _reason(error, arguments.command)
         if reason is None:
-            # Python's own exit code for this is 1, which here says that a guardrail failed.
+            # Python's own exit code for this is 1, which here means that a budget failed.
             traceback.print_exc()
             print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
             return int(Exit.INCAPABLE)
@@ -139,7 +139,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser that ``words`` need: with the options of the command that they name, or none."""
 
     form: dict[str, Any] = {"epilog": _EXITS, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    title = "Build, check, time and profile every variant of a CUDA kernel family; gate what they promise."
+    title = "Build, check, time and profile every variant of a CUDA kernel family; check them against budgets."
     top = _Parser(prog="flashcore", description=title, **form)
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
@@ -156,7 +156,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
             for extension in extensions:
                 extension.add_arguments(subparser)
             subparser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
-            subparser.add_argument("-q", "--quiet", action="store_true", help="while it works, say only what fails")
+            subparser.add_argument("-q", "--quiet", action="store_true", help="show only failures while working")
     return top
 
 

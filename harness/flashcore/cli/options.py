@@ -72,7 +72,9 @@ def _without_machine_path(word: str) -> str:
 
 def add_suite(parser: argparse.ArgumentParser) -> None:
     """Which suite."""
-    parser.add_argument("--suite", metavar="DIR", help="suite folder or its suite.toml (default: the one that is near)")
+    parser.add_argument(
+        "--suite", metavar="DIR", help="suite folder or its suite.toml (default: the one here or in kernels/)"
+    )
 
 
 def add_profiles(parser: argparse.ArgumentParser) -> None:
@@ -106,19 +108,19 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     """How cases are run on a GPU."""
     parser.add_argument("--resume", action="store_true", help="continue with the newest run that did not end")
     add_gpus(parser)
-    text = "seconds a case may take (default: %(default)g)"
+    text = "time limit of a case in seconds (default: %(default)g)"
     parser.add_argument("--time-limit", type=float, default=default("check.limits.time_limit"), metavar="S", help=text)
-    text = "calls that must agree bit by bit in check (default: %(default)s)"
+    text = "calls of a case that check compares bit by bit (default: %(default)s)"
     name = "check.repeats"
     parser.add_argument("--repeats", dest=name, type=int, default=default(name), metavar="N", help=text)
-    text = "timing samples, at least (default: %(default)s)"
+    text = "minimum number of timing samples (default: %(default)s)"
     name = "bench.samples"
     parser.add_argument("--samples", dest=name, type=int, default=default(name), metavar="N", help=text)
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
     """Which GPUs."""
-    text = "GPUs that share the cases, a run for each kind (default: %(default)s)"
+    text = "GPUs that share the cases, one run per GPU model (default: %(default)s)"
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
     texts = dict(plugins.entries("help"))
     for name, _ in plugins.entries("executors"):
@@ -130,15 +132,15 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False) -> None:
     """Which recorded run; or which ones, each of another chip."""
-    text = "a run's id, folder or packed file" + ("; several: one of each chip" if of_chips else "")
+    text = "a run's id, folder or packed file" + ("; several: one per chip" if of_chips else "")
     parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN", help=text)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
     """Runs that were recorded elsewhere."""
     text = (
-        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a file of `flashcore "
-        "pack`; repeatable"
+        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a file from "
+        "`flashcore pack`; repeatable"
     )
     parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE", help=text)
 
@@ -174,11 +176,11 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
     """Where the pages are written."""
-    parser.add_argument("-o", "--output", metavar="DIR", help="folder of the report (default: reports/<run>)")
+    parser.add_argument("-o", "--output", metavar="DIR", help="report folder (default: reports/<run>)")
     parser.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
 
 
 def add_gating(parser: argparse.ArgumentParser) -> None:
     """The highest tier that the gate requires."""
-    text = "highest tier whose missing or stale facts exit 3 (default: %(default)s)"
+    text = "highest required tier: missing or stale facts exit 3 (default: %(default)s)"
     parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER", help=text)

@@ -1,4 +1,4 @@
-"""``flashcore profile``: all of it in one go, and the four answers for the variants that the user names."""
+"""``flashcore profile``: builds, measures, judges and reports, and answers the four questions for selected variants."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flashcore.pipeline.profile import profile
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_measuring(parser)
-    text = "ncu's clock control (default: %(default)s; none leaves the clocks alone)"
+    text = "ncu's clock control (default: %(default)s; none leaves the clocks unchanged)"
     choices, name = ("none", "base"), "profile.clock_control"
     parser.add_argument("--clock-control", dest=name, choices=choices, default=options.default(name), help=text)
     text = "do not measure this machine's roofs"
     roofs = options.default("roofs")
     parser.add_argument("--no-roofs", dest="roofs", action="store_const", const=None, default=roofs, help=text)
     parser.add_argument("--sanitize", action="store_true", help="also run every variant under compute-sanitizer")
-    text = "keep ncu's own report (.ncu-rep) in the run"
+    text = "keep ncu's report (.ncu-rep) in the run"
     parser.add_argument("--keep-report", dest="profile.keep_report", action="store_true", help=text)
     options.add_reporting(parser)
     options.add_gating(parser)

@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_reporting(parser)
     options.add_gating(parser)
-    text = "another run, by id or folder, that the page Compare shows beside this one"
+    text = "another run, by id or folder, to compare this one with on the page Compare"
     parser.add_argument("--against", metavar="OTHER", help=text)
-    text = "md: a summary for a pull request, on standard output or into the file of -o"
+    text = "md: a pull-request summary, to standard output or the file of -o"
     parser.add_argument("--format", choices=("html", "md"), default="html", help=text)
 
 

@@ -17,9 +17,9 @@ from flashcore.pipeline.kinds import each_gpu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_places(parser)
     options.add_gpus(parser)
-    text = "the suite that measures (default: the one that comes with flashcore)"
+    text = "the suite that measures roofs (default: flashcore's)"
     parser.add_argument("--roofs", default=options.default("roofs"), metavar="DIR", help=text)
-    parser.add_argument("--fresh", action="store_true", help="measure again, even if this machine's roofs are recorded")
+    parser.add_argument("--fresh", action="store_true", help="measure again even if this machine's roofs are recorded")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def each_kind(settings: Settings, say: Say) -> list[Settings]:
     archs = build.Options.from_environment(suite).archs or suite.archs
     able = [kind for kind in kinds if next(iter(kind.values())).arch_of(archs)]
     for kind in kinds if able else ():
-        fit = "a run of its own" if kind in able else f"left out: runs none of {', '.join(archs)}"
+        fit = "a separate run" if kind in able else f"left out: supports none of {', '.join(archs)}"
         say(f"{gpu_choice.listed(kind)}: {fit}")
     gpus = tuple(",".join(kind) for kind in able or kinds[:1])
     if len(gpus) == 1:

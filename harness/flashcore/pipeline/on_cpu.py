@@ -1,4 +1,4 @@
-"""A problem's file and the peers of its suite, tried on a CPU: mistakes in them can be found without a GPU."""
+"""Checks a problem file and its references on a CPU, to find mistakes in them without a GPU."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from flashcore.records import assemble, store
 
 
 def check_peers(settings: Settings, say: Say) -> Record:
-    """Checks every peer, and with it the problem's inputs, reference and emulations. Nothing is recorded on disk.
+    """Checks every reference, and with it the problem's inputs, reference and emulations. Nothing is recorded on disk.
 
     Raises:
         CapabilityError: no torch.
-        UsageError: the suite has no peer among what the user chose.
+        UsageError: the user selects no reference.
     """
     if torch_root() is None:
         raise lacking("torch")
@@ -34,14 +34,14 @@ def check_peers(settings: Settings, say: Say) -> Record:
     pairs = [(variant, shape) for variant, shape in context.cases("check") if variant.is_reference]
     if not pairs:
         raise UsageError(
-            f"{context.suite.root}: expected a peer to check on a CPU, found none: kernels run only on GPUs\n"
-            "  hint: give the problem a peer in Python, such as torch's own function"
+            f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
+            "  hint: give the problem a reference in Python, such as torch's own function"
         )
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
         context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
         result = check.run(context, child_cases(context, pairs))
-    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only peers")
+    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
     environment = of_this_machine(Path(context.suite.root), None, None, None, None)
     findings = assemble.Findings(
         settings.command, context.suite, pairs, environment, (), context.built, Measured().plus(result, note)

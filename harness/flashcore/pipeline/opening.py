@@ -39,6 +39,6 @@ def open_recordable(settings: Settings, say: Say = silent, *, needs_gpu: bool = 
     if opened.options.debug:
         raise UsageError(
             "DEBUG=1: expected a build that may be timed and gated, found a debug build (-G)\n"
-            "  hint: leave DEBUG out here; `DEBUG=1 flashcore build` is what it is for"
+            "  hint: unset DEBUG; only `flashcore build` supports it"
         )
     return opened

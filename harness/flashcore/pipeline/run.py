@@ -53,7 +53,7 @@ def runs(settings: Settings, say: Say, *, resume: bool = False, needed: bool = F
     results = [Run(store.read(path), Path(str(path)), unfinished.settings) for path in unfinished.ended]
     results.append(run(open_recordable(unfinished.settings, say, needs_gpu=needed), unfinished.folder))
     for one in unfinished.not_begun:
-        say(f"resume: --gpus {one.gpus}: a run of its own, which had not begun")
+        say(f"resume: --gpus {one.gpus}: a separate run, not begun before")
         results.append(run(open_recordable(one, say)))
     return results
 

@@ -73,7 +73,7 @@ def test_an_import_without_budgets_is_never_called_passed(
 ) -> None:
     assert main(["gate", profiles[1]]) == Exit.USAGE
     said = capsys.readouterr()
-    assert "expected budgets to judge imported kernels by, found none" in said.err and not said.out
+    assert "expected budgets for imported kernels, found none" in said.err and not said.out
     assert main(["report", profiles[1], "--format", "md"]) == 0
     said = capsys.readouterr()
     assert "gate JUDGED NOTHING" in said.out and "passed" not in said.out
