@@ -68,14 +68,13 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             for cost in expected.cost.values():
                 _keep_worst(worst, "quantization_max_error", cost.max, where)
                 _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, where)
-            errors_here: _Worst = {}
-            wrong, outside = _compare(caller, outputs, expected, errors_here, where)
+            wrong, outside, measured = _compare(caller, outputs, expected)
             # For unusual values, only the errors that do not grow with them.
-            for fact, (value, detail) in errors_here.items():
+            for fact, value in measured:
                 if kind not in edges or "over_class" in fact:
-                    _keep_worst(worst, fact, value, detail)
+                    _keep_worst(worst, fact, value, where)
                 if kind == problem.KINDS[0] and f"normal_{fact}" in NORMAL:
-                    _keep_worst(worst, f"normal_{fact}", value, detail)
+                    _keep_worst(worst, f"normal_{fact}", value, where)
             complaints += [f"{text}, on seed {seed}, kind {kind}" for text in wrong]
             if outside:
                 break  # it writes out of bounds: no more calls than needed
@@ -102,15 +101,9 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     }
 
 
-def _compare(
-    caller: Caller,
-    outputs: Outputs,
-    expected: Expected,
-    worst: _Worst,
-    where: WorstInput,
-) -> tuple[list[str], bool]:
-    """Calls once and compares; takes the errors into ``worst`` and returns complaints, and whether any is about writes
-    out of bounds."""
+def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list[str], bool, list[tuple[str, float]]]:
+    """Calls once and compares; returns complaints, whether any is about writes out of bounds, and each output's errors
+    by the fact's name."""
     case, inputs, reference = caller.case, expected.inputs, expected.reference
     missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
     if missing:
@@ -122,20 +115,19 @@ def _compare(
     complaints = [] if case.is_reference else _changed(inputs, given)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
-            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False
+            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, []
     beside = [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
     unsound = soundness(outputs, _unwritten(caller, outputs, given), reference)
     outside = bool(beside) or bool(unsound and damages(outputs.guards))
     complaints += beside + unsound
+    facts: list[tuple[str, float]] = []
     for name, answer in reference.items():
-        measured = errors(outputs[name], answer)
-        ratio_max, ratio_frobenius = over_class(measured, expected.entitled[name])
-        values = (measured.max, measured.mean, measured.frobenius, ratio_max, ratio_frobenius)
-        for fact, value in zip(FACT_NAMES, values, strict=True):
-            _keep_worst(worst, fact, value, where)
+        measured, entitled = errors(outputs[name], answer), expected.entitled[name]
+        values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, entitled))
+        facts += zip(FACT_NAMES, values, strict=True)
         if not complaints:
-            complaints += judge(measured, expected.entitled[name], case.tolerance, caller.problem.FENCE)
-    return complaints, outside
+            complaints += judge(measured, entitled, case.tolerance, caller.problem.FENCE)
+    return complaints, outside, facts
 
 
 def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -152,15 +144,15 @@ def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> d
     return {name: masks[name] & second.guards[name].unwritten() for name in poisoned}
 
 
-def _keep_worst(worst: _Worst, name: str, value: float | None, detail: Detail) -> None:
+def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> None:
     """Keeps the larger; a value that is not finite is worse than any other, and is reported as unmeasured."""
-    if name in worst and worst[name][0] is None:
+    before = worst[name][0] if name in worst else -math.inf
+    if before is None:
         return
-    if value is not None and not math.isfinite(value) and isinstance(detail, WorstInput):
-        value, detail = None, NotFinite(str(value), detail.seed, detail.kind)
-    before = worst[name][0] if name in worst else None
-    if value is None or before is None or value > before:
-        worst[name] = (value, detail)
+    if not math.isfinite(value):
+        worst[name] = None, NotFinite(str(value), where.seed, where.kind)
+    elif value > before:
+        worst[name] = value, where
 
 
 def _changed(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
