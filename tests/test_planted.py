@@ -24,7 +24,7 @@ from flashcore.measure.build import build, launch_plan
 from flashcore.measure.build.ninja_graph import CUBIN
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as facts_module
-from flashcore.model.record import Artifact, Fact, Facts, Plan, Record, Subject
+from flashcore.model.record import Artifact, Fact, Facts, Plan, Record
 from flashcore.model.suite import Suite
 from flashcore.records import freshness
 from flashcore.suites import load as suite_module
@@ -260,12 +260,8 @@ class World:
 
 def record_of(suite: Suite, artifact: Artifact, plans: Sequence[Plan], nvcc: str) -> Record:
     facts, code = facts_module.facts(artifact, Path(suite.root))
-    own: dict[Subject, dict[str, Fact]] = {}
-    for fact in facts:
-        own.setdefault(fact.subject, {})[fact.name] = fact
-    for plan in plans:
-        if artifact.status == "ok":
-            facts += facts_module.plan_facts(artifact, plan, own, None)
+    if artifact.status == "ok":
+        facts += list(facts_module.plan_facts(artifact, plans, facts, None))
     return factory.bare_record(
         suite, facts, artifacts=(replace(artifact, code=code),), plans=tuple(plans),
         environment=factory.environment(gpu=None, nvcc=nvcc),

@@ -19,7 +19,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import BuildsFailed
 from flashcore.model.progress import Failure, prefixed
-from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, Subject
+from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote
 from flashcore.model.suite import Shape, Suite
 
 if TYPE_CHECKING:
@@ -136,17 +136,11 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
         if artifact.status == "ok":
             sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None
             plans = _plans_of(artifact, context.suite, context.suite.shapes.values(), possible=True) or built.plans
-            facts += _plan_facts(artifact, (p for p in plans if p.variant == artifact.variant), kernel_facts, sms)
+            of_variant = [p for p in plans if p.variant == artifact.variant]
+            facts += static_facts.plan_facts(artifact, of_variant, kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
     say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
     cause = BuildsFailed(len(failed), len(artifacts), len(crashed)) if failed or crashed else ""
     note = StageNote("build", "failed" if cause else "ok", round(seconds, 3), cause)
     return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))
-
-
-def _plan_facts(artifact: Artifact, plans: Iterable[Plan], kernel_facts: Iterable[Fact], sms: int | None) -> list[Fact]:
-    by_subject: dict[Subject, dict[str, Fact]] = {}
-    for fact in kernel_facts:
-        by_subject.setdefault(fact.subject, {})[fact.name] = fact
-    return [f for plan in plans for f in static_facts.plan_facts(artifact, plan, by_subject, sms)]

@@ -236,10 +236,8 @@ def test_what_failed_has_no_facts() -> None:
 
 def planned(artifact: Artifact, *launches: Launch, sms: int | None = 132) -> Facts:
     """The facts that a plan gives."""
-    own: dict[Subject, dict[str, object]] = {}
-    for fact in facts_module.facts(artifact)[0]:
-        own.setdefault(fact.subject, {})[fact.name] = fact
-    return Facts(facts_module.plan_facts(artifact, Plan("kernels", "s", launches, 64), own, sms))  # type: ignore[arg-type]
+    plans = [Plan("kernels", "s", launches, 64)]
+    return Facts(facts_module.plan_facts(artifact, plans, facts_module.facts(artifact)[0], sms))
 
 
 def test_plan_facts(artifact: Artifact) -> None:

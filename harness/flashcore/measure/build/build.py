@@ -116,13 +116,14 @@ def build(
     if not variants:
         return []
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
-    builder = _Builder.of(suite, folder, toolchain.torch_root() if with_operator else None)
+    builder = _Builder(suite, folder, toolchain.torch_root() if with_operator else None)
     units, artifacts = _units(builder, options, variants, gpu_arch)
     missing = []
     for unit in units:
-        folders = ((name, _contents(name, unit.wanted)) for name in builder.names(unit))
-        if complete := next(((name, contents) for name, contents in folders if contents), None):
-            artifacts.append(_artifact(unit, *complete))
+        for name in builder.names(unit):
+            if contents := _contents(name, unit.wanted):
+                artifacts.append(_artifact(unit, name, contents))
+                break
         else:
             missing.append(unit)
     if missing:
@@ -139,7 +140,7 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
     """
     if not suite.uses_nvcc:
         return set()
-    builder = _Builder.of(suite, folder, toolchain.torch_root())
+    builder = _Builder(suite, folder, toolchain.torch_root())
     folders = {builder.problem_folder(problem) for problem in suite.problems.values()}
     for options in (Options(), Options(debug=True)):
         units, _ = _units(builder, options, suite.variants.values(), None)
@@ -166,24 +167,17 @@ def _macro(value: int | float | str | bool) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class _Builder:
     """The suite, its build folder and the tools: what all units of a build share."""
 
-    suite: Suite
-    root: Path
-    nvcc: toolchain.Nvcc
-    torch_root: Path | None
-    inputs: dependencies.Inputs
-
-    @staticmethod
-    def of(suite: Suite, folder: Path, torch_root: Path | None) -> _Builder:
-        nvcc, root = toolchain.find_nvcc(folder), folder / suite.name
+    def __init__(self, suite: Suite, folder: Path, torch_root: Path | None) -> None:
+        self.suite, self.torch_root = suite, torch_root
+        self.nvcc, self.root = toolchain.find_nvcc(folder), folder / suite.name
         torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
-        release = f"nvcc {nvcc.version} torch {torch_root} {torch_version}"
+        release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version}"
         include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
-        tools = dependencies.Tools(toolchain.compilers(nvcc), nvcc.root, release)
-        return _Builder(suite, root, nvcc, torch_root, dependencies.Inputs(suite.root, root, tools, include))
+        tools = dependencies.Tools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
+        self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
 
     def names(self, unit: Unit) -> list[Path]:
         """The folders that may hold the unit's files, compiled from its present sources."""

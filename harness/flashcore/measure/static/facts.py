@@ -234,32 +234,35 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
 
 
 def plan_facts(
-    artifact: Artifact, plan: Plan, static: Mapping[Subject, Mapping[str, Fact]], sms: int | None
-) -> Iterable[Fact]:
-    """Facts that need the launch plan: shared memory, theoretical occupancy and its limiter.
+    artifact: Artifact, plans: Iterable[Plan], kernel_facts: Iterable[Fact], sms: int | None
+) -> Iterator[Fact]:
+    """Facts that need the launch plans: shared memory, theoretical occupancy and its limiter.
 
     They are about (variant, arch, shape, kernel, launch's index among launches of that kernel, or none
     when it is launched once).
 
     Args:
-        static: the static facts of this artifact by subject and name.
+        kernel_facts: the static facts of this artifact.
         sms: multiprocessors of the device, for waves; ``None`` leaves them unmeasured.
     """
-    if plan.cause is None:
-        case = Subject(artifact.variant, artifact.arch, plan.shape)
-        yield _fact(case, "workspace_bytes", plan.workspace_bytes, Source.PLAN)
-    repeats = Counter(launch.kernel for launch in plan.launches)
-    seen: Counter[str] = Counter()
-    for launch in plan.launches:
-        index = seen[launch.kernel] if repeats[launch.kernel] > 1 else None
-        seen[launch.kernel] += 1
-        subject = Subject(artifact.variant, artifact.arch, plan.shape, launch.kernel, index)
-        kernel = static.get(Subject(artifact.variant, artifact.arch, kernel=launch.kernel))
-        yield from _launch_facts(subject, artifact.arch, launch, kernel, sms)
+    by_kernel: dict[str | None, dict[str, Fact]] = {}
+    for fact in kernel_facts:
+        by_kernel.setdefault(fact.subject.kernel, {})[fact.name] = fact
+    for plan in plans:
+        subject = Subject(artifact.variant, artifact.arch, plan.shape)
+        if plan.cause is None:
+            yield _fact(subject, "workspace_bytes", plan.workspace_bytes, Source.PLAN)
+        repeats = Counter(launch.kernel for launch in plan.launches)
+        seen: Counter[str] = Counter()
+        for launch in plan.launches:
+            index = seen[launch.kernel] if repeats[launch.kernel] > 1 else None
+            seen[launch.kernel] += 1
+            subject = Subject(artifact.variant, artifact.arch, plan.shape, launch.kernel, index)
+            yield from _launch_facts(subject, launch, by_kernel.get(launch.kernel), sms)
 
 
 def _launch_facts(
-    subject: Subject, arch: str, launch: Launch, kernel: Mapping[str, Fact] | None, sms: int | None
+    subject: Subject, launch: Launch, kernel: Mapping[str, Fact] | None, sms: int | None
 ) -> Iterator[Fact]:
     threads, blocks, cluster = (math.prod(dims) for dims in (launch.block, launch.grid, launch.cluster))
     yield _fact(subject, "threads", threads, Source.PLAN)
@@ -271,7 +274,7 @@ def _launch_facts(
         return
     static_smem, registers = (int(kernel[name].number or 0) for name in ("static_smem", "registers"))
     yield _fact(subject, "smem", static_smem + launch.dynamic_smem, Source.OCCUPANCY)
-    fit = occupancy.occupancy(arch, threads, registers, static_smem, launch.dynamic_smem, cluster)
+    fit = occupancy.occupancy(subject.arch or "", threads, registers, static_smem, launch.dynamic_smem, cluster)
     values = {
         "theoretical_occupancy": None if fit.pct is None else round(fit.pct, 4),
         "blocks_per_sm": fit.blocks_per_sm,

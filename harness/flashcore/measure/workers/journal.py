@@ -217,7 +217,7 @@ def child(
     arguments: Sequence[str],
     perform: Callable[[Task, Journal], Mapping[str, Any] | None],
     *,
-    prepare: Callable[[Task], None] | None = None,
+    prepare: Callable[[Task], object] = lambda first: None,
     imports: Sequence[Callable[[], object]] = (),
     is_poisoned: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -228,20 +228,19 @@ def child(
     no task has come.
     """
     follow_supervisor()
-    task_file, journal_file = arguments
+    task_file, journal_file = map(Path, arguments)
     try:
         with contextlib.closing(Journal(journal_file)) as journal:
-            for task in tasks_of(Path(task_file), imports):
-                if prepare is not None:
-                    try:
+            try:
+                for number, task in enumerate(tasks_of(task_file, imports)):
+                    if number == 0:
                         prepare(task)
-                    except CapabilityError as error:
-                        print(error, file=sys.stderr, flush=True)
-                        journal.lacks(error)
-                        return int(Exit.INCAPABLE)
-                    prepare = None
-                if not _perform(task, journal, perform, is_poisoned):
-                    return int(Exit.FAILED)
+                    if not _perform(task, journal, perform, is_poisoned):
+                        return int(Exit.FAILED)
+            except CapabilityError as error:  # of prepare
+                print(error, file=sys.stderr, flush=True)
+                journal.lacks(error)
+                return int(Exit.INCAPABLE)
     except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
         print(f"\n{SAYS}{error}", file=sys.stderr, flush=True)
         return HOPELESS

@@ -91,8 +91,7 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON, for a task's payload."""
-        plain = {"params": dict(self.params), "config": dict(self.config)}
-        return {**asdict(self), **plain, "arguments": [asdict(a) for a in self.arguments]}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Case:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -34,7 +33,7 @@ class Pool:
     def __init__(self, places: Sequence[Place] = (), uuids: Iterable[str] = ()) -> None:
         self.places = tuple(places)
         self.uuids = tuple(uuids)
-        self._waiting = _Waiting()
+        self._waiting: dict[int, Process] = {}  # started without tasks
 
     def on(self, *places: Place) -> Pool:
         """This pool on some of its places; processes that wait there are shared."""
@@ -57,7 +56,7 @@ class Pool:
                 if place.host is None:
                     process = Process(folder, [], program, gpu=place.gpu)
                     process.start()
-                    self._waiting.add(process)
+                    self._waiting[id(process)] = process
 
     def run(
         self,
@@ -78,7 +77,7 @@ class Pool:
             FlashcoreError: a journal could not be written.
             KeyboardInterrupt: passed on, after the processes were ended.
         """
-        return Supervisor(list(tasks), program, folder, self.slots(program), self._waiting.take, on_result).run()
+        return Supervisor(list(tasks), program, folder, self.slots(program), self._take, on_result).run()
 
     def slots(self, program: Program) -> list[Place]:
         """Where processes run side by side: as many as there are lanes; with several GPUs as many on each, as long as
@@ -97,41 +96,25 @@ class Pool:
 
     def close(self) -> None:
         """Ends the processes that still wait for tasks."""
-        self._waiting.close()
+        for process in self._waiting.values():
+            process.kill()
+        self._waiting.clear()
+
+    def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
+        """A process that waits there for tasks of this program, if there is one."""
+        wanted = _identity(place.gpu, folder, program)
+        for key, process in list(self._waiting.items()):
+            if _identity(process.gpu, process.folder, process.program) == wanted and self._waiting.pop(key, None):
+                if not process.has_exited():
+                    return process
+                process.kill()
+        return None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Waiting:
-    """Processes that were started without tasks."""
-
-    def __init__(self) -> None:
-        self._processes: list[Process] = []
-        self._lock = threading.Lock()  # GPUs are given their first tasks side by side
-
-    def add(self, process: Process) -> None:
-        with self._lock:
-            self._processes.append(process)
-
-    def take(self, place: Place, folder: Path, program: Program) -> Process | None:
-        """One that waits there for tasks of this program, if there is one."""
-        wanted = _identity(place.gpu, folder, program)
-        with self._lock:
-            for process in [p for p in self._processes if _identity(p.gpu, p.folder, p.program) == wanted]:
-                self._processes.remove(process)
-                if not process.has_exited():
-                    return process
-                process.kill()
-        return None
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-        self._processes.clear()
 
 
 def _identity(gpu: str, folder: Path, program: Program) -> tuple[object, ...]:

@@ -155,10 +155,7 @@ def record(compiled: Compiled, name: str, called: str = "") -> Record:
     suite = dataclasses.replace(compiled.suite, variants={variant.name: variant})
     found, code = static_facts.facts(artifact, Path(suite.root))
     plans = tuple(traced.plans(artifact, suite.shapes.values()))
-    own: dict[Subject, dict[str, object]] = {}
-    for fact in found:
-        own.setdefault(fact.subject, {})[fact.name] = fact
-    found += [f for plan in plans for f in static_facts.plan_facts(artifact, plan, own, None)]  # type: ignore[arg-type]
+    found += list(static_facts.plan_facts(artifact, plans, found, None))
     made = factory.bare_record(suite=suite)
     machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
     artifact = dataclasses.replace(artifact, code=code)
@@ -346,9 +343,9 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     assert (found.number("spill_store_bytes", kernel) or 0) > 0
     assert artifact.code == "" and artifact.cxx == "recorded"
     assert traced.plans(artifact, suite.shapes.values()) == []
-    own = {kernel: {f.name: f for f in found if f.subject == kernel}}
-    (plan,) = traced.plans(artifact, suite.shapes.values(), possible=True)
-    planned = {f.name: f.number for f in static_facts.plan_facts(artifact, plan, own, 132)}
+    plans = traced.plans(artifact, suite.shapes.values(), possible=True)
+    assert len(plans) == 1
+    planned = {f.name: f.number for f in static_facts.plan_facts(artifact, plans, found, 132)}
     assert planned["theoretical_occupancy"] == 50 and planned["blocks"] is None and "waves" not in planned
     ((call,),) = traced.calls(artifact, "rows")
     ((known,),) = traced.calls(compiled.artifacts["spilling"], "rows")
