@@ -245,8 +245,8 @@ def _compile(builder: _Builder, units: Sequence[Unit], options: Options, say: Ca
         with writing(builder.root):
             for unit in units:
                 unit.folder.mkdir()
-        problems = dict.fromkeys(u.variant.problem for u in units)
-        bindings = {name: builder.write_problem(suite.problems[name]) for name in suite.problems if name in problems}
+        problems = {u.variant.problem for u in units}
+        bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         commands = graph(suite, units, bindings, builder.nvcc, toolchain.find_cxx(), builder.torch_root)
         output = _ninja(commands, builder.nvcc, options, say)
         seconds = round(time.monotonic() - started, 3)

@@ -15,7 +15,6 @@ from flashcore.measure.workers.accuracy import (
     NORMAL,
     differing,
     errors,
-    judge,
     over_class,
     soundness,
 )
@@ -122,11 +121,11 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
     complaints += beside + unsound
     facts: list[tuple[str, float]] = []
     for name, answer in reference.items():
-        measured, entitled = errors(outputs[name], answer), expected.entitled[name]
-        values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, entitled))
+        measured = errors(outputs[name], answer)
+        values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, expected.entitled[name]))
         facts += zip(FACT_NAMES, values, strict=True)
         if not complaints:
-            complaints += judge(measured, entitled, case.tolerance, caller.problem.FENCE)
+            complaints += expected.judged(name, measured)
     return complaints, outside, facts
 
 
@@ -225,8 +224,7 @@ def _layouts(caller: Caller, expected: Expected, announce: Callable[[str], None]
                 if not re.search(rf"\b{re.escape(name)}\b", str(error)):
                     complaints.append(f"{name}, {how}: expected an answer or a refusal by its name: {describe(error)}")
                 continue
-            wrong = soundness(outputs, {}, expected.reference)
-            wrong = wrong or expected.complaints(caller.case, outputs, caller.problem.FENCE)
+            wrong = expected.complaints(outputs)
             complaints += [f"{name}, {how}: taken, and the answer is wrong: {text}" for text in wrong[:1]]
     return complaints
 

@@ -104,7 +104,9 @@ class Pool:
         """A process that waits there for tasks of this program, if there is one."""
         wanted = _identity(place.gpu, folder, program)
         for key, process in list(self._waiting.items()):
-            if _identity(process.gpu, process.folder, process.program) == wanted and self._waiting.pop(key, None):
+            if _identity(process.gpu, process.folder, process.program) != wanted:
+                continue
+            if self._waiting.pop(key, None) is not None:  # else another GPU's thread was first
                 if not process.has_exited():
                     return process
                 process.kill()

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.measure.workers.accuracy import Errors, errors, judge
+from flashcore.measure.workers.accuracy import Errors, errors, judge, soundness
+from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.kernel_call import Case
 
 if TYPE_CHECKING:
@@ -30,13 +31,19 @@ class Expected:
     reference: dict[str, Tensor]
     entitled: dict[str, Errors]
     cost: dict[str, Errors]
+    tolerance: str
+    fence: Mapping[str, float]
 
-    def complaints(self, case: Case, outputs: Mapping[str, Tensor], fence: Mapping[str, float]) -> list[str]:
-        """The complaints about a variant's answer; empty if it is within its tolerance class and the fence."""
-        return [
+    def judged(self, name: str, measured: Errors) -> list[str]:
+        """The complaints about an output's errors; empty if they are within the tolerance class and the fence."""
+        return judge(measured, self.entitled[name], self.tolerance, self.fence)
+
+    def complaints(self, outputs: Outputs) -> list[str]:
+        """The complaints about a variant's answer; empty if it is sound, and all its outputs' errors are small."""
+        return soundness(outputs, {}, self.reference) or [
             complaint
             for name, answer in self.reference.items()
-            for complaint in judge(errors(outputs[name], answer), self.entitled[name], case.tolerance, fence)
+            for complaint in self.judged(name, errors(outputs[name], answer))
         ]
 
 
@@ -69,7 +76,7 @@ class References:
             entitled = {
                 name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
             }
-            self._expected[key] = Expected(inputs, reference, entitled, cost)
+            self._expected[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE)
         return self._expected[key]
 
 
