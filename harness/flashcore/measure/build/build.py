@@ -9,7 +9,6 @@ are made in a folder of this build only, and moved when they are complete.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -189,8 +188,8 @@ class _Builder:
     def problem_folder(self, problem: Problem) -> Path:
         """The folder of a problem's generated files. It is named by their content and by the tools, so that the binding
         is compiled again for another torch."""
-        content = json.dumps([self.problem_files(problem), self.inputs.tools])
-        return self.root / f"{problem.name}-binding-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        content = dependencies.digest([self.problem_files(problem), self.inputs.tools])
+        return self.root / f"{problem.name}-binding-{content[:16]}"
 
     def problem_files(self, problem: Problem) -> dict[str, str]:
         """The generated headers and binding of a problem."""

@@ -50,6 +50,11 @@ def refuse_unsafe(texts: Iterable[str]) -> None:
             )
 
 
+def digest(value: object) -> str:
+    """The hash of a value as JSON."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
 def plain_text(text: bytes) -> bytes:
     """A source without comments, and without blanks except those that separate two words or belong to a directive."""
     text = re.sub(_COMMENT, lambda m: m[1] or b" ", text.replace(b"\\\n", b""))
@@ -101,7 +106,7 @@ class Inputs:
 
     def question(self, *parts: object) -> str:
         """The hash of the inputs that precede the compiler's list of files."""
-        return hashlib.sha256(json.dumps([self.tools, parts]).encode()).hexdigest()
+        return digest([self.tools, parts])
 
     def keys(self, name: str, question: str) -> list[str]:
         """The keys that an object may have, one for each set of files that earlier builds recorded."""
@@ -145,8 +150,7 @@ class Inputs:
         for real in (os.path.realpath(os.path.join(self._root, file)) for file in files):
             below = next((f for f in self._declared if real.startswith(f + os.sep)), os.path.dirname(real))
             texts.add((os.path.relpath(real, below), hashlib.sha256(plain_text(Path(real).read_bytes())).hexdigest()))
-        content = [parts, self._flags, sorted(texts), sorted(generated.items())]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        return digest([parts, self._flags, sorted(texts), sorted(generated.items())])
 
     def _entries(self, name: str, question: str) -> list[dict[str, Any]]:
         try:
@@ -157,14 +161,14 @@ class Inputs:
 
     def _key(self, question: str, entry: Mapping[str, Any]) -> str:
         content, header_names = self._system(entry["system"])
-        digest = hashlib.sha256(f"{question}{content}".encode())
+        key = hashlib.sha256(f"{question}{content}".encode())
         for file in entry["files"]:
             text, included = self._file(os.path.join(self._root, file))
-            digest.update(f"\0{file}\0{text}".encode())
+            key.update(f"\0{file}\0{text}".encode())
             header_names |= included
         for paths in self._headers:  # a new header of such a name would be read instead of another
-            digest.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
-        return digest.hexdigest()
+            key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
+        return key.hexdigest()
 
     def _is_users(self, real: str) -> bool:
         inside = any(real.startswith(f + os.sep) for f in self._include)
@@ -211,12 +215,12 @@ class Inputs:
 
 @functools.cache
 def _contents(paths: tuple[Path, ...], stamp: str) -> str:
-    digest = hashlib.sha256()
+    content = hashlib.sha256()
     for path in paths:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            digest.update(f"{size} ".encode())
+            content.update(f"{size} ".encode())
             for at in range(0, size, 1 << 20):
                 stream.seek(at)
-                digest.update(stream.read(1 << 16 if size > _SAMPLED else 1 << 20))
-    return digest.hexdigest()
+                content.update(stream.read(1 << 16 if size > _SAMPLED else 1 << 20))
+    return content.hexdigest()

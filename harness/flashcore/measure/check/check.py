@@ -10,12 +10,11 @@ This is the parent's side; :mod:`flashcore.measure.check.child` does the work.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from flashcore.measure import settings
+from flashcore.measure.build.dependencies import digest
 from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.toolchain import version_of
@@ -124,7 +123,7 @@ def _memories(context: Context, cases: Sequence[Case]) -> list[Path]:
         for c in cases
         if c.operator
     ]
-    return [folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32] for key in keys]
+    return [folder / digest(key)[:32] for key in keys]
 
 
 def _remember(context: Context, cases: Sequence[Case]) -> None:
