@@ -76,6 +76,8 @@ class Gpu:
 
 def uuids() -> list[str]:
     """The UUIDs of the GPUs that this process may use, in the driver's order; none without a driver."""
+    from uuid import UUID  # only needed where there is a GPU
+
     driver, count, device = _driver(), ctypes.c_int(), ctypes.c_int()
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return []
@@ -83,8 +85,7 @@ def uuids() -> list[str]:
     for number in range(count.value):
         raw = (ctypes.c_ubyte * 16)()
         if driver.cuDeviceGet(ctypes.byref(device), number) == 0 and driver.cuDeviceGetUuid(raw, device) == 0:
-            digits = bytes(raw).hex()
-            uuids.append("-".join(("GPU", digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
+            uuids.append(f"GPU-{UUID(bytes=bytes(raw))}")
     return uuids
 
 
