@@ -94,7 +94,7 @@ class Child(ABC):
                 self.step = Step.of_line(line)
             elif (result := answer_of(line)) is not None:
                 self.current = None
-                self.poisoned = line.get("poisoned", False)
+                self.poisoned |= line.get("poisoned", False)
                 self.open.remove(result.name)
                 yield result
         self.busy = time.monotonic() - self._began
