@@ -16,6 +16,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, upto="bench")
     records = [run.record for run in check.measured(arguments, settings)]
-    for record in records:
-        print(text_tables.of_chip(text_tables.ladder(record), record, records))
+    text_tables.show(text_tables.ladder, records)
     return worst(map(check.failed, records))

@@ -28,8 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(text_tables.checked(record))
         return failed(record)
     records = [run.record for run in measured(arguments, settings)]
-    for record in records:
-        print(text_tables.of_chip(text_tables.checked(record), record, records))
+    text_tables.show(text_tables.checked, records)
     return worst(map(failed, records))
 
 

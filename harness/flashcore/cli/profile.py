@@ -35,8 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         profiled = profile(settings, Rules(require=arguments.require), target, say, resume=arguments.resume)
     judged = profiled.judged
-    for record in judged.records:
-        print(text_tables.of_chip(text_tables.ladder(record), record, judged.records))
+    text_tables.show(text_tables.ladder, judged.records)
     gate.show(judged)
     for record, previous in zip(judged.records, profiled.previous, strict=True):
         for name in judged.variants or ():

@@ -26,7 +26,6 @@ def run(arguments: argparse.Namespace) -> int:
     find_sanitizer()
     done = check.measured(arguments, settings)
     records = [run.record for run in done]
-    for one in done:
-        print(text_tables.of_chip(text_tables.sanitized(one.record), one.record, records))
-        print(f"run: {one.folder}")
+    text_tables.show(text_tables.sanitized, records)
+    print("\n".join(f"run: {one.folder}" for one in done))
     return worst(map(check.failed, records))

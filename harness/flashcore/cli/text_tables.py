@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flashcore.cli.grid import cell, grid
 from flashcore.model.catalogue import FACTS
@@ -69,6 +69,8 @@ def _outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
     return sorted((o for o in record.outcomes if o.stage == stage), key=lambda o: o.status == "ok")
 
 
-def of_chip(text: str, record: Record, records: Sequence[Record]) -> str:
-    """The text about a run; below its chip's name where it is one of several."""
-    return f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text
+def show(table: Callable[[Record], str], records: Sequence[Record]) -> None:
+    """Prints a table of each run, with a heading if there are several."""
+    for record in records:
+        text = table(record)
+        print(f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text)
