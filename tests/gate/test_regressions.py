@@ -134,7 +134,7 @@ def test_a_failed_build_is_told_once_and_nobody_is_told_to_save_over_it() -> Non
     facts = Facts(f for f in record.facts if f.subject.variant != "fast" or not f.subject.arch)
     judgement = held(replace(record, artifacts=artifacts, facts=facts))
     assert judgement.exit_code is Exit.FAILED
-    assert len(judgement.gaps) > 10 and not judgement.own_gaps
+    assert len(judgement.gaps) > 10 and not judgement.unexplained_gaps
     text = verdict_table.render(judgement)
     assert "baseline save" not in text and "UNMEASURED" not in text
     assert text.count("error: no such thing") == 1 and "fast (sm_80) and 2 more archs" in text

@@ -20,11 +20,11 @@ TABLE = Path(__file__).with_name("devices.toml")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A dense rate: as printed, and what it is made of.
+    """A dense rate, as printed and by its factors.
 
     Args:
         tflops: TFLOP/s as the datasheet prints it (sparse figures halved).
-        per_clock: FLOPs that an SM does in a clock.
+        per_clock: FLOPs per SM and clock.
         clock_mhz: the clock that the printed figure assumes.
     """
 
@@ -35,7 +35,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU as its datasheet has it. Units: MHz, GB/s, GiB, MiB; ``*_per_clock`` is for each SM."""
+    """A GPU's datasheet. Units: MHz, GB/s, GiB, MiB; ``*_per_clock`` is for each SM."""
 
     key: str
     names: tuple[str, ...]

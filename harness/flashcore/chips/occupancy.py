@@ -29,7 +29,7 @@ SMEM_RESERVED = 1024  # bytes per block that the system keeps from sm_80 on
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an SM holds at once. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in)."""
+    """The capacity of an SM. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in)."""
 
     warps: int
     blocks: int
@@ -57,21 +57,19 @@ def limits(arch: str) -> Limits | None:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """How many blocks fit on an SM, and what keeps more off it.
+    """How many blocks fit on an SM, and the resources that limit them.
 
     Args:
         blocks_per_sm: ``None`` is unmeasured, 0 a launch that fails; both have their ``cause``.
         warps: warps on an SM at that many blocks.
         pct: these warps over the most that an SM holds.
         limiters: the resources that allow no further block, the tightest, or several at a tie.
-        by_resource: the blocks that each resource alone would allow; empty if unmeasured or 0.
     """
 
     blocks_per_sm: int | None
     warps: int | None
     pct: float | None
     limiters: tuple[Resource, ...]
-    by_resource: dict[Resource, int]
     cause: Cause | None = None
 
     @property
@@ -95,12 +93,12 @@ def occupancy(
     """
     limit = limits(arch)
     if limit is None:
-        return Occupancy(None, None, None, (), {}, UnknownArch(arch))
+        return Occupancy(None, None, None, (), UnknownArch(arch))
     if cluster > 1:
-        return Occupancy(None, None, None, (), {}, ClusterUnknown(cluster))
+        return Occupancy(None, None, None, (), ClusterUnknown(cluster))
     reason = _refusal(limit, threads, registers, static_smem + dynamic_smem)
     if reason:
-        return Occupancy(0, 0, 0.0, (), {}, DoesNotFit(reason))
+        return Occupancy(0, 0, 0.0, (), DoesNotFit(reason))
     warps = _warps(threads)
     by_resource: dict[Resource, int] = {
         "registers": blocks_by_registers(warps, registers),
@@ -110,7 +108,7 @@ def occupancy(
     }
     blocks = min(by_resource.values())
     limiters = tuple(r for r, n in by_resource.items() if n == blocks)
-    return Occupancy(blocks, blocks * warps, 100.0 * blocks * warps / limit.warps, limiters, by_resource)
+    return Occupancy(blocks, blocks * warps, 100.0 * blocks * warps / limit.warps, limiters)
 
 
 def _up(value: int, unit: int) -> int:
@@ -161,8 +159,8 @@ class WhatIf:
 
     Args:
         blocks: blocks an SM holds now.
-        target: what the smallest cut gives: mostly one more. ``None`` where no cut of registers or
-            shared memory gives any (``obstacle`` then says what is in the way).
+        target: blocks after the smallest cut: usually one more. ``None`` where no cut of registers or
+            shared memory gives any (``obstacle`` then names the reason).
         fewer_registers: registers per thread to give up for it, together with
         fewer_smem: bytes of shared memory per block to give up for it.
         free_registers: registers per thread that may be added and change nothing.
@@ -203,7 +201,7 @@ def _registers(count: int) -> str:
 def what_if(
     arch: str, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> WhatIf | None:
-    """What would give one more block at this block size, and what is free; ``None`` if unmeasured.
+    """The cut that gives one more block at this block size, and the slack; ``None`` if unmeasured.
 
     Takes what :func:`occupancy` takes. A launch that fails counts as 0 blocks.
     """

@@ -19,7 +19,7 @@ _SHOWN = 48  # groups of verdicts that are listed; the rest are counted
 
 def render(result: Judgement) -> str:
     """A judgement: failures first, the summary last."""
-    gaps, tiers = result.own_gaps, TIERS[: TIERS.index(result.require) + 1]
+    gaps, tiers = result.unexplained_gaps, TIERS[: TIERS.index(result.require) + 1]
     default = " (the default)" if result.require == TIERS[0] else ""
     other = [v for v in result.limits if v.status == "unmeasured" and not v.required]
     parts = [

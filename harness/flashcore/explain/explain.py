@@ -13,7 +13,7 @@ from flashcore.chips import occupancy
 from flashcore.model.cause_text import text
 from flashcore.model.record import Plan, Record, Subject
 
-#: Facts whose cause is what the code keeps in local memory.
+#: Facts caused by the code's use of local memory.
 LOCAL = frozenset(
     (
         "spill_store_bytes",
@@ -31,10 +31,10 @@ OCCUPANCY = frozenset(("theoretical_occupancy", "blocks_per_sm"))
 
 
 def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, subject: Subject) -> str:
-    """More about a fact in one line; empty where there is none.
+    """Advice on a fact in one line; empty if there is none.
 
     Args:
-        plans: the record's, by variant and shape: a record of many failures is asked often.
+        plans: the record's plans by variant and shape.
     """
     if fact in LOCAL:
         return local_memory(record, subject)
@@ -55,7 +55,7 @@ _EXECUTED = (
 
 
 def local_memory(record: Record, subject: Subject) -> str:
-    """The kernel's use of local memory, its place, and how often that ran, as far as it is known."""
+    """The kernel's use of local memory, its source line, and how often it ran, as far as recorded."""
     notes = [
         f.note
         for f in record.facts.named("local_memory")

@@ -1,4 +1,4 @@
-"""Where the warps of a kernel are, line by line: the samples of its listing, added up by source line."""
+"""A kernel's warp samples, added up by source line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashcore.model.record import Instruction, Listing
 #: Loads and stores of a thread's local memory: spilled registers, or arrays that are indexed while it runs.
 _LOCAL = re.compile(r"(@!?U?P\w+\s+)?(LDL|STL)\b")
 _STALL = "stall_"
-#: A warp that issues, or could, is not stalled.
+#: Reasons of warps that issue or could issue: not stalls.
 _ISSUING = ("stall_selected", "stall_not_selected")
 
 

@@ -33,7 +33,7 @@ WORTH = 2.0
 #: A case whose time is within this factor of its launches' least time is limited by nothing else.
 AT_LAUNCH = 1.25
 
-#: What warps wait for, by ncu's stall reason.
+#: ncu's stall reason → the event that its warps wait for.
 _WAITS = {
     "barrier": "the block's other warps at a barrier",
     "branch_resolving": "a branch to be resolved",

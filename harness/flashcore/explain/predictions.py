@@ -1,4 +1,4 @@
-"""Predictions against measurements: how much of a predicted change was measured.
+"""Predictions against measurements: how much of each predicted change was measured.
 
 Pure functions of a record. A time depends on its device, so two times are compared as their ratio, counts and bytes as
 their difference, a value without a start as a level. A prediction that only names times of another device says nothing
@@ -21,13 +21,12 @@ from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import Prediction, Variant
 from flashcore.model.text import in_words, same_hardware
 
-#: ``elsewhere``: predicted for another device in a way that says nothing about this one; ``open``: nothing was
-#: predicted.
+#: ``elsewhere``: predicted for another device and not comparable with this one; ``open``: nothing was predicted.
 Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
 Conclusion = Literal["faster", "slower", "no difference"]
 Scale = Literal["ratio", "difference", "level"]
 
-HELD = 0.8  # of the predicted change: enough to say that it came
+HELD = 0.8  # share of the predicted change that confirms it
 MORE = 1.25
 HARDLY = 0.05  # less of it than this is none
 NOISE = 0.02  # two times that differ by less are the same
@@ -35,7 +34,7 @@ SAME = 0.01  # two counters that differ by less are the same
 CLOSE = 0.1  # how near a level must be where neither side of it is better
 #: Below this many percentage points a share that was to be zero is.
 ZERO_PCT = 0.5
-#: The kind of inputs that documents mean when they name an error.
+#: The kind of inputs that documents refer to when they name an error.
 RANDOM = "normal"
 
 
@@ -68,8 +67,8 @@ class Reading:
 class Readings:
     """The numbers of a record by fact, variant and shape.
 
-    Static ones are of the arch that was measured (else of the suite's usual one): the largest of a variant's
-    kernels, of what is better high the smallest.
+    Static readings are of the measured arch, else of the suite's usual one, and of a variant's worst kernel: the
+    largest value, or the smallest if higher is better.
     """
 
     def __init__(self, record: Record) -> None:
@@ -114,7 +113,7 @@ class Readings:
 
 
 def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
-    """The largest of a variant's kernels, of what is better high the smallest; ``None`` unless all were measured."""
+    """The fact of a variant's worst kernel, by which way is better; ``None`` unless all were measured."""
     if not facts or any(f.number is None for f in facts):
         return None
     pick: Callable[..., Fact] = min if FACTS[name].better == "higher" else max

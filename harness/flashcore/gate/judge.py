@@ -44,8 +44,8 @@ class Verdict:
 
     Args:
         budget: its name; ``builds``, ``correct``, ``runs`` and ``as_planned`` need no budget.
-        limit: what was promised, as text: ``≤ 128``.
-        source: where the promise comes from.
+        limit: the limit as text: ``≤ 128``.
+        source: where the limit comes from.
         fact_source: where the value was read; ``None`` if it was not.
         reason: why it is not a plain pass, for people.
         cause: why it is unmeasured.
@@ -131,8 +131,8 @@ class Judgement:
         return tuple(v for v in self.limits if v.required and v.status == "unmeasured")
 
     @property
-    def own_gaps(self) -> tuple[Verdict, ...]:
-        """The gaps that a build which failed does not explain: that failure stands for the others."""
+    def unexplained_gaps(self) -> tuple[Verdict, ...]:
+        """The gaps not caused by a failed build, which is reported once by itself."""
         return tuple(v for v in self.gaps if not isinstance(v.cause, DidNotCompile))
 
     @property

@@ -1,4 +1,4 @@
-"""One judgement over runs of one suite on several chips: a verdict names its chip, and the worst exit code counts."""
+"""Merges the results of one suite on several chips: a verdict names its chip, and the worst exit code counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flashcore.model.record import Record, Subject
 
 @dataclass(frozen=True, slots=True)
 class OnChip(Subject):
-    """A subject as it was found on one chip of several."""
+    """A subject on one of several chips."""
 
     chip: str = ""
 
@@ -23,15 +23,15 @@ class OnChip(Subject):
 
 
 def chip_of(subject: Subject) -> str:
-    """The chip that a verdict of several is about; empty: all of them, or there is one."""
+    """The chip of a verdict; empty for all of several chips, or if there is only one."""
     return subject.chip if isinstance(subject, OnChip) else ""
 
 
 def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judgement:
-    """The judgements of runs on several chips as one.
+    """Merges the results of runs on several chips.
 
-    What the compiler says alike in every run stands once; all else names its chip. A waiver has the strongest state
-    that it has on any chip, and covers as many verdicts as on the chip where it covers most. ``left_out`` adds up.
+    Static verdicts that are equal in every run appear once; all others name their chip. A waiver has its strongest
+    state on any chip, and covers as many verdicts as on the chip where it covers most. ``left_out`` is the sum.
 
     Raises:
         UsageError: see :func:`flashcore.explain.chips.names`.
@@ -39,7 +39,7 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
     if len(records) == 1:
         return judgements[0]
     chip_names = chips.names(records)
-    present = len({r.id for r in records}) == 1  # the present sources with what was recorded, and no runs themselves
+    present = len({r.id for r in records}) == 1  # the present sources, joined with recorded results
     runs = ["" if present else f", run {r.id}" for r in records]
     verdict_chips: dict[Verdict, dict[str, None]] = {}
     for chip, judgement in zip(chip_names, judgements, strict=True):

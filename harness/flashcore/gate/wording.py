@@ -1,4 +1,4 @@
-"""A judgement and its verdicts in words, for every output that shows them."""
+"""The text of verdicts and their summary, for every output that shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.text import number
 
-#: Characters that XML 1.0 cannot hold, not even escaped; compilers colour their messages with one of them.
+#: Characters that XML 1.0 cannot hold, not even escaped; compilers color their messages with one of them.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 
@@ -35,12 +35,12 @@ def sentence(verdict: Verdict) -> str:
 
 
 def value_of(verdict: Verdict) -> str:
-    """The value that was judged; empty where there is none, as for ``builds``."""
+    """The verdict's value as text; empty if it has none, as for ``builds``."""
     if isinstance(verdict.value, bool) or (verdict.value is None and not verdict.unit):
         return ""
     return number(verdict.value, verdict.unit)
 
 
 def clean(text: str) -> str:
-    """Without a terminal's colours and without what no text format can hold."""
+    """Removes terminal colors and characters that no text format can hold."""
     return _NOT_XML.sub("�", _COLOUR.sub("", text))

@@ -42,9 +42,9 @@ SAME_LIST = {
 
 _HEADER = "# flashcore metric table 1"
 _HEADER_LINE = re.compile(_HEADER + r": (?P<chip>\w+), by (?P<source>.+)")
-#: What the tool itself or patched code counts, not the chip: ncu does not list it by chip, and has it on all.
+#: Metrics that the tool or patched code counts: ncu has them on every chip and does not list them by chip.
 _SOFTWARE = ("launch__", "sass__", "device__", "profiler__", "sm__maximum_warps_per_active_cycle_pct")
-#: What may follow the name of a metric of each kind, besides nothing.
+#: The suffixes that a metric of each kind may have.
 _ROLLUPS = {
     "Counter": ("sum", "avg", "min", "max"),
     "Throughput": ("avg", "min", "max", "sum"),
@@ -164,7 +164,7 @@ def require(chip_table: Table, names: Iterable[str]) -> None:
 
 
 def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> None:
-    """Refuses a suite that limits, on this GPU, what its chip cannot count: such a gate could only exit 3.
+    """Refuses a suite with limits on facts that this GPU cannot count: such a gate could only exit 3.
 
     Raises:
         UsageError: names the facts.

@@ -21,7 +21,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     mark = {Exit.OK: "✅", Exit.FAILED: "❌"}.get(judgement.exit_code, "⚠️")
     lines = [f"## {mark} flashcore gate: {_cell(record.suite.title)}", "", _cell(summary(judgement)), ""]
     lines += _section("Failed", judgement.failed, places)
-    lines += _section("Unmeasured, though required", judgement.own_gaps, places)
+    lines += _section("Unmeasured, though required", judgement.unexplained_gaps, places)
     lines += _section("Waived", judgement.waived, places)
     rows = [
         (w.budget, ", ".join(w.variants), use.state, number(w.accepted), w.reason, w.expires or "never")

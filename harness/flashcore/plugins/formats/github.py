@@ -36,7 +36,7 @@ def workflow_commands(judgement: Judgement, places: Places) -> str:
     """Errors for what failed, warnings for what is unmeasured though required."""
     lines = [
         *_annotations("error", "promise broken", judgement.failed, places),
-        *_annotations("warning", "unmeasured", judgement.own_gaps, places),
+        *_annotations("warning", "unmeasured", judgement.unexplained_gaps, places),
     ]
     return "".join(lines)
 

@@ -17,7 +17,7 @@ from flashcore.model.record import Record
 
 def render(judgement: Judgement, record: Record, places: Places) -> str:
     """The judgement as SARIF."""
-    shown = (*judgement.failed, *judgement.own_gaps, *judgement.waived)
+    shown = (*judgement.failed, *judgement.unexplained_gaps, *judgement.waived)
     rules: dict[str, dict[str, Any]] = {}
     for verdict in shown:
         text = f"{verdict.fact} {verdict.limit}: {verdict.source}"
