@@ -130,3 +130,9 @@ def in_words(value: float, unit: str, *, sign: bool = False) -> str:
     digits = f"{size:,.0f}" if size >= 1000 or float(size).is_integer() else f"{size:.3g}"
     lead = "−" if value < 0 else "+" if sign and value > 0 else ""
     return lead + _with_unit(digits, "points" if sign and unit == "pct" else _UNITS.get(unit, unit))
+
+
+def shortened(value: object) -> str:
+    """A value of any kind for an error message, in at most 100 letters."""
+    text = f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 1e30 else repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -152,9 +152,8 @@ def _symbol_names(data: bytes, sections: list[Section]) -> list[str]:
     if table is None:
         return []
     strings = sections[table.link].offset
-    return [
-        text_at(data, strings + struct.unpack_from("<I", data, table.offset + at)[0]) for at in range(0, table.size, 24)
-    ]
+    entries = struct.iter_unpack("<I20x", data[table.offset : table.offset + table.size])
+    return [text_at(data, strings + name) for (name,) in entries]
 
 
 def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, bytes]]:

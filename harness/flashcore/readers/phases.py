@@ -14,6 +14,7 @@ A barrier belongs to the phase before it: warps that arrive early wait there for
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
 
 
 class Sources:
-    """The phases of the lines of a suite's files, each file read once; other files have none.
+    """The phases of the lines of a suite's files; other files have none. Each file is read once.
 
     Args:
         root: the suite's folder.
@@ -78,25 +79,21 @@ class Sources:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._phases: dict[str, tuple[str, ...]] = {}
-        self._lines: dict[str, tuple[str, list[str]]] = {}
+        self.phases = functools.cache(self._phases)
+        self.text = functools.cache(self._text)
 
-    def __call__(self, file: str) -> tuple[str, ...]:
-        if file not in self._phases:
-            name, lines = self.text(file)
-            self._phases[file] = of_lines("\n".join(lines), name)
-        return self._phases[file]
+    def _phases(self, file: str) -> tuple[str, ...]:
+        name, lines = self.text(file)
+        return of_lines("\n".join(lines), name)
 
-    def text(self, file: str) -> tuple[str, list[str]]:
+    def _text(self, file: str) -> tuple[str, list[str]]:
         """A file's name below the suite, and its lines; none of a file that does not lie there."""
-        if file not in self._lines:
-            name = relative_path(file, self.root)
-            try:
-                text = (self.root / name).read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                text = ""
-            self._lines[file] = name, text.split("\n") if text else []
-        return self._lines[file]
+        name = relative_path(file, self.root)
+        try:
+            text = (self.root / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            text = ""
+        return name, text.split("\n") if text else []
 
 
 def of_variant(source: str, listing: str | None, sources: Sources) -> Code | None:
@@ -107,9 +104,9 @@ def of_variant(source: str, listing: str | None, sources: Sources) -> Code | Non
         listing: its code, as ``nvdisasm -c -gi`` prints it; ``None`` without a disassembler.
         sources: file → the phase of each of its lines.
     """
-    marked = [phase for phase in sources(source) if phase]
+    marked = [phase for phase in sources.phases(source) if phase]
     functions = {canonical(name): code for name, code in sass.parse(listing or "").items()}
-    kernels = {kernel: of_code(code, sources) for kernel, code in functions.items()}
+    kernels = {kernel: of_code(code, sources.phases) for kernel, code in functions.items()}
     used = [phase for phases in kernels.values() for phase in phases.values()]
     names = [name for name in dict.fromkeys(marked + used) if name != OTHER_PHASE]
     if not names:

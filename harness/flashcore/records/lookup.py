@@ -29,18 +29,18 @@ _DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
 
 def runs(profiles: Path) -> list[Path]:
     """The complete runs, newest first by their ids."""
-    if not profiles.is_dir():
-        return []
-    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name) and (p / HEADER).is_file()]
-    return sorted(found, key=lambda p: p.name, reverse=True)
+    return [run for run in _newest_first(profiles) if (run / HEADER).is_file()]
 
 
 def unfinished(profiles: Path) -> list[Path]:
     """Folders of runs that did not end, newest first."""
-    if not profiles.is_dir():
-        return []
-    found = [p for p in profiles.iterdir() if RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
-    return sorted((p for p in found if p.name.endswith(PARTIAL)), key=lambda p: p.name, reverse=True)
+    return _newest_first(profiles, PARTIAL)
+
+
+def _newest_first(profiles: Path, ending: str = "") -> list[Path]:
+    return sorted(
+        (p for p in profiles.glob(f"*{ending}") if RUN_ID.fullmatch(p.name.removesuffix(ending))), reverse=True
+    )
 
 
 def everywhere(places: Places) -> list[Traversable]:

@@ -25,47 +25,53 @@ def cause(reason: str) -> c.Cause:
     return _matched(reason, _CAUSES) or c.Message(reason)
 
 
-_EVENTS = r"events around each of (\d+) calls, less the median of empty pairs: "
-_CAUSES: tuple[tuple[str, Callable[..., c.Cause]], ...] = (
-    (r"(\S+) has no such metric", c.NoCounter),
-    (r"baseline (\S+) was not timed", c.ReferenceNotTimed),
+# A group has the name of a field, and its text is read as that field's type; what is there is true.
+_CAUSES: tuple[tuple[str, type[c.Cause]], ...] = (
+    (r"(?P<chip>\S+) has no such metric", c.NoCounter),
+    (r"baseline (?P<reference>\S+) was not timed", c.ReferenceNotTimed),
     (r"no peer was timed on this shape", c.ReferenceNotTimed),
-    (_EVENTS + "too few", lambda calls: c.TooFewCalls(int(calls))),
-    (_EVENTS + r"([\d.]+) µs, .*", lambda calls, us: c.BelowMedian(int(calls), float(us))),
+    (r"events around each of (?P<calls>\d+) calls, less the median of empty pairs: too few", c.TooFewCalls),
+    (r"events around each of (?P<calls>\d+) calls, less the median of empty pairs: (?P<us>[\d.]+) µs, .*",
+     c.BelowMedian),
     (r"NVML told nothing", c.NoNvml),
-    (r"clusters of (\d+) blocks: .*", lambda blocks: c.ClusterUnknown(int(blocks))),
-    (r"ncu did not return it(: .*)?", lambda more: c.NotReturned(many_passes=bool(more))),
-    (r"the report does not have it", lambda: c.NotReturned(report=True)),
-    (r"ncu refused (\S+): (.*)", c.CounterRefused),
-    (r"(cannot be: .*)", c.CounterContradicts),
-    (r"there is no launch plan: .*", lambda: c.NoPlan(profiled=True)),
-    (r"the problem's work\(\) gives no (\w+)", c.NoFormula),
-    (r"no (nvdisasm) on this machine", c.NoTool),
-    (r"(nvdisasm) could not read it", c.Unreadable),
+    (r"clusters of (?P<blocks>\d+) blocks: .*", c.ClusterUnknown),
+    (r"ncu did not return it(?P<many_passes>: .*)?", c.NotReturned),
+    (r"(?P<report>the report) does not have it", c.NotReturned),
+    (r"ncu refused (?P<metric>\S+): (?P<message>.*)", c.CounterRefused),
+    (r"(?P<evidence>cannot be: .*)", c.CounterContradicts),
+    (r"(?P<profiled>there is no launch plan): .*", c.NoPlan),
+    (r"the problem's work\(\) gives no (?P<name>\w+)", c.NoFormula),
+    (r"no (?P<tool>nvdisasm) on this machine", c.NoTool),
+    (r"(?P<tool>nvdisasm) could not read it", c.Unreadable),
     (r"no machine code to read", c.NoMachineCode),
     (r"one sample", c.OneSample),
-    (r"void: (\d+) other processes .*", lambda count: c.OtherProcesses(int(count))),
-    (r"void: two clocks disagree: ([\d.]+) µs by difference, ([\d.]+) µs by .*",
-     lambda *us: c.ClocksDisagree(*map(float, us))),
-    (r"no answer within ([\d.e+]+) s(?: in step (.*))?: hang\?", lambda s, step: c.Hang(float(s), step or "")),
-    (r"skipped: hung on (\S+): (.*)", lambda shape, reason: c.HungBefore(shape, cause(reason))),
-    (r"failed before: (.*)", lambda reason: c.FailedBefore(cause(reason))),
-    (r"wrong on (\S+): (.*)", lambda shape, reason: c.WrongBefore(shape, cause(reason))),
-    (r"did not compile for (\S+)", c.DidNotCompile),
-    (r"not built for (\S+)", c.NotBuilt),
+    (r"void: (?P<count>\d+) other processes .*", c.OtherProcesses),
+    (r"void: two clocks disagree: (?P<difference_us>[\d.]+) µs by difference, (?P<events_us>[\d.]+) µs by .*",
+     c.ClocksDisagree),
+    (r"no answer within (?P<seconds>[\d.e+]+) s(?: in step (?P<step>.*))?: hang\?", c.Hang),
+    (r"skipped: hung on (?P<shape>\S+): (?P<because>.*)", c.HungBefore),
+    (r"failed before: (?P<because>.*)", c.FailedBefore),
+    (r"wrong on (?P<shape>\S+): (?P<because>.*)", c.WrongBefore),
+    (r"did not compile for (?P<arch>\S+)", c.DidNotCompile),
+    (r"not built for (?P<arch>\S+)", c.NotBuilt),
     (r"never measured", c.NeverMeasured),
     (r"stale: the peer's file or the problem changed", c.ReferenceChanged),
-    (r"stale: (recorded|built) without a hash of .*", c.NoHostHash),
-    (r"stale: the (device|host) code, .*", c.CodeChanged),
+    (r"stale: (?P<part>recorded|built) without a hash of .*", c.NoHostHash),
+    (r"stale: the (?P<part>device|host) code, .*", c.CodeChanged),
 )  # fmt: skip
-_BASES: tuple[tuple[str, Callable[..., c.Basis]], ...] = (
-    (r"over (\S+), (\w+): medians of (\d+) rounds, .*", lambda name, regime, n: c.OverReference(name, regime, int(n))),
-    (r"cache-control none", lambda: c.Caches(kept=True)),
-    (r"cache control unknown", lambda: c.Caches(kept=None)),
-    (r"([\d,]+) samples of warps, standard error ([\d.]+) points",
-     lambda samples, error: c.Sampled(float(samples.replace(",", "")), float(error))),
-    (r"worst on seed (\d+), kind (\w+)", lambda seed, kind: c.WorstInput(int(seed), kind)),
+_BASES: tuple[tuple[str, type[c.Basis]], ...] = (
+    (r"over (?P<reference>\S+), (?P<regime>\w+): medians of (?P<rounds>\d+) rounds, .*", c.OverReference),
+    (r"cache(?:-control (?P<kept>none)| control unknown)", c.Caches),
+    (r"(?P<samples>[\d,]+) samples of warps, standard error (?P<error>[\d.]+) points", c.Sampled),
+    (r"worst on seed (?P<seed>\d+), kind (?P<kind>\w+)", c.WorstInput),
 )  # fmt: skip
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": lambda text: float(text.replace(",", "")),
+    "bool": lambda text: True,
+    "bool | None": lambda text: True,
+    "Cause": cause,
+}
 _SITE = re.compile(r"(.+):(\d+)\b.*")
 
 
@@ -74,10 +80,12 @@ def _basis(note: str) -> c.Basis | str:
     return _matched(note, _BASES) or note
 
 
-def _matched(text: str, forms: tuple[tuple[str, Callable[..., Any]], ...]) -> Any:
-    for pattern, make in forms:
+def _matched(text: str, forms: tuple[tuple[str, type[c.Detail]], ...]) -> Any:
+    for pattern, made in forms:
         if match := re.fullmatch(pattern, text, re.DOTALL):
-            return make(*match.groups())
+            types = made.__annotations__
+            groups = {k: t and _READ.get(types[k], str)(t) for k, t in match.groupdict().items()}
+            return made(**{k: v for k, v in groups.items() if v is not None or not hasattr(made, k)})
     return None
 
 

@@ -9,6 +9,7 @@ from datetime import date
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
 from flashcore.model.record import Fact, Record, Source, Subject, Value
+from flashcore.model.text import shortened
 
 #: No counter, size or rate comes near it; sums and ratios of smaller values stay finite.
 MOST = 1e30
@@ -37,7 +38,7 @@ def measured(fact: Fact) -> tuple[Value | None, Detail | str]:
         ValueError: there is neither a value nor a cause.
     """
     if expected := complaint(fact.value, fact.unit):
-        return None, Impossible(expected, _short(fact.value))
+        return None, Impossible(expected, shortened(fact.value))
     if fact.value is None and fact.cause is None:
         raise ValueError(f"{fact.name} of {fact.subject}: expected the cause of a missing value, found none")
     return fact.value, fact.detail
@@ -48,41 +49,41 @@ def mistakes(record: Record) -> Iterator[str]:
     suite = record.suite
     for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
         if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
-            yield f"suite: expected {what}s under their names, such as `fast_2`, found {_short(list(table))}"
+            yield f"suite: expected {what}s under their names, such as `fast_2`, found {shortened(list(table))}"
     facts = {*(b.fact for b in suite.budgets), *(p.fact for v in suite.variants.values() for p in v.predictions)}
     for name in sorted(f for f in facts if spec_of(f) is None):
-        yield f"suite: expected budgets and predictions of facts in the catalogue, found {_short(name)}"
+        yield f"suite: expected budgets and predictions of facts in the catalogue, found {shortened(name)}"
     for budget in suite.budgets:
         if (spec := spec_of(budget.fact)) is not None and budget.tier != spec.tier:
-            tiers = f"{_short(budget.fact)} to have its tier, {spec.tier}, found {_short(budget.tier)}"
+            tiers = f"{shortened(budget.fact)} to have its tier, {spec.tier}, found {shortened(budget.tier)}"
             yield f"suite: expected budgets of the fact {tiers}"
     for day in filter(None, {*(w.expires for w in suite.waivers), *(r.expires for r in suite.gate.rules)}):
         try:
             date.fromisoformat(day)
         except ValueError:
-            yield f"suite: expected a day such as 2027-01-31, found {_short(day)}"
+            yield f"suite: expected a day such as 2027-01-31, found {shortened(day)}"
     named = {*(a.variant for a in record.artifacts), *(p.variant for p in record.plans)}
     for name in sorted({*named, *(o.variant for o in record.outcomes)} - set(suite.variants)):
-        yield f"artifacts, plans, outcomes: expected variants of the suite, found {_short(name)}"
+        yield f"artifacts, plans, outcomes: expected variants of the suite, found {shortened(name)}"
     ran = [(o.case, o.stage) for o in record.outcomes if o.status in ("ok", "failed")]
     if len(set(ran)) < len(ran) or {case for case, _ in ran} & set(record.stale):
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
     for key, series in record.samples.items():
         if any(complaint(x, "us") or not x for x in series):
-            yield f"samples of {_short(key)}: expected times in µs, above 0, found others"
+            yield f"samples of {shortened(key)}: expected times in µs, above 0, found others"
     yield from _facts(record)
 
 
 def _facts(record: Record) -> Iterator[str]:
     archs = {*record.suite.archs, *(a.arch for a in record.artifacts)}
-    known: dict[int, str] = {}  # one subject has many facts
+    misplaced: dict[int, str] = {}  # one subject has many facts
     units: dict[str, str] = {}
     for fact in record.facts:
         name, s = fact.name, fact.subject
-        if id(s) not in known:
-            known[id(s)] = _misplaced(s, record, archs)
-        if known[id(s)]:
-            yield f"fact {name} of {_short(s)}: expected {known[id(s)]}, found another"
+        if id(s) not in misplaced:
+            misplaced[id(s)] = _misplaced(s, record, archs)
+        if misplaced[id(s)]:
+            yield f"fact {name} of {shortened(s)}: expected {misplaced[id(s)]}, found another"
             continue
         if name not in units:
             spec = spec_of(name) if isinstance(name, str) else None
@@ -92,11 +93,11 @@ def _facts(record: Record) -> Iterator[str]:
             unit = fact.unit if fact.source is Source.NCU and isinstance(fact.unit, str) else ""
         if not unit or fact.unit != unit:
             what = f"the unit {unit}" if unit else "a name of the catalogue, or ncu's own"
-            yield f"fact {_short(name)} of {s}: expected {what}, found {_short(fact.unit if unit else name)}"
+            yield f"fact {shortened(name)} of {s}: expected {what}, found {shortened(fact.unit if unit else name)}"
         elif expected := complaint(fact.value, fact.unit):
-            yield f"fact {name} of {s}: expected {expected}, found {_short(fact.value)}"
+            yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"
         elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):
-            yield f"fact {name} of {s}: expected a cause, or else a value, found {_short(fact.detail)}"
+            yield f"fact {name} of {s}: expected a cause, or else a value, found {shortened(fact.detail)}"
 
 
 def _misplaced(s: Subject, record: Record, archs: set[str]) -> str:
@@ -108,8 +109,3 @@ def _misplaced(s: Subject, record: Record, archs: set[str]) -> str:
         return "an arch of the suite"
     named = isinstance(s.kernel, str | None) and isinstance(s.launch, int | None)
     return "" if named else "a kernel's name and the number of its launch"
-
-
-def _short(value: object) -> str:
-    text = f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > MOST else repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."

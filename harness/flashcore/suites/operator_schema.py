@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 from flashcore.model.suite import Argument
 
@@ -26,81 +27,7 @@ SCALAR_TYPES = {
     "bool": "Bool",
 }
 #: Names of arguments and dimensions become members of C++ structs.
-CPP_WORDS = frozenset(
-    [
-        "alignas",
-        "alignof",
-        "and",
-        "asm",
-        "auto",
-        "bitand",
-        "bitor",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "compl",
-        "const",
-        "constexpr",
-        "continue",
-        "decltype",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "not",
-        "nullptr",
-        "operator",
-        "or",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typeid",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "xor",
-    ]
-)
+CPP_WORDS = frozenset(Path(__file__).with_name("cpp_keywords.txt").read_text(encoding="utf-8").split())
 _ARGUMENT = re.compile(
     r"(?P<type>Tensor|int|float|bool)(?P<alias>\([a-z]!\))?(?P<optional>\?)? (?P<name>[a-z][a-z0-9_]*)"
     r"(=(?P<default>\S+))?"

@@ -19,6 +19,7 @@ from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Regime, Stage, Suite
+from flashcore.model.text import shortened
 from flashcore.suites.parts import LISTS, tables
 
 MOST_LETTERS = 100  # of a name: names of files hold variant and shape together
@@ -264,7 +265,7 @@ def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -
     form = form or manifest_form()
     expected: dict[tuple[str, str], dict[str, None]] = {}
     for error in errors:
-        actual = "nothing" if error["type"] == "missing" else _short(error["input"])
+        actual = "nothing" if error["type"] == "missing" else shortened(error["input"])
         expected.setdefault((_key(error, data), actual), {})[_expectation(error, form)] = None
     return [f"{key}: expected {_either([*texts])}, found {actual}" for (key, actual), texts in expected.items()]
 
@@ -285,11 +286,6 @@ def _key(error: Any, data: Any) -> str:
         except (LookupError, TypeError):
             value = None
     return key.lstrip(".") or "(top level)"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def _either(expectations: Sequence[str]) -> str:

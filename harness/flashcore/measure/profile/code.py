@@ -21,7 +21,7 @@ def marked(context: Context) -> Iterator[str]:
     for variant in context.variants:
         if isinstance(variant.kind, Cuda):
             with contextlib.suppress(UsageError):
-                if not any(sources(variant.kind.file)):
+                if not any(sources.phases(variant.kind.file)):
                     continue
             yield variant.name
 

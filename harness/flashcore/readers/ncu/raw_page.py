@@ -20,6 +20,7 @@ from functools import cached_property
 from flashcore.errors import RecordError
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import NoNumber
+from flashcore.model.groups import grouped
 from flashcore.readers.ncu import numerals
 from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result
 
@@ -163,11 +164,7 @@ class Table:
 
     def by_range(self) -> dict[str, list[Result]]:
         """Range name → its launches, in order."""
-        groups: dict[str, list[Result]] = {}
-        for row in self.rows:
-            if (name := row.range_in(self.domain)) is not None:
-                groups.setdefault(name, []).append(row)
-        return groups
+        return grouped((name, row) for row in self.rows if (name := row.range_in(self.domain)) is not None)
 
 
 def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False) -> Table:
