@@ -489,8 +489,8 @@ class Record:
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """The measured roofs of a case: of the GPU that did the stage for it, else the run's."""
-        own = {case: gpu.roofs for gpu in self.gpus if gpu.roofs for case in gpu.cases.get(stage, ())}
-        return lambda subject: own.get(subject.case, self.roofs)
+        roofs = {case: gpu.roofs for gpu in self.gpus if gpu.roofs for case in gpu.cases.get(stage, ())}
+        return lambda subject: roofs.get(subject.case, self.roofs)
 
     @property
     def gpu(self) -> str | None:

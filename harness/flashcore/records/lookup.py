@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,11 +51,9 @@ def everywhere(places: Places) -> list[Traversable]:
         RecordError: a packed run is damaged, or the file is something else.
     """
     first, *others = [places] if isinstance(places, Path) else places
-    found: dict[str, Traversable] = {run.name: run for run in runs(first)}
-    for place in others:
-        for run in elsewhere(place):
-            found.setdefault(run.name, run)
-    return sorted(found.values(), key=lambda run: run.name, reverse=True)
+    complete: list[Traversable] = [*runs(first), *chain.from_iterable(map(elsewhere, others))]
+    by_id = {run.name: run for run in reversed(complete)}
+    return sorted(by_id.values(), key=lambda run: run.name, reverse=True)
 
 
 def elsewhere(place: Path) -> list[Traversable]:
@@ -69,13 +68,13 @@ def elsewhere(place: Path) -> list[Traversable]:
     if (place / HEADER).is_file() and RUN_ID.fullmatch(place.resolve().name):
         return [place.resolve()]
     packed = sorted(place.glob(f"*{PACKED}")) if place.is_dir() else []
-    found: list[Traversable] = [*runs(place), *map(_opened, packed)]
-    if not found:
+    complete: list[Traversable] = [*runs(place), *map(_opened, packed)]
+    if not complete:
         raise UsageError(
             f"--records {place}: expected a run, a packed one (*{PACKED}) or a folder of them, found none\n"
             "  hint: flashcore pack writes one, where the run was recorded"
         )
-    return found
+    return complete
 
 
 def _opened(file: Path) -> Traversable:
@@ -94,10 +93,12 @@ def find(places: Places, name: str | None) -> Traversable:
         UsageError: there is no such run, or several begin so.
         RecordError: a packed run is damaged, or the file is something else.
     """
-    if name is not None and (Path(name) / HEADER).is_file():
-        return Path(name)
-    if name is not None and name.endswith(PACKED) and Path(name).is_file():
-        return _opened(Path(name))
+    if name is not None:
+        path = Path(name)
+        if (path / HEADER).is_file():
+            return path
+        if name.endswith(PACKED) and path.is_file():
+            return _opened(path)
     complete = everywhere(places)
     if name is None:
         if not complete:
@@ -110,9 +111,9 @@ def find(places: Places, name: str | None) -> Traversable:
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:
         return matches[0]
-    known = ", ".join(p.name for p in complete[:5]) or "none"
-    found = "several" if matches else "none"
-    raise UsageError(f"run {name}: expected one run's id or folder, found {found} (newest: {known})")
+    newest = ", ".join(p.name for p in complete[:5]) or "none"
+    count = "several" if matches else "none"
+    raise UsageError(f"run {name}: expected one run's id or folder, found {count} (newest: {newest})")
 
 
 def _of_roofs(run: Traversable) -> bool:
@@ -156,13 +157,13 @@ def measured_runs(places: Places, suite: str, *, before: str | None = None) -> I
 def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[tuple[Traversable, str]]:
     """The measured runs of this suite whose :attr:`Record.recording` is one of these, newest first, and the name of the
     GPU of each."""
-    found = []
+    folders = []
     for folder in everywhere(places) if recordings else ():
         with suppress(*_DAMAGED):
             header = _measured(folder, suite)
             if header is not None and header.get("recording", "") in recordings:
-                found.append((folder, str(header["environment"]["gpu"])))
-    return found
+                folders.append((folder, str(header["environment"]["gpu"])))
+    return folders
 
 
 def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:

@@ -123,8 +123,8 @@ def _declare_kinds(suite: dict[str, Any]) -> None:
 
 
 def _stale(reason: str) -> c.Stale:
-    found = cause(reason)
-    return found if isinstance(found, c.Stale) else c.SourcesChanged(())
+    stale = cause(reason)
+    return stale if isinstance(stale, c.Stale) else c.SourcesChanged(())
 
 
 def facts(data: dict[str, Any]) -> dict[str, Any]:

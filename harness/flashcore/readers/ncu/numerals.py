@@ -19,7 +19,7 @@ _EVIDENCE = {
     ",": re.compile(r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}|0,\d+|\d{4,},\d+|\d+,(\d{1,2}|\d{4,})|\d+,\d+[eE].*"),
 }
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
-_NOT_FINITE = {f"{sign}{word}" for sign in ("", "+", "-") for word in ("nan", "inf", "infinity")}
+_NOT_FINITE = re.compile(r"[-+]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 _MOST_DIGITS = 40  # no integer that ncu prints has more, and Python converts no text of thousands
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -57,7 +57,7 @@ def number(text: str, mark: str) -> float | int | None:
     text = text.strip()
     if len(text) < 16 and text.isascii() and text.isdigit():  # most are
         return int(text)
-    if text.lower() in _NOT_FINITE:
+    if _NOT_FINITE.fullmatch(text):
         return float("nan")
     if not _NUMERIC.fullmatch(text):
         return None

@@ -29,8 +29,7 @@ COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
 NVTX_COLUMN = "thread Domain:Push/Pop_Range"
 
 _HEADER = re.compile(r'"?ID"?\s*([,;])')
-_DECIMAL_COMMA = re.compile(r"-?\d{1,3}(?:\.\d{3})*,\d+")
-_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+")
+_DECIMAL_COMMA = re.compile(r"(?!-?\d{1,3}(?:,\d{3})+$)-?\d{1,3}(?:\.\d{3})*,\d+")  # and no thousands
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
 _NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
 
@@ -317,7 +316,7 @@ def _refuse_decimal_comma(page: _Page, rows: Iterable[list[str]]) -> None:
     """``0,57`` would read as nothing and ``1,234`` as a thousand times too much: refuse the whole text."""
     for fields in rows:
         for name, at in page.metrics.items():
-            if _DECIMAL_COMMA.fullmatch(fields[at]) and not _THOUSANDS.fullmatch(fields[at]):
+            if _DECIMAL_COMMA.fullmatch(fields[at]):
                 raise LayoutError(
                     f"ncu CSV: expected a decimal point, found {fields[at]!r} in {name}: the text was written with "
                     "a decimal comma; run ncu with LC_ALL=C"
