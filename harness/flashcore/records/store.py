@@ -247,16 +247,6 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no measurement")
 
 
-def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _Made:
-    """What ``make`` makes of a file's data, ``what`` the file is expected to hold."""
-    with _no_collection():
-        data = _load(path)
-        try:
-            return make(data)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
-            raise RecordError(f"{path}: expected {what}, found something else ({error!r})") from error
-
-
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
     """Hundreds of thousands of small objects, none of them garbage: collecting would take half the time."""
@@ -267,6 +257,16 @@ def _no_collection() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+@_no_collection()  # until the data is freed, too
+def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _Made:
+    """What ``make`` makes of a file's data, ``what`` the file is expected to hold."""
+    data = _load(path)
+    try:
+        return make(data)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        raise RecordError(f"{path}: expected {what}, found something else ({error!r})") from error
 
 
 def _facts(data: Any) -> Facts:

@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 class Form(BaseModel):
     """What all tables have in common: unknown keys, other types and NaN are mistakes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 _Date = Annotated[datetime.date, AfterValidator(datetime.date.isoformat)]

@@ -6,7 +6,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,17 +79,17 @@ class Variants:
         """Every template with each point of its sweep."""
         total = 0
         for name, form in self._manifest.variant.items():
-            sweep = form.sweep or [{}]
-            size = math.prod(map(len, sweep.values())) if isinstance(sweep, dict) else len(sweep)
+            points: Iterable[_Point]
+            if isinstance(sweep := form.sweep, dict):
+                size = math.prod(map(len, sweep.values()))
+                points = (dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values()))
+            else:
+                points = sweep or [{}]
+                size = len(points)
             total += size
             if total > MOST_POINTS:
                 self._mistakes.add(f"variant.{name}", f"at most {MOST_POINTS:,} variants in all", f"{size:,} more")
                 continue
-            points: list[dict[str, int | str]] = (
-                [dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())]
-                if isinstance(sweep, dict)
-                else sweep
-            )
             for point in points:
                 yield _Template(name, form, point, self._mistakes)
 

@@ -22,7 +22,7 @@ from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import NoNumber
 from flashcore.model.groups import grouped
 from flashcore.readers.ncu import numerals
-from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result
+from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result, Workload
 
 #: Columns that every layout we can read has. The NVTX column's name goes on; this is how it starts.
 COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
@@ -108,12 +108,13 @@ def result_of(row: Mapping[str, str], metrics: Mapping[str, Metric]) -> Result |
     if not re.fullmatch(r"[0-9]{1,9}", row["ID"]) or grid is None or block is None or cc is None or not kernel:
         return None
     ranges = next((text for name, text in row.items() if name.startswith(NVTX_COLUMN)), "")
+    workload: Workload = "graph" if kernel == "graph" else "range" if kernel == "range" else "kernel"
     return Result(
         id=int(row["ID"]),
         kernel=kernel,
-        workload="graph" if kernel == "graph" else "range" if kernel == "range" else "kernel",
-        grid=(0, 0, 0) if kernel in ("graph", "range") else grid,
-        block=(0, 0, 0) if kernel in ("graph", "range") else block,
+        workload=workload,
+        grid=grid if workload == "kernel" else (0, 0, 0),
+        block=block if workload == "kernel" else (0, 0, 0),
         cc=(int(cc[1]), int(cc[2])),
         metrics=metrics,
         ranges=ranges_of(ranges),
