@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks import raw
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
-from flashcore.measure.bench import bench
+from flashcore.measure.bench import case_times
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
@@ -161,7 +161,7 @@ def _by_the_stage(context: Context, cases: Sequence[Case], folder: Path) -> dict
     own = folder / "stage"
     own.mkdir()
     with context.workers:
-        result = bench.run(context, cases, own)
+        result = case_times.run(context, cases, own)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
     return {case.name: statistics.median(result.samples[f"{case.name}/cold"]) for case in cases}

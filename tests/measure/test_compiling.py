@@ -14,7 +14,7 @@ import pytest
 from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure import gpu_stages
-from flashcore.measure.bench import sharing
+from flashcore.measure.bench import bench
 from flashcore.measure.build import build
 from flashcore.measure.check import check
 from flashcore.measure.compiling import Compiling, compile_all
@@ -60,7 +60,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
     def stage(name: str) -> Callable[[Context, list[Case]], StageResult]:
         return lambda context, cases: ran(name, context)
 
-    for module, name in ((check, "check"), (sharing, "bench"), (profile, "profile"), (sanitize, "sanitize")):
+    for module, name in ((check, "check"), (bench, "bench"), (profile, "profile"), (sanitize, "sanitize")):
         monkeypatch.setattr(module, "run", stage(name))
 
 
@@ -207,7 +207,7 @@ def test_ncus_registers_are_held_against_those_of_the_whole_build(
         return StageResult((), ())
 
     monkeypatch.setattr(check, "run", lambda *_: StageResult((), ()))
-    monkeypatch.setattr(sharing, "run", lambda *_: StageResult((), ()))
+    monkeypatch.setattr(bench, "run", lambda *_: StageResult((), ()))
     monkeypatch.setattr(profile, "profiled", profiled)
     build = stages.Finished(NOTHING, Built("", (), (), (fact,)))
     measured = gpu_stages.measure(opened(tmp_path, "profile", "two_steps"), build)

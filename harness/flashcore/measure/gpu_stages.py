@@ -13,7 +13,7 @@ from typing import Protocol
 
 from flashcore.errors import CapabilityError
 from flashcore.measure import cases
-from flashcore.measure.bench import sharing
+from flashcore.measure.bench import bench
 from flashcore.measure.check import check
 from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
@@ -24,7 +24,7 @@ from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
 from flashcore.model.record import Built, Measured, StageNote, StageResult
 
-STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": sharing, "profile": profile, "sanitize": sanitize}
+STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
 
 
 class Build(Protocol):
@@ -69,7 +69,7 @@ def measure(context: Context, build: Build, known_right: Collection[str] = ()) -
             if not done:
                 break
     if context.workers.places and measured.outcomes:
-        measured = replace(measured, gpus=sharing.used(context.workers.places, context.folder, measured))
+        measured = replace(measured, gpus=bench.used(context.workers.places, context.folder, measured))
         for gpu in (g for g in measured.gpus if g.remark):
             context.say(f"{gpu.uuid}: {gpu.remark}")
     return measured

@@ -1,282 +1,138 @@
-"""Bench: its statistics as properties, its stage in real child processes on the CPU, its facts' honesty."""
+"""GPUs that share a run: stand-ins that time real child processes on the CPU."""
 
 from __future__ import annotations
 
-import json
-import math
-import statistics
-from collections.abc import Mapping, Sequence
+import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from flashcore.measure.bench import bench
-from flashcore.measure.bench.message import CaseTimes, Series, ShapeTimes
-from flashcore.measure.bench.statistics import StopRule
-from flashcore.measure.settings import Bench
-from flashcore.measure.workers import journal
+from flashcore.measure import gpu_stages
+from flashcore.measure.bench import bench, case_times, gpu_probe
+from flashcore.measure.bench.gpu_probe import Probe
+from flashcore.measure.context import Context, Say, silent
+from flashcore.measure.machine import gpu_lease, toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Bench, Settings
+from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.program import Limits
-from flashcore.model.catalogue import FACTS
-from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
-from flashcore.model.suite import REGIMES, Regime
+from flashcore.measure.workers.pool import Pool
+from flashcore.model.progress import Step
+from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
+from flashcore.pipeline.opening import open_context
 from tests import stages
+from tests.conftest import TOY
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
 
-# --- when to stop -------------------------------------------------------------------------------
+TWO = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
+SHAPES = ("small", "wide", "tall")
+CASES = [
+    case(v, s, columns=37 + 10 * i, peer=v == "library")
+    for i, s in enumerate(SHAPES)
+    for v in ("right", "slower", "library")
+]
+BENCH = Bench(samples=5, max_samples=6, seconds=0.1, modes=("isolated",))
+NOTE = StageNote("bench", "ok", 1.0)
+ALIKE = {p.gpu: Probe({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
 
 
-@pytest.mark.parametrize(("cases", "milliseconds", "samples"), [(5, 9, 100), (5, 36, 84), (45, 36, 15), (45, 5, 100)])
-def test_slow_calls_get_less_time_among_many(cases: int, milliseconds: float, samples: int) -> None:
-    rule = bench._shared(StopRule(least=100, seconds=1.5), cases)
-    taken: list[float] = []
-    while not rule.enough(taken, len(taken) * milliseconds / 1e3, 1e3):
-        taken.append(milliseconds * 1e3)
-    assert len(taken) == samples
+def progressed(said: list[str]) -> Say:
+    """Keeps the messages that are not about the progress of cases."""
+    return lambda text: None if isinstance(text, Step) else said.append(text)
 
 
-# --- the stage ----------------------------------------------------------------------------------
-
-VARIANTS = ("right", "slower", "raises", "exits", "hangs_late")
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
-    """Two shapes; on the small one a variant raises, one takes the process along, one hangs while timed."""
-    cases = [case(v) for v in VARIANTS] + [case("library", peer=True)]
-    cases += [case(v, "wide", columns=300) for v in ("right", "slower", "hangs_late")]
-    folder = tmp_path_factory.mktemp("bench")
-    lines: list[str] = []
-
-    def run() -> StageResult:
-        chosen = Bench(samples=12, max_samples=20, limits=Limits(time_limit=6.0))
-        return bench.run(stages.context(folder, "slower", bench=chosen, say=lines.append), cases, folder)
-
-    found = run()
-    processes = len(list(folder.glob("child-*.log")))
-    assert run() == found, "what is answered is not run again"
-    assert len(list(folder.glob("child-*.log"))) == processes
-    return found, lines
+def on(folder: Path, *places: LocalGpu, say: Say = silent) -> Context:
+    return stages.context(folder, "slower", bench=BENCH, workers=Pool(places), say=say)
 
 
-def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) -> None:
-    outcomes = {o.case: o for o in stage[0].outcomes}
-    assert {name for name, o in outcomes.items() if o.status == "ok"} == {
-        "right/small", "slower/small", "library/small", "right/wide", "slower/wide"
-    }  # fmt: skip
-    assert "invalid configuration argument" in outcomes["raises/small"].reason
-    assert "exit code 9" in outcomes["exits/small"].reason
-    # The small shape was to be timed once more, without what took its process along: by then it had hung on the other.
-    assert outcomes["hangs_late/wide"].reason.startswith("no answer within 6 s")
-    assert outcomes["hangs_late/small"].status == "skipped"
-    assert outcomes["hangs_late/small"].reason.startswith("skipped: hung on wide: no answer within 6 s")
-    assert all(o.stage == "bench" for o in outcomes.values())
+@pytest.fixture(autouse=True)
+def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes as of two GPUs in full health, unless a test says otherwise."""
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: ALIKE)
+    monkeypatch.setattr(gpu_probe, "recorded", lambda _: ALIKE)
 
 
-def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
-    result, lines = stage
-    told = [line.split(" ", 2)[2] for line in lines]  # after "bench 3/9"
-    assert sorted(line.partition(":")[0] for line in told) == sorted(o.case for o in result.outcomes)
-    assert any(line.startswith("right/wide: isolated ") for line in told)
+def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
+    said: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES)
+    assert {o.status for o in result.outcomes} == {"ok"} and not said
+    facts = Facts(result.facts)
+    for s in SHAPES:  # compared with what the same GPU timed
+        speedup = facts.get("speedup_vs_baseline", Subject("right", shape=s))
+        assert speedup is not None and speedup.number is not None
+    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [g.uuid for g in gpus] == ["GPU-a", "GPU-b"] and all(g.spread == 0.002 and not g.remark for g in gpus)
+    shapes = [{c.split("/")[1] for c in g.cases["bench"]} for g in gpus]
+    assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
+    assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.name for c in CASES)
 
 
-def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
-    samples = stage[0].samples
-    assert len(samples) == 5 * 4
-    assert all(12 <= len(v) <= 20 and min(v) > 0 for v in samples.values())
-    assert "right/small/back_to_back" in samples
+def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {**ALIKE, "GPU-a": Probe({"copy": 830.0, "matmul": 200.0}, 0.002, {})}
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: slow)
+    monkeypatch.setattr(gpu_probe, "recorded", lambda _: slow)
+    said: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES[:3])
+    why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % may be noise)"
+    assert said == [f"bench: GPU-a times nothing here: {why}"]
+    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [len(g.cases["bench"]) for g in gpus] == [0, 3] and [g.remark for g in gpus] == [why, ""]
 
 
-def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
-    facts = Facts(stage[0].facts)
-    subject = Subject("right", shape="small")
-    samples = stage[0].samples["right/small/isolated"]
-    assert facts.number("isolated_p50", subject) == pytest.approx(statistics.median(samples))
-    assert facts.number("isolated_samples", subject) == len(samples)
-    # A back-to-back sample is the mean of many calls (issue 10, item 11).
-    assert not facts.named("back_to_back_p90") and not facts.named("eager_p99")
-    p99 = facts.get("isolated_p99", subject)
-    assert p99 is not None and p99.value is None and "20 calls" in p99.note and "too few" in p99.note
-    for mode in REGIMES:
-        floor = facts.get(f"{mode}_launch_floor", subject)
-        assert floor is not None and floor.number is not None and "not subtracted" in floor.note
-    speedup = facts.number("speedup_vs_baseline", subject)
-    low, high = (facts.number(f"speedup_vs_baseline_{end}", subject) for end in ("low", "high"))
-    assert speedup is not None and low is not None and high is not None
-    # Of whatever was measured: on a busy machine four calls may well take as long as one.
-    medians = [statistics.median(stage[0].samples[f"{v}/small/isolated"]) for v in ("slower", "right")]
-    assert low <= speedup <= high and speedup == pytest.approx(medians[0] / medians[1])
-    assert facts.number("speedup_vs_baseline", Subject("slower", shape="small")) == 1.0
-    peer = facts.get("speedup_vs_peer", subject)
-    assert peer is not None and peer.note.startswith("over library")
-    flops = facts.number("tflops", subject)
-    assert flops == pytest.approx(5 * 6 * 37 / statistics.median(samples) / 1e6)
-    # The host's clock is never passed off as events.
-    assert all("host clock" in f.note for f in facts.named("isolated_p50"))
-
-
-def settled(
-    cases: Sequence[Case],
-    times: Mapping[str, dict[str, Any]],
-    empty: Series | None = None,
-    state: Mapping[str, Any] | None = None,
-) -> list[bench.Measured | CaseOutcome]:
-    """What the parent makes of a child's message with these times by variant."""
-    usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
-    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None}
-    variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}
-    message = ShapeTimes(
-        variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}, drawn=1
-    )  # fmt: skip
-    data = json.loads(json.dumps(message.to_json()))  # as it comes out of the journal
-    return list(bench.settle(journal.Result("small", "ok", data=data), cases))
-
-
-def facts_of(cases: Sequence[Case], outcomes: Sequence[bench.Measured | CaseOutcome], baseline: str) -> Facts:
-    measured = {o.case.name: o for o in outcomes if isinstance(o, bench.Measured)}
-    assert len(measured) == len(cases)
-    return Facts(bench._group_facts(cases, measured, baseline))
-
-
-def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
-    """Issue 10, item 10."""
-    times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
-    times["slow"]["back_to_back"] = [3.0] * 9
-    ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
-    for regime, wanted in ranks:
-        cases = [replace(case(v), rank_by=regime) for v in times]
-        facts = facts_of(cases, settled(cases, {v: {"samples": s} for v, s in times.items()}), "slow")
-        assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
-
-
-def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
-    """Percentiles are by events, the median by difference: two clocks."""
-    for call, wanted in ((9.0, 9.0), (7.0, None)):
-        one = {"samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
-        facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "slow")
-        for name in ("isolated_p90", "isolated_p99"):
-            fact = facts.get(name, Subject("fast", shape="small"))
-            assert fact is not None and fact.value == wanted
-            assert ("below the p50" in fact.note) == (wanted is None)
-
-
-@pytest.mark.parametrize(
-    ("kernels", "copies", "planned", "isolated", "reason"),
-    [
-        (0, 0, 2, 9.0, "holds 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
-        (1, 1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
-        (0, 0, 0, 9.0, "expected at least one"),  # a peer
-        (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
-        (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),
-        (2, 0, 2, 0.62, ""),  # noise
-        (None, 0, 2, 0.004, ""),  # nothing is captured on the CPU
-    ],
-)
-def test_a_void_measurement_is_a_failure_and_never_a_rank(
-    kernels: int | None, copies: int, planned: int, isolated: float, reason: str
+def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 10, "A wrong time"."""
-    samples = {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}
-    given = replace(case("right", peer=not planned), launches=planned)
-    one = {"kernels": kernels, "copies": copies, "samples": samples}
-    (outcome,) = settled([given], {"right": one}, {"isolated": [0.64] * 5})
-    if not reason:
-        assert str(outcome).startswith("right/small: isolated ")
-    else:
-        assert isinstance(outcome, CaseOutcome) and outcome.status == "failed"
-        assert reason in outcome.reason and outcome.reason.startswith("void: ")
+    own, calls = case_times.run, []
+
+    def run(context: Context, cases: list[Case], folder: Path) -> StageResult:
+        result = own(context, cases, folder)
+        hot = {s for s, gpu in bench._shapes(folder).items() if gpu == "GPU-a"}
+        calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in context.workers.places]))
+        return replace(result, facts=tuple(
+            replace(f, value="power_cap, thermal_hardware") if f.name == "throttle" and f.subject.shape in hot else f
+            for f in result.facts
+        ))  # fmt: skip
+
+    monkeypatch.setattr(case_times, "run", run)
+    said: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES)
+    hot = calls[1][1]
+    assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
+    assert said == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
+    assert sorted(o.case for o in result.outcomes) == sorted(c.name for c in CASES), "each case once"
+    assert len(result.samples) == len(CASES)
+    assert not [f for f in result.facts if f.name == "throttle" and "thermal" in str(f.value)]
+    gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
+    assert [len(g.cases["bench"]) for g in gpus] == [0, 9]
+    assert gpus[0].remark == f"throttled: timed again elsewhere: {', '.join(sorted(hot))}"
 
 
-@pytest.mark.parametrize("others", [None, 0, 2])
-def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | None) -> None:
-    """Issue 10: two processes make every time longer, and nobody knows by how much."""
-    one = {"kernel_clock": {"kernel_span": 3.0}, "samples": {"isolated": [8.0] * 9, "eager": [9.0] * 9}}
-    state = {"looks": 1, **({} if others is None else {"others": others})}
-    (made,) = outcomes = settled([case("fast")], {"fast": one}, state=state)
-    facts = facts_of([case("fast")], outcomes, "fast")
-    names = ("isolated_p50", "eager_mean", "speedup_vs_baseline", "tflops", "kernel_span")
-    for name in names:
-        (fact,) = facts.named(name)
-        assert (fact.value is None) == bool(others) and ("2 other processes used the GPU" in fact.note) == bool(others)
-    assert isinstance(made, bench.Measured) and bool(made.doubt("isolated")) == bool(others)
-    assert facts.named("bench_other_processes")[0].value == others
+def test_one_gpu_is_measured_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_probe, "run", lambda *_: pytest.fail("one GPU has nothing to be compared with"))
+    result = bench.run(on(tmp_path), CASES[:2])
+    assert {o.status for o in result.outcomes} == {"ok"}
+    result = bench.run(on(tmp_path / "named", TWO[1]), CASES[:2])
+    (gpu,) = bench.used(TWO[1:], tmp_path / "named", Measured().plus(result, NOTE))
+    assert gpu.uuid == "GPU-b" and len(gpu.cases["bench"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("p50", "single", "agree"),
-    # The last two: at the power limit, as an H200 had them.
-    [
-        (8, 6, True),
-        (8, 12, True),
-        (8, 13.5, False),
-        (8, 3.9, False),
-        (500, 680, False),
-        (799.7, 899.9, True),
-        (489.2, 557.8, True),
-    ],
-)
-def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bool) -> None:
-    """Issue 10, "Two clocks": by difference, and by events around single calls."""
-    one = {"calls": {"isolated": [single] * 1000}, "samples": {"isolated": [p50] * 9, "back_to_back": [7.0] * 9}}
-    facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "fast")
-    for name in ("isolated_p50", "isolated_mean", "speedup_vs_baseline", "tflops"):
-        (fact,) = facts.named(name)
-        assert (fact.value is not None) == agree and ("two clocks disagree" in fact.note) != agree
-    assert facts.named("back_to_back_p50")[0].value == 7.0
+def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
+    gpu = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1980.0, "580")
+    workers = Pool(uuids=("GPU-b", "GPU-a"))
+    context = open_context(Settings(suite=str(TOY), build=str(tmp_path), upto="check"))
+    context = replace(context, gpu=gpu, gpu_arch="sm_90a", workers=workers, folder=tmp_path)
+    seen = []
 
+    def run(*_: object) -> StageResult:
+        seen.append([gpu_lease.is_free(uuid) for uuid in workers.uuids])
+        return StageResult((), ())
 
-def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:
-    facts = Facts(stage[0].facts)
-    peer = facts.get("speedup_vs_peer", Subject("right", shape="wide"))
-    assert peer is not None and peer.value is None and "no peer" in peer.note
-    for name in ("bench_sm_clock", "bench_temperature", "bench_other_processes", "throttle"):
-        fact = facts.get(name, Subject("right", shape="small"))
-        assert fact is not None and fact.value is None and "CPU" in fact.note and fact.source is Source.NVML
-    assert not any(f.subject.variant in ("raises", "exits", "hangs_late") for f in facts)
-
-
-def test_facts_are_in_the_catalogue(stage: tuple[StageResult, list[str]]) -> None:
-    for fact in stage[0].facts:
-        assert FACTS[fact.name].unit == fact.unit
-        assert isinstance(fact.value, str) == (fact.unit == "text" and fact.value is not None)
-        assert fact.number is None or math.isfinite(fact.number)
-
-
-def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
-    from flashcore.errors import CapabilityError
-
-    torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use") as caught:
-        bench.run(stages.context(tmp_path, device="cuda"), [case("right")], tmp_path)
-    assert caught.value.exit_code == 4
-
-
-# --- clock and throttling -----------------------------------------------------------------------
-
-
-def state_facts(state: dict[str, object]) -> dict[str, object]:
-    found = json.loads(json.dumps(state))  # as it comes out of the journal
-    return {f.name: f.value for f in bench._state_facts(case("right"), found)}
-
-
-def test_state_facts() -> None:
-    seen = {"looks": 3, "sm_clock": [1980, 1950, 1980], "temperature": [40, 44, 41], "throttle": [], "others": 1}
-    assert state_facts(seen) == {
-        "bench_sm_clock": 1980, "bench_temperature": 44, "bench_other_processes": 1, "throttle": "none"
-    }  # fmt: skip
-    assert state_facts({**seen, "throttle": ["power_cap", "thermal_hardware"]})["throttle"] == (
-        "power_cap, thermal_hardware"
-    )
-    assert set(state_facts({"note": "NVML cannot be asked: no such file"}).values()) == {None}
-
-
-@pytest.mark.parametrize(("flop", "weight"), [(0.0, 20), (1e11, 40), (1e13, 100)])
-def test_cases_of_much_work_weigh_more(monkeypatch: pytest.MonkeyPatch, flop: float, weight: int) -> None:
-    monkeypatch.setattr(bench, "work_of", lambda *_: {"flop": flop})
-    assert bench._weight([case("right"), case("slower")]) == weight
+    monkeypatch.setattr("flashcore.measure.check.check.run", run)
+    for one in (context, replace(context, gpu=None)):
+        gpu_stages.measure(one, stages.Finished(Built("", (), ())))
+    assert seen == [[False, False]] and gpu_lease.is_free("GPU-a")

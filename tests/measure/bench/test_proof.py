@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.bench import bench, proof, rotation
+from flashcore.measure.bench import case_times, proof, rotation
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.guarded import Outputs
@@ -31,7 +31,7 @@ LAZY = {
 
 
 def timed(folder: Path, cases: list[Case]) -> StageResult:
-    return bench.run(stages.context(folder, "right", bench=Bench(samples=12, max_samples=20)), cases, folder)
+    return case_times.run(stages.context(folder, "right", bench=Bench(samples=12, max_samples=20)), cases, folder)
 
 
 @pytest.fixture(scope="module")

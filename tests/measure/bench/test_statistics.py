@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 
 import pytest
 from hypothesis import given
@@ -16,22 +15,9 @@ from flashcore.measure.bench.statistics import (
     StopRule,
     percentiles,
     relative_noise,
-    summarize,
 )
 
 times = st.floats(min_value=0.01, max_value=1e6, allow_nan=False, allow_infinity=False)
-
-
-series = st.lists(times, min_size=1, max_size=60)
-
-
-def test_summary_of_known_samples() -> None:
-    found = summarize([1.0, 2.0, 3.0, 4.0, 10.0])
-    assert (found.count, found.p50, found.mean) == (5, 3.0, 4.0)
-    assert found.std == pytest.approx(statistics.stdev([1, 2, 3, 4, 10]))
-    assert summarize([2.0]).std is None
-    with pytest.raises(ValueError, match="at least one sample"):
-        summarize([])
 
 
 def test_p99_takes_a_thousand_samples() -> None:
@@ -39,16 +25,6 @@ def test_p99_takes_a_thousand_samples() -> None:
     assert percentiles([float(i) for i in range(1001)]) == pytest.approx((900.0, 990.0))
     assert percentiles([1.0] * (P99_SAMPLES - 1)) == (1.0, None)
     assert percentiles([1.0] * (P90_SAMPLES - 1)) == percentiles([]) == (None, None)
-
-
-@given(series)
-def test_summary_is_ordered_and_blind_to_order(samples: list[float]) -> None:
-    found = summarize(samples)
-    slack = 1e-9 * max(samples)
-    assert min(samples) - slack <= found.p50 <= max(samples) + slack
-    assert min(samples) - slack <= found.mean <= max(samples) + slack
-    shuffled = random.Random(0).sample(samples, len(samples))
-    assert summarize(shuffled).p50 == found.p50
 
 
 @given(st.lists(times, min_size=5, max_size=60), st.floats(min_value=0.1, max_value=10))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure import context as context_module
-from flashcore.measure.bench import sharing
+from flashcore.measure.bench import bench
 from flashcore.measure.check import check, recorded
 from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context
@@ -68,7 +68,7 @@ def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
         return run
 
     monkeypatch.setattr(check, "run", ran("check"))
-    monkeypatch.setattr(sharing, "run", ran("bench"))
+    monkeypatch.setattr(bench, "run", ran("bench"))
     said: list[str] = []
     measure(replace(context, folder=tmp_path, say=said.append), stages.Finished(NOTHING), known)
     assert not known & set(seen["check"]) and known & set(seen["bench"]) == known & {

@@ -1,331 +1,122 @@
-"""Is it faster, truly, and by how much? Times cases so that they can be compared.
+"""Bench: is it faster, and by how much? On several GPUs: which of them time, whose cases are moved, and the record's
+entry for each.
 
-One child process times a shape at a time. All its variants take turns, round by round, so that drift hits
-all alike, in three regimes and eagerly (:mod:`flashcore.measure.bench.timing`). A variant that fails while it is set up
-is left out and reported; one that crashes the process is named by the journal, left out, and the shape is timed again
-without it. Ratios are of medians, with bootstrap intervals over rounds (:mod:`flashcore.measure.bench.statistics`).
-
-This is the parent's side; :mod:`flashcore.measure.bench.child` is that process.
+A shape's cases are on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs. Before
+anything is timed all of them time the same calls (:mod:`flashcore.measure.bench.gpu_probe`); one that is
+slow there times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed
+again on another.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from flashcore.measure.bench.message import CaseTimes, ShapeTimes
-from flashcore.measure.bench.statistics import StopRule, percentiles, summarize
+from flashcore.measure.bench import case_times, gpu_probe
 from flashcore.measure.context import Context
-from flashcore.measure.machine import python_process
-from flashcore.measure.workers.journal import Result, Task
+from flashcore.measure.workers.gpus import lost_in, measured_on
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.problem_file import load_problem, work_of
-from flashcore.measure.workers.program import Program
-from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import (
-    BelowEmptyKernel,
-    BelowMedian,
-    Cause,
-    ClocksDisagree,
-    Detail,
-    HungBefore,
-    LaunchesMissing,
-    NoFormula,
-    NoNvml,
-    NotTimed,
-    OneSample,
-    OtherProcesses,
-    OverReference,
-    ReferenceNotTimed,
-    TooFewCalls,
-    Unanswered,
-    VoidTiming,
-)
-from flashcore.model.intervals import ratio
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
-from flashcore.model.suite import REGIMES
+from flashcore.measure.workers.program import Place
+from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
 
-#: The command line of the child.
-TARGET = python_process.child("flashcore.measure.bench.child")
-#: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets 15
-#: samples: its time varies little, and a hundred samples would take as long as those of all the short calls.
-_SLOW_SECONDS = 24.0
-#: Cases of a shape that a mode's seconds are meant for; more get more.
-_USUAL_CASES = 24
-#: FLOP of a case that are timed as long as another takes to set up (H200), and how often that at most: slow calls get
-#: fewer samples.
-_FLOP_AS_SET_UP, _MOST_SET_UPS = 1e11, 4.0
-#: By how much the two ways to time single calls may differ, beside 2 us: events around a call have a slope of 0.92 to
-#: 0.96 and up to 1.3 us of their own (spins of known length). At the power limit the clock is higher where a GPU rests
-#: in spacers: calls of 0.8 ms took up to 14 % longer by events (H200).
-_APART = 0.25
-#: No launch takes less than the empty one; a tenth is left to noise.
-_LEAST_OF_EMPTY = 0.9
+_PROBES, _AGAIN = "reference", "again"  # below the folder of bench
 
 
-# --- the stage ----------------------------------------------------------------------------------
+def prepare(context: Context) -> None:
+    """Starts the first processes; see :class:`flashcore.measure.stage.Stage`."""
+    if context.cases("bench"):
+        folder = context.folder / "bench"
+        if len(context.workers.places) > 1:
+            gpu_probe.prepare(context.workers, folder / _PROBES, context.settings.bench.limits)
+        context.workers.prepare(case_times.program(context), folder)
 
 
-def program(context: Context) -> Program:
-    """The child that times."""
-    return Program(command=TARGET, limits=context.settings.bench.limits, refill=True)
-
-
-def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
-    """Times every case in child processes; resumable in ``folder``.
-
-    Raises:
-        CapabilityError: there is no GPU.
-        FlashcoreError: a journal cannot be written.
-    """
-    chosen = context.settings.bench
-    progress = context.progress("bench", len(cases))
-    most = max(chosen.max_samples, chosen.samples)
-    rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(case.shape, []).append(case)
-    measured: dict[str, Measured] = {}
-    lost: dict[str, CaseOutcome] = {}
-    left = groups
-    while left:
-        tasks: list[Task] = []
-        for name, group in left.items():
-            payload = {
-                "cases": [c.to_json() for c in group],
-                "device": context.device,
-                "modes": list(chosen.modes),
-                "rule": asdict(_shared(rule, len(group))),
-                "few": [c.variant for c in group if c.variant in context.references],
-            }
-            tasks.append(Task(name, payload, weight=_weight(group)))
-
-        def tell(result: Result, left: Mapping[str, Sequence[Case]] = left) -> None:
-            for outcome in settle(result, left[result.name]):
-                progress(str(outcome) if isinstance(outcome, Measured) else f"{outcome.case}: {outcome.reason}")
-
-        for result in context.workers.run(tasks, program(context), folder, tell):
-            for outcome in settle(result, left[result.name]):
-                if isinstance(outcome, Measured):
-                    measured[outcome.case.name] = outcome
-                else:
-                    lost[outcome.case] = outcome
-        left = {
-            _next(name): rest
-            for name, group in left.items()
-            if (rest := [c for c in group if c.name not in measured and c.name not in lost])
-        }
-    facts: list[Fact] = []
-    for group in groups.values():
-        facts += _group_facts(group, measured, context.suite.baseline)
-    samples = {
-        f"{name}/{mode}": tuple(values)
-        for name in (case.name for case in cases)
-        if name in measured
-        for mode, values in measured[name].times.samples.items()
-        if not measured[name].doubt(mode)
+def run(context: Context, cases: Sequence[Case]) -> StageResult:
+    """Times every case on the GPUs that are fit for it; see :class:`flashcore.measure.stage.Stage`."""
+    folder, workers = context.folder / "bench", context.workers
+    if len(workers.places) < 2 or not cases:
+        return case_times.run(context, cases, folder)
+    probes = gpu_probe.run(workers, folder / _PROBES, context.settings.bench.limits, context.device)
+    unfit = gpu_probe.unfit(probes)
+    for gpu, why in unfit.items():
+        context.say(f"bench: {gpu} times nothing here: {why}")
+    fit = [p for p in workers.places if p.gpu not in unfit]
+    result = case_times.run(replace(context, workers=workers.on(*fit)), cases, folder)
+    gpu_of = _shapes(folder)
+    throttled = {
+        shape: gpu_of[shape]
+        for f in result.facts
+        if f.name == "throttle" and (shape := f.subject.shape or "") in gpu_of and gpu_probe.THROTTLING & _reasons(f)
     }
-    outcomes = [measured[c.name].outcome if c.name in measured else lost[c.name] for c in cases]
-    return StageResult(tuple(facts), tuple(outcomes), samples)
+    cool = [p for p in fit if p.gpu not in throttled.values()]
+    if not throttled or not cool:
+        return result
+    gpus = ", ".join(dict.fromkeys(throttled.values()))
+    context.say(f"bench: {gpus} throttled: {len(throttled)} shapes are timed again on another GPU")
+    again = replace(context, workers=workers.on(*cool))
+    repeated = case_times.run(again, [c for c in cases if c.shape in throttled], folder / _AGAIN)
+    return StageResult(
+        (*(f for f in result.facts if f.subject.shape not in throttled), *repeated.facts),
+        (*(o for o in result.outcomes if o.shape not in throttled), *repeated.outcomes),
+        {k: v for k, v in result.samples.items() if k.split("/")[1] not in throttled} | dict(repeated.samples),
+    )
 
 
-def _next(name: str) -> str:
-    """The next attempt's task: another one, so that a continued run repeats the same steps."""
-    shape, _, attempt = name.partition("~")
-    return f"{shape}~{int(attempt or 0) + 1}"
+def _shapes(folder: Path) -> dict[str, str]:
+    """Shape → the GPU that its last attempt ran on, of the bench stage's folder itself."""
+    attempts = sorted(measured_on(folder, below=False).items(), key=lambda item: int(item[0].partition("~")[2] or 0))
+    return {name.partition("~")[0]: gpu for name, gpu in attempts}
 
 
-def _weight(cases: Sequence[Case]) -> int:
-    """How long the cases of a shape take, roughly: of a case that takes long, so much is work, and else the set-up."""
-    work = work_of(load_problem(cases[0].root, cases[0].problem_file), cases[0].params, cases[0].roof)
-    return round(10 * len(cases) * (1 + min(work.get("flop", 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
+def _reasons(throttle: Fact) -> set[str]:
+    """The reasons for a lowered clock that the fact holds."""
+    return set(str(throttle.value).split(", ")) - {"none"}
 
 
-def _shared(rule: StopRule, cases: int) -> StopRule:
-    """The rule for so many cases of one shape: the more there are, the longer a mode may take, and the earlier slow
-    calls may stop."""
-    slow = min(rule.slow_seconds, _SLOW_SECONDS / max(cases, 1))
-    return replace(rule, slow_seconds=slow, seconds=rule.seconds * max(1.0, cases / _USUAL_CASES))
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A case's times, and those of its shape."""
-
-    case: Case
-    times: CaseTimes
-    shape: ShapeTimes
-
-    @property
-    def outcome(self) -> CaseOutcome:
-        """The outcome of the case."""
-        return CaseOutcome(self.case.variant, self.case.shape, "bench", "ok", None, self.times.seconds)
-
-    def floor(self, mode: str) -> float | None:
-        """us of an empty launch."""
-        return statistics.median(self.shape.empty[mode]) if mode in self.shape.empty else None
-
-    def void(self) -> VoidTiming | None:
-        """Why no time of the case is valid; ``None`` if they are.
-
-        Back to back a programmatic launch may rightly take less than an empty plain one.
-        """
-        kernels = self.times.kernels
-        if kernels is None:
-            return None
-        if self.case.is_reference:
-            kernels += self.times.copies  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
-        if kernels < max(self.case.launches, 1):
-            return LaunchesMissing(kernels, self.case.launches)
-        for mode in ("isolated", "cold"):
-            values, empty = self.times.samples.get(mode), self.floor(mode)
-            if values and empty and (p50 := statistics.median(values)) < _LEAST_OF_EMPTY * empty:
-                return BelowEmptyKernel(mode, p50, empty)
-        return None
-
-    def doubt(self, mode: str) -> VoidTiming | None:
-        """Why the times of a mode are void, though the calls did their work; ``None`` if they are valid."""
-        if others := self.shape.state.get("others"):
-            return OtherProcesses(others)
-        if mode in self.times.calls:
-            p50, single = statistics.median(self.times.samples[mode]), statistics.median(self.times.calls[mode])
-            if abs(p50 - single) > _APART * max(p50, single) + 4 * self.shape.doubt:
-                return ClocksDisagree(p50, single)
-        return None
-
-    def __str__(self) -> str:
-        medians = (f"{mode} {statistics.median(v):.4g} µs" for mode, v in self.times.samples.items())
-        return f"{self.case.name}: {', '.join(medians)}"
-
-
-def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | CaseOutcome]:
-    """The times of a shape's cases, or the outcomes of those without; nothing about those to be timed once more."""
-
-    def lost(case: Case, cause: Detail, seconds: float) -> CaseOutcome:
-        cause = cause if isinstance(cause, Cause) else NotTimed()
-        status: CaseStatus = "skipped" if isinstance(cause, HungBefore) else "failed"
-        return CaseOutcome(case.variant, case.shape, "bench", status, cause, seconds)
-
-    if result.data is None:
-        # A failure before the first variant's turn is due to none of them, and would repeat.
-        for case in [c for c in cases if c.variant == result.step.variant] or cases:
-            yield lost(case, result.cause or Unanswered(), result.seconds)
-        return
-    shape = ShapeTimes.from_json(result.data)
-    for case in cases:
-        times = shape.variants.get(case.variant)
-        if times is None:
-            yield lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
-        else:
-            one = Measured(case, times, shape)
-            yield lost(case, void, times.seconds) if (void := one.void()) else one
-
-
-# --- facts --------------------------------------------------------------------------------------
-
-
-def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseline: str) -> Iterator[Fact]:
-    """The facts of one shape's cases."""
-    timed = [c for c in cases if c.name in measured]
-    regime = cases[0].rank_by
-    ranked = {
-        c.variant: s
-        for c in timed
-        if (s := measured[c.name].times.samples.get(regime)) and not measured[c.name].doubt(regime)
-    }
-    peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked}
-    peer = min(peers, key=lambda v: peers[v]) if peers else None
-    for case in timed:
-        one = measured[case.name]
-        times = one.times
-        for mode in times.samples:
-            yield from _unless(one.doubt(mode), _mode_facts(one, mode))
-        if "back_to_back" in times.samples:
-            yield _fact(case, "launches_per_sample", times.launches, f"calls in one graph replay, {one.shape.clock}")
-        doubt = one.doubt(regime) if regime in times.samples else None
-        yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, doubt or ReferenceNotTimed(baseline))
-        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or ReferenceNotTimed())
-        yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
-        for name, value in times.kernel_clock.items():
-            clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
-            yield from _unless(one.doubt(""), [clocked])
-        yield from _state_facts(case, one.shape.state)
-
-
-def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The facts, without values if there is a reason to doubt them."""
-    for fact in facts:
-        yield replace(fact, value=None, detail=doubt) if doubt else fact
-
-
-def _fact(
-    case: Case, name: str, value: float | int | str | None, detail: Detail | str = "", source: Source = Source.EVENTS
-) -> Fact:
-    return Fact(case.subject, name, value, FACTS[name].unit, source, detail)
-
-
-def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
-    case, times = one.case, one.times
-    how = {
-        "back_to_back": f"graph replay of {times.launches} calls: its time over their number",
-        "isolated": "by difference: spacers with calls less spacers alone",
-        "cold": "by difference: L2 flushes and spacers with calls, less the same without",
-        "eager": f"{times.eager_calls} calls back to back",
-    }[mode]
-    note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
-    summary = summarize(times.samples[mode])
-    yield _fact(case, f"{mode}_p50", summary.p50, note)
-    yield _fact(case, f"{mode}_mean", summary.mean, note)
-    yield _fact(case, f"{mode}_std", summary.std, OneSample() if summary.std is None else note)
-    yield _fact(case, f"{mode}_samples", summary.count, note)
-    if mode in times.calls:
-        count = len(times.calls[mode])
-        note = f"events around each of {count} calls, less the median of empty pairs"
-        for name, value in zip(("p90", "p99"), percentiles(times.calls[mode]), strict=True):
-            detail: Detail | str = TooFewCalls(count) if value is None else note
-            if value is not None and value < summary.p50:
-                # Two clocks that contradict each other: neither is a percentile of the other's.
-                detail, value = BelowMedian(count, value), None
-            yield _fact(case, f"{mode}_{name}", value, detail)
-    if mode in REGIMES:
-        floor, how = one.floor(mode), "an empty kernel, timed in turn with these; not subtracted"
-        yield _fact(case, f"{mode}_launch_floor", floor, NotTimed(mode) if floor is None else how)
-
-
-def _ratio_facts(
-    case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: Cause
-) -> Iterator[Fact]:
-    names = (name, f"{name}_low", f"{name}_high")
-    values: tuple[float | None, ...] = (None, None, None)
-    detail: Detail = lacking
-    if other is not None and other in ranked and case.variant in ranked:
-        speedup = ratio(ranked[other], ranked[case.variant])
-        values = (speedup.value, speedup.low, speedup.high)
-        rounds = min(len(ranked[other]), len(ranked[case.variant]))
-        detail = OverReference(other, case.rank_by, rounds)
-    for n, value in zip(names, values, strict=True):
-        yield _fact(case, n, value, detail)
-
-
-def _tflops(case: Case, times: Sequence[float]) -> Fact:
-    flop = work_of(load_problem(case.root, case.problem_file), case.params, case.roof).get("flop")
-    if not flop or not times:
-        return _fact(case, "tflops", None, NoFormula("flop") if times else NotTimed(case.rank_by))
-    return _fact(case, "tflops", flop / statistics.median(times) / 1e6, f"work()['flop'] over {case.rank_by}_p50")
-
-
-def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
-    """Clock, temperature and throttling while the shape was timed."""
-    lacking = NoNvml(state.get("note", ""))
-    note = f"{state.get('looks', 0)} looks between the rounds of this shape"
-    clocks, degrees, reasons = (state.get(k) for k in ("sm_clock", "temperature", "throttle"))
-    for name, value in (
-        ("bench_sm_clock", statistics.median(clocks) if clocks else None),
-        ("bench_temperature", max(degrees) if degrees else None),
-        ("bench_other_processes", state.get("others")),
-        ("throttle", None if reasons is None else ", ".join(reasons) or "none"),
-    ):
-        yield _fact(case, name, value, lacking if value is None else note, Source.NVML)
+def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
+    """The record's entry for each GPU of a run, from the files in its folder."""
+    bench_folder = folder / "bench"
+    where = {stage: measured_on(folder / stage) for stage in dict.fromkeys(o.stage for o in measured.outcomes)}
+    first, again = _shapes(bench_folder), _shapes(bench_folder / _AGAIN)
+    if "bench" in where:
+        where["bench"] = first | again
+    probes = gpu_probe.recorded(bench_folder / _PROBES)
+    unfit, lost = gpu_probe.unfit(probes), lost_in(folder)
+    hosts = {p.gpu: p.host for p in places}
+    for gpu in (gpu for on in where.values() for gpu in on.values()):
+        hosts.setdefault(gpu, None)  # it is no longer there, or the run was resumed without it
+    entries = []
+    for gpu, host in hosts.items():
+        cases: dict[str, tuple[str, ...]] = {}
+        for stage, on in where.items():
+            ran = (o for o in measured.outcomes if o.stage == stage and o.status in ("ok", "failed"))
+            cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else o.case) == gpu)
+        facts = [f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None]
+        clocks, degrees = (
+            [f.number for f in facts if f.name == name and f.number is not None]
+            for name in ("bench_sm_clock", "bench_temperature")
+        )
+        reasons = set[str]().union(*(_reasons(f) for f in facts if f.name == "throttle"))
+        moved = ", ".join(sorted(shape for shape in again if first.get(shape) == gpu))
+        remarks = [
+            unfit.get(gpu, ""),
+            f"lost: {lost[gpu]}" if gpu in lost else "",
+            f"throttled: timed again elsewhere: {moved}" if moved else "",
+        ]
+        probe = timed if isinstance(timed := probes.get(gpu), gpu_probe.Probe) else None
+        entries.append(
+            SharingGpu(
+                uuid=gpu,
+                host=host,
+                spread=probe.spread if probe else None,
+                reference=probe.times if probe else {},
+                sm_clock_mhz=statistics.median(clocks) if clocks else None,
+                temperature=max(degrees, default=None),
+                throttle=tuple(sorted(reasons)),
+                cases=cases,
+                remark="; ".join(filter(None, remarks)),
+            )
+        )
+    return tuple(entries)

@@ -1,4 +1,4 @@
-"""Statistics of time samples: summaries, and when to stop. Ratios are :mod:`flashcore.model.intervals`'.
+"""Statistics of time samples: percentiles, noise, and when to stop. Ratios are :mod:`flashcore.model.intervals`'.
 
 Pure functions of their arguments; numpy is imported where it is used.
 """
@@ -11,36 +11,6 @@ from dataclasses import dataclass
 
 #: Samples from which on the 90th and the 99th percentile are more than the largest few.
 P90_SAMPLES, P99_SAMPLES = 100, 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Of samples in one unit; ``std`` divides by n - 1."""
-
-    count: int
-    p50: float
-    mean: float
-    std: float | None
-
-
-def summarize(samples: Sequence[float]) -> Summary:
-    """The summary of at least one sample.
-
-    Raises:
-        ValueError: no samples.
-    """
-    import numpy as np
-
-    if not samples:
-        raise ValueError("expected at least one sample, found none")
-    values = np.asarray(samples, dtype=np.float64)
-    count = len(samples)
-    return Summary(
-        count=count,
-        p50=float(np.median(values)),
-        mean=float(values.mean()),
-        std=float(values.std(ddof=1)) if count > 1 else None,
-    )
 
 
 def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from flashcore.measure.bench import bench, proof
+from flashcore.measure.bench import case_times, proof
 from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.check import child as check_child
@@ -119,7 +119,7 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
         return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
     times: dict[str, float] = {}
     for case, timing_data in zip(cases, data["bench"], strict=True):
-        (timed,) = bench.settle(journal.Result(case.shape, "ok", data=timing_data), [case])
+        (timed,) = case_times.settle(journal.Result(case.shape, "ok", data=timing_data), [case])
         if isinstance(timed, CaseOutcome):
             return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
         times[case.shape] = round(statistics.median(timed.times.samples[case.rank_by]), 4)

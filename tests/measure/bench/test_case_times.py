@@ -1,0 +1,290 @@
+"""Bench: its statistics as properties, its stage in real child processes on the CPU, its facts' honesty."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.measure.bench import case_times
+from flashcore.measure.bench.message import CaseTimes, Series, ShapeTimes
+from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.settings import Bench
+from flashcore.measure.workers import journal
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.program import Limits
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
+from flashcore.model.suite import REGIMES, Regime
+from tests import stages
+from tests.softmax_cases import case
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+# --- when to stop -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cases", "milliseconds", "samples"), [(5, 9, 100), (5, 36, 84), (45, 36, 15), (45, 5, 100)])
+def test_slow_calls_get_less_time_among_many(cases: int, milliseconds: float, samples: int) -> None:
+    rule = case_times._shared(StopRule(least=100, seconds=1.5), cases)
+    taken: list[float] = []
+    while not rule.enough(taken, len(taken) * milliseconds / 1e3, 1e3):
+        taken.append(milliseconds * 1e3)
+    assert len(taken) == samples
+
+
+# --- the stage ----------------------------------------------------------------------------------
+
+VARIANTS = ("right", "slower", "raises", "exits", "hangs_late")
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[str]]:
+    """Two shapes; on the small one a variant raises, one takes the process along, one hangs while timed."""
+    cases = [case(v) for v in VARIANTS] + [case("library", peer=True)]
+    cases += [case(v, "wide", columns=300) for v in ("right", "slower", "hangs_late")]
+    folder = tmp_path_factory.mktemp("bench")
+    lines: list[str] = []
+
+    def run() -> StageResult:
+        chosen = Bench(samples=12, max_samples=20, limits=Limits(time_limit=6.0))
+        return case_times.run(stages.context(folder, "slower", bench=chosen, say=lines.append), cases, folder)
+
+    found = run()
+    processes = len(list(folder.glob("child-*.log")))
+    assert run() == found, "what is answered is not run again"
+    assert len(list(folder.glob("child-*.log"))) == processes
+    return found, lines
+
+
+def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) -> None:
+    outcomes = {o.case: o for o in stage[0].outcomes}
+    assert {name for name, o in outcomes.items() if o.status == "ok"} == {
+        "right/small", "slower/small", "library/small", "right/wide", "slower/wide"
+    }  # fmt: skip
+    assert "invalid configuration argument" in outcomes["raises/small"].reason
+    assert "exit code 9" in outcomes["exits/small"].reason
+    # The small shape was to be timed once more, without what took its process along: by then it had hung on the other.
+    assert outcomes["hangs_late/wide"].reason.startswith("no answer within 6 s")
+    assert outcomes["hangs_late/small"].status == "skipped"
+    assert outcomes["hangs_late/small"].reason.startswith("skipped: hung on wide: no answer within 6 s")
+    assert all(o.stage == "bench" for o in outcomes.values())
+
+
+def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
+    result, lines = stage
+    told = [line.split(" ", 2)[2] for line in lines]  # after "bench 3/9"
+    assert sorted(line.partition(":")[0] for line in told) == sorted(o.case for o in result.outcomes)
+    assert any(line.startswith("right/wide: isolated ") for line in told)
+
+
+def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
+    samples = stage[0].samples
+    assert len(samples) == 5 * 4
+    assert all(12 <= len(v) <= 20 and min(v) > 0 for v in samples.values())
+    assert "right/small/back_to_back" in samples
+
+
+def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
+    facts = Facts(stage[0].facts)
+    subject = Subject("right", shape="small")
+    samples = stage[0].samples["right/small/isolated"]
+    assert facts.number("isolated_p50", subject) == pytest.approx(statistics.median(samples))
+    assert facts.number("isolated_samples", subject) == len(samples)
+    # A back-to-back sample is the mean of many calls (issue 10, item 11).
+    assert not facts.named("back_to_back_p90") and not facts.named("eager_p99")
+    p99 = facts.get("isolated_p99", subject)
+    assert p99 is not None and p99.value is None and "20 calls" in p99.note and "too few" in p99.note
+    for mode in REGIMES:
+        floor = facts.get(f"{mode}_launch_floor", subject)
+        assert floor is not None and floor.number is not None and "not subtracted" in floor.note
+    speedup = facts.number("speedup_vs_baseline", subject)
+    low, high = (facts.number(f"speedup_vs_baseline_{end}", subject) for end in ("low", "high"))
+    assert speedup is not None and low is not None and high is not None
+    # Of whatever was measured: on a busy machine four calls may well take as long as one.
+    medians = [statistics.median(stage[0].samples[f"{v}/small/isolated"]) for v in ("slower", "right")]
+    assert low <= speedup <= high and speedup == pytest.approx(medians[0] / medians[1])
+    assert facts.number("speedup_vs_baseline", Subject("slower", shape="small")) == 1.0
+    peer = facts.get("speedup_vs_peer", subject)
+    assert peer is not None and peer.note.startswith("over library")
+    flops = facts.number("tflops", subject)
+    assert flops == pytest.approx(5 * 6 * 37 / statistics.median(samples) / 1e6)
+    # The host's clock is never passed off as events.
+    assert all("host clock" in f.note for f in facts.named("isolated_p50"))
+
+
+def settled(
+    cases: Sequence[Case],
+    times: Mapping[str, dict[str, Any]],
+    empty: Series | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> list[case_times.Measured | CaseOutcome]:
+    """What the parent makes of a child's message with these times by variant."""
+    usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
+    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None}
+    variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}
+    message = ShapeTimes(
+        variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}, drawn=1
+    )  # fmt: skip
+    data = json.loads(json.dumps(message.to_json()))  # as it comes out of the journal
+    return list(case_times.settle(journal.Result("small", "ok", data=data), cases))
+
+
+def facts_of(cases: Sequence[Case], outcomes: Sequence[case_times.Measured | CaseOutcome], baseline: str) -> Facts:
+    measured = {o.case.name: o for o in outcomes if isinstance(o, case_times.Measured)}
+    assert len(measured) == len(cases)
+    return Facts(case_times._group_facts(cases, measured, baseline))
+
+
+def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
+    """Issue 10, item 10."""
+    times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
+    times["slow"]["back_to_back"] = [3.0] * 9
+    ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
+    for regime, wanted in ranks:
+        cases = [replace(case(v), rank_by=regime) for v in times]
+        facts = facts_of(cases, settled(cases, {v: {"samples": s} for v, s in times.items()}), "slow")
+        assert facts.number("speedup_vs_baseline", Subject("fast", shape="small")) == wanted
+
+
+def test_a_mode_is_summarized_by_its_samples() -> None:
+    samples = {"isolated": [1.0, 2.0, 3.0, 4.0, 10.0], "eager": [2.0]}
+    facts = facts_of([case("fast")], settled([case("fast")], {"fast": {"samples": samples}}), "fast")
+    names = ("p50", "mean", "std", "samples")
+    isolated, eager = ([facts.named(f"{mode}_{name}")[0].value for name in names] for mode in samples)
+    assert isolated == [3.0, 4.0, pytest.approx(12.5**0.5), 5] and eager == [2.0, 2.0, None, 1]
+
+
+def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
+    """Percentiles are by events, the median by difference: two clocks."""
+    for call, wanted in ((9.0, 9.0), (7.0, None)):
+        one = {"samples": {"isolated": [8.0] * 9}, "calls": {"isolated": [call] * 1000}}
+        facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "slow")
+        for name in ("isolated_p90", "isolated_p99"):
+            fact = facts.get(name, Subject("fast", shape="small"))
+            assert fact is not None and fact.value == wanted
+            assert ("below the p50" in fact.note) == (wanted is None)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "copies", "planned", "isolated", "reason"),
+    [
+        (0, 0, 2, 9.0, "holds 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
+        (1, 1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
+        (0, 0, 0, 9.0, "expected at least one"),  # a peer
+        (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
+        (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),
+        (2, 0, 2, 0.62, ""),  # noise
+        (None, 0, 2, 0.004, ""),  # nothing is captured on the CPU
+    ],
+)
+def test_a_void_measurement_is_a_failure_and_never_a_rank(
+    kernels: int | None, copies: int, planned: int, isolated: float, reason: str
+) -> None:
+    """Issue 10, "A wrong time"."""
+    samples = {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}
+    given = replace(case("right", peer=not planned), launches=planned)
+    one = {"kernels": kernels, "copies": copies, "samples": samples}
+    (outcome,) = settled([given], {"right": one}, {"isolated": [0.64] * 5})
+    if not reason:
+        assert str(outcome).startswith("right/small: isolated ")
+    else:
+        assert isinstance(outcome, CaseOutcome) and outcome.status == "failed"
+        assert reason in outcome.reason and outcome.reason.startswith("void: ")
+
+
+@pytest.mark.parametrize("others", [None, 0, 2])
+def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | None) -> None:
+    """Issue 10: two processes make every time longer, and nobody knows by how much."""
+    one = {"kernel_clock": {"kernel_span": 3.0}, "samples": {"isolated": [8.0] * 9, "eager": [9.0] * 9}}
+    state = {"looks": 1, **({} if others is None else {"others": others})}
+    (made,) = outcomes = settled([case("fast")], {"fast": one}, state=state)
+    facts = facts_of([case("fast")], outcomes, "fast")
+    names = ("isolated_p50", "eager_mean", "speedup_vs_baseline", "tflops", "kernel_span")
+    for name in names:
+        (fact,) = facts.named(name)
+        assert (fact.value is None) == bool(others) and ("2 other processes used the GPU" in fact.note) == bool(others)
+    assert isinstance(made, case_times.Measured) and bool(made.doubt("isolated")) == bool(others)
+    assert facts.named("bench_other_processes")[0].value == others
+
+
+@pytest.mark.parametrize(
+    ("p50", "single", "agree"),
+    # The last two: at the power limit, as an H200 had them.
+    [
+        (8, 6, True),
+        (8, 12, True),
+        (8, 13.5, False),
+        (8, 3.9, False),
+        (500, 680, False),
+        (799.7, 899.9, True),
+        (489.2, 557.8, True),
+    ],
+)
+def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bool) -> None:
+    """Issue 10, "Two clocks": by difference, and by events around single calls."""
+    one = {"calls": {"isolated": [single] * 1000}, "samples": {"isolated": [p50] * 9, "back_to_back": [7.0] * 9}}
+    facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "fast")
+    for name in ("isolated_p50", "isolated_mean", "speedup_vs_baseline", "tflops"):
+        (fact,) = facts.named(name)
+        assert (fact.value is not None) == agree and ("two clocks disagree" in fact.note) != agree
+    assert facts.named("back_to_back_p50")[0].value == 7.0
+
+
+def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:
+    facts = Facts(stage[0].facts)
+    peer = facts.get("speedup_vs_peer", Subject("right", shape="wide"))
+    assert peer is not None and peer.value is None and "no peer" in peer.note
+    for name in ("bench_sm_clock", "bench_temperature", "bench_other_processes", "throttle"):
+        fact = facts.get(name, Subject("right", shape="small"))
+        assert fact is not None and fact.value is None and "CPU" in fact.note and fact.source is Source.NVML
+    assert not any(f.subject.variant in ("raises", "exits", "hangs_late") for f in facts)
+
+
+def test_facts_are_in_the_catalogue(stage: tuple[StageResult, list[str]]) -> None:
+    for fact in stage[0].facts:
+        assert FACTS[fact.name].unit == fact.unit
+        assert isinstance(fact.value, str) == (fact.unit == "text" and fact.value is not None)
+        assert fact.number is None or math.isfinite(fact.number)
+
+
+def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
+    from flashcore.errors import CapabilityError
+
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use") as caught:
+        case_times.run(stages.context(tmp_path, device="cuda"), [case("right")], tmp_path)
+    assert caught.value.exit_code == 4
+
+
+# --- clock and throttling -----------------------------------------------------------------------
+
+
+def state_facts(state: dict[str, object]) -> dict[str, object]:
+    found = json.loads(json.dumps(state))  # as it comes out of the journal
+    return {f.name: f.value for f in case_times._state_facts(case("right"), found)}
+
+
+def test_state_facts() -> None:
+    seen = {"looks": 3, "sm_clock": [1980, 1950, 1980], "temperature": [40, 44, 41], "throttle": [], "others": 1}
+    assert state_facts(seen) == {
+        "bench_sm_clock": 1980, "bench_temperature": 44, "bench_other_processes": 1, "throttle": "none"
+    }  # fmt: skip
+    assert state_facts({**seen, "throttle": ["power_cap", "thermal_hardware"]})["throttle"] == (
+        "power_cap, thermal_hardware"
+    )
+    assert set(state_facts({"note": "NVML cannot be asked: no such file"}).values()) == {None}
+
+
+@pytest.mark.parametrize(("flop", "weight"), [(0.0, 20), (1e11, 40), (1e13, 100)])
+def test_cases_of_much_work_weigh_more(monkeypatch: pytest.MonkeyPatch, flop: float, weight: int) -> None:
+    monkeypatch.setattr(case_times, "work_of", lambda *_: {"flop": flop})
+    assert case_times._weight([case("right"), case("slower")]) == weight
