@@ -7,7 +7,7 @@ the chip has no such metric, ncu refused it, did not return it, or gave no numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flashcore.measure.profile import crosschecks
@@ -55,7 +55,6 @@ DERIVED = {
 MEASURED: dict[str, FactSpec] = {
     name: spec for name, spec in FACTS.items() if spec.is_metric or name in DERIVED or name.startswith("stall_share_")
 }
-#: Why a metric that takes many passes may be missing.
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts
@@ -98,25 +97,20 @@ class Built:
     registers: Mapping[str, int] = field(default_factory=dict)
 
 
-def metrics_to_ask(chip: str, refused: Iterable[str] = (), *, sampled: bool = False) -> list[str]:
+def metrics_to_ask(chip: str, refused: Collection[str] = (), *, sampled: bool = False) -> list[str]:
     """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones.
 
     Args:
         sampled: whether to sample where the warps are, which the shares of phases are made of.
     """
-    metrics: dict[str, None] = {}
+    metrics: list[str | None] = []
     if sampled:
         lacking = {name for name in STALLED if FACTS[name].ncu_name(chip) is None}
-        metrics = {m: None for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED}
+        metrics += [m for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED]
     for spec in FACTS.values():
-        name = spec.ncu_name(chip)
-        if name is not None:
-            for metric in (_COMPANIONS.get(name), name, spec.weight):
-                if metric is not None:
-                    metrics[metric] = None
-    for metric in refused:
-        metrics.pop(metric, None)
-    return list(metrics)
+        if name := spec.ncu_name(chip):
+            metrics += [_COMPANIONS.get(name), name, spec.weight]
+    return [metric for metric in dict.fromkeys(metrics) if metric and metric not in refused]
 
 
 def facts_of(
@@ -398,12 +392,10 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
     if len(values) == 1:
         return values[0]
     kind = FACTS[name].kind
-    if kind is Kind.RATIO:  # a launch without a denominator adds nothing to either sum
-        counted = [(i, v) for i, v in enumerate(values) if v.weight != 0]
-        if not counted:
-            return values[0]
-    else:
-        counted = list(enumerate(values))
+    # A launch without a denominator adds nothing to either sum of a ratio.
+    counted = [(i, v) for i, v in enumerate(values) if kind is not Kind.RATIO or v.weight != 0]
+    if not counted:
+        return values[0]
     numbers: list[float] = []
     for i, measured in counted:
         if measured.value is None:
