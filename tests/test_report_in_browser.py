@@ -40,7 +40,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("browser") / "r"
-    report.render(full(), found, today=TODAY, more=MORE)
+    report.render(full(), found, today=TODAY, pages=MORE)
     return found
 
 
@@ -181,7 +181,7 @@ def test_without_a_winner_the_roofline_tells_of_the_first_point(
     chromium: Browser, tmp_path: Path, sample_record: Any
 ) -> None:
     record = sample_record("app_full")
-    report.render(record, tmp_path / "r", today=TODAY, more=MORE)
+    report.render(record, tmp_path / "r", today=TODAY, pages=MORE)
     told = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
     with chromium.page(tmp_path / "r" / "roofline.html") as shown:
         variants = shown.js("Array.from(document.querySelectorAll('.byshape:not([hidden]) [name=focus] option'), "
@@ -326,7 +326,7 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
 
 
 def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: Browser, tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, more=MORE)
+    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#roofline?shape=long") as shown:
         seen = "Array.from(document.querySelectorAll('.page.current .byshape:not([hidden])'), (p) => p.dataset.shape)"
         assert set(shown.js(seen)) == {"long"}
@@ -349,7 +349,7 @@ BESIDE = """Array.from(document.querySelectorAll(".diff tbody tr"),
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser") / "c"
-    report.render(contradicting(), folder, today=TODAY, more=MORE)
+    report.render(contradicting(), folder, today=TODAY, pages=MORE)
     return folder
 
 
@@ -465,7 +465,7 @@ def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compare
 
 
 def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
-    report.render(contradicting(), tmp_path / "r", single_file=True, today=TODAY, more=MORE)
+    report.render(contradicting(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#compare?focus=fast&against=slow&shape=long") as shown:
         heading = "document.querySelector('.page.current h1').innerText"
         shown.until(f"{heading}.startsWith('fast')")
@@ -486,7 +486,7 @@ def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
 
 def test_another_run_is_chosen_by_its_id(chromium: Browser, tmp_path: Path) -> None:
     older = dataclasses.replace(contradicting(), id="20260101T000000Z-0000")
-    report.render(contradicting(), tmp_path / "r", today=TODAY, more=MORE, against=older)
+    report.render(contradicting(), tmp_path / "r", today=TODAY, pages=MORE, against=older)
     with chromium.page(tmp_path / "r" / "compare.html", "?focus=fast") as shown:
         assert shown.js("comparison.form.elements.against.value") == "fast@20260101T000000Z-0000"
         heading = shown.js("document.querySelector('h1').innerText.replaceAll('\u00a0', ' ')")
@@ -508,7 +508,7 @@ def test_beside_an_imported_record_the_script_says_what_the_page_would(
     record = contradicting()
     moved = [factory.fact("bank_conflicts", v, n, shape="mission") for n, v in (("split", 485.0), ("fast", 1.0))]
     record = dataclasses.replace(record, facts=Facts([*record.facts, *moved]))
-    report.render(record, tmp_path / "r", today=TODAY, more=MORE, against=imported)
+    report.render(record, tmp_path / "r", today=TODAY, pages=MORE, against=imported)
     page = tmp_path / "r" / "compare.html"
     read = []
     for scripts in (True, False):
@@ -577,7 +577,7 @@ CHIPS_SINGLE = """async () => {
 
 
 def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None:
-    report.render(H200, tmp_path / "r", others=[L4], today=TODAY, more=MORE)
+    report.render(H200, tmp_path / "r", others=[L4], today=TODAY, pages=MORE)
     found = probe(chromium, tmp_path / "r" / "index.html", CHIPS)
     assert found["wide"] == 0 and found["drawn"] == [True, True]
     assert "4,321" in found["roofs"][0] or "4,320" in found["roofs"][0]
@@ -587,7 +587,7 @@ def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> 
 
 
 def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> None:
-    report.render(H200, tmp_path / "r", others=[L4], single_file=True, today=TODAY, more=MORE)
+    report.render(H200, tmp_path / "r", others=[L4], single_file=True, today=TODAY, pages=MORE)
     compare, variant, front = probe(chromium, tmp_path / "r" / "index.html", CHIPS_SINGLE)
     assert (
         compare[0] == "nvidia-l4-compare"
@@ -598,6 +598,6 @@ def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> No
 
 
 def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:
-    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, more=MORE)
+    report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     found = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
     assert found == {"seen": [["index"], ["variant-fast"]], "drawn": True}

@@ -45,5 +45,6 @@ def write(
         against=against,
         others=others,
         runs=(folder.absolute().parent / "runs.html").is_file(),
-        more=report.Additions([make for _, make in plugins.objects("pages")], plugins.objects("sections")),
+        pages=[make for _, make in plugins.objects("pages")],
+        sections=plugins.objects("sections"),
     )

@@ -22,10 +22,11 @@ from markupsafe import Markup, escape
 
 from flashcore.errors import UsageError
 from flashcore.gate.together import together
+from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
 from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
-from flashcore.model.suite import Suite, Tier, Variant
+from flashcore.model.suite import Tier, Variant
 from flashcore.model.text import significant
 from flashcore.report import (
     chips_page,
@@ -36,7 +37,7 @@ from flashcore.report import (
     roofline_page,
     variant_page,
 )
-from flashcore.report.cells import Bar
+from flashcore.report.cells import Bar, Cell
 from flashcore.report.outcomes import status_mark
 from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
@@ -52,6 +53,9 @@ MARKER = ".flashcore-report"
 #: Runs before the page is seen: where the address names a shape or a pair, no other is shown meanwhile.
 _HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.documentElement.classList.add("pending");\n'
 
+#: The name of a page, such as ``index``, and what makes a section of HTML below its content.
+Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
+
 _NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
 
 
@@ -66,7 +70,8 @@ def render(
     against: Record | None = None,
     others: Sequence[Record] = (),
     runs: bool = False,
-    more: Additions | None = None,
+    pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
+    sections: Sections = (),
 ) -> list[Path]:
     """Writes the report of ``record`` and returns its pages, the overview first.
 
@@ -80,12 +85,12 @@ def render(
         others: runs of the same suite on other chips. With them the first page has a column for each chip; the report
             of each run lies below it, in a folder with its chip's name.
         runs: whether the page of all runs lies next to ``folder``, to be linked.
-        more: pages and sections of plugins.
+        pages: of plugins: each makes a page, or ``None`` where the record has nothing to show on it.
+        sections: of plugins.
 
     Raises:
         UsageError: ``folder`` holds something that is not a report, or these are no runs of several chips.
     """
-    more = more or Additions()
     folder = folder.resolve()
     _check_replaceable(folder)
     records = [record, *others]
@@ -95,35 +100,22 @@ def render(
     parts, reports = [], []
     for book, place, chip in zip(books, folders, judgement.chips or [""], strict=True):
         overview, roofline = overview_page.page(book), roofline_page.page(book)
-        pages = [overview, roofline, guardrail_page.page(book)]
-        pages += [replace(page, in_menu=True) for make in more.pages if (page := make(book)) is not None]
-        pages += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
+        every = [overview, roofline, guardrail_page.page(book)]
+        every += [replace(page, in_menu=True) for make in pages if (page := make(book)) is not None]
+        every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
         title = f"{book.record.suite.name} · {book.record.id}"
-        around = frame.frame(book)
-        parts.append(_Part(book, pages, single_file, around, title, place, chip, sections=more.sections))
-        by_shape = {s.shape.name: s for s in overview.view.sections}, {s.shape.name: s for s in roofline.view.shapes}
-        reports.append(chips_page.ChipReport(chip, place, book, *by_shape))
+        gate, line = frame.gate(book.judgement, GUARDRAILS), frame.line(book.record)
+        parts.append(_Part(book, every, single_file, gate, line, title, place, chip, sections=sections))
+        reports.append(chips_page.ChipReport(chip, place, book, overview.view, roofline.view))
     if others:
         page = chips_page.page(reports, judgement)
         links = ((INDEX, "Chips"), *((report.folder + INDEX, report.name) for report in reports))
-        around = frame.of_chips(judgement, records)
-        parts.insert(0, _Part(books[0], [page], single_file, around, record.suite.name, menu=links))
+        runs_of = "; ".join(f"run {r.id} ({chip})" for chip, r in zip(judgement.chips, records, strict=True))
+        gate, line = frame.gate(judgement, INDEX), f"Of {runs_of}."
+        parts.insert(0, _Part(books[0], [page], single_file, gate, line, record.suite.name, menu=links))
     files = _files(parts, runs and not single_file)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
-
-
-@dataclass(frozen=True, slots=True)
-class Additions:
-    """What plugins add to a record's report.
-
-    Args:
-        pages: each makes a page, or ``None`` where the record has nothing to show on it.
-        sections: a page's name, such as ``index``, and what makes the HTML below its own.
-    """
-
-    pages: Sequence[Callable[[Book], Page[Any] | None]] = ()
-    sections: Sequence[tuple[str, Callable[[Book], Markup]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +128,13 @@ class _Part:
     book: Book
     pages: Sequence[Page[Any]]
     single: bool
-    frame: frame.Frame
+    gate: Cell
+    line: str
     title: str
     folder: str = ""
     chip: str = ""
     menu: Sequence[tuple[str, str]] = ()
-    sections: Sequence[tuple[str, Callable[[Book], Markup]]] = ()
+    sections: Sections = ()
 
     @property
     def navigation(self) -> Sequence[tuple[str, str]]:
@@ -153,13 +146,9 @@ class _Part:
         return environment(self.single, self.folder)
 
     @property
-    def suite(self) -> Suite:
-        return self.book.record.suite
-
-    @property
     def variants(self) -> Mapping[str, Variant]:
         """The variants in its menu."""
-        return {} if self.menu else self.suite.variants
+        return {} if self.menu else self.book.record.suite.variants
 
     def root(self, page: Page[Any]) -> str:
         """The relative path from a page to the report's folder."""
@@ -255,7 +244,14 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         value_cell=guardrail_page.value_cell,
         outcome=lambda status: markup.mark(status_mark(status), status),
     )
-    templates.filters |= {"table_json": _json, "bars_json": _bars_json, "breaks": _breaks, "significant": significant}
+    templates.filters |= {
+        "table_json": _json,
+        "bars_json": _bars_json,
+        "breaks": _breaks,
+        "significant": significant,
+        "sentence": sentence,
+        "summary": summary,
+    }
     return templates
 
 

@@ -11,7 +11,7 @@ from flashcore.explain.ladder import COUNTERS
 from flashcore.explain.limiter import Limiter, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
-from flashcore.model.record import Fact, Listing
+from flashcore.model.record import Listing
 from flashcore.model.text import faster, quantity, significant
 from flashcore.report import drawings
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, unbroken, words
@@ -95,7 +95,8 @@ class CaseView(Case):
         for reason in STALL_REASONS:
             fact = self.book.record.facts.get(name := f"stall_share_{reason}", self.subject)
             if fact is not None and (fact.number or 0.0) >= 0.5:
-                bars.append(_bar(words(reason), fact, self.parent.number(name) if self.parent else None))
+                parent = self.parent.number(name) if self.parent else None
+                bars.append(Bar(words(reason), fact_cell(fact), fact.number, parent))
         return sorted(bars, key=lambda bar: -(bar.percent or 0.0))
 
     @property
@@ -106,7 +107,8 @@ class CaseView(Case):
         for phase, share in phase_shares(record, self.subject).items():
             prediction = predicted_share(self.variant, phase, self.shape.name)
             text = "" if prediction is None or prediction.after is None else f"predicted {prediction.after:g} %"
-            bars.append(_bar(phase, share, before[phase].number if phase in before else None, text))
+            parent = before[phase].number if phase in before else None
+            bars.append(Bar(phase, fact_cell(share), share.number, parent, text))
         return bars
 
     @property
@@ -133,11 +135,6 @@ class CaseView(Case):
 def _reader(case: Case) -> Callable[[str], float | None]:
     busy = roofline.shared_busy(case.book.record, case.subject)
     return lambda fact: busy if fact == "shared_busy" else case.number(fact)
-
-
-def _bar(name: str, fact: Fact, parent: float | None, text: str = "") -> Bar:
-    percent = None if fact.number is None else round(fact.number, 1)
-    return Bar(name, fact_cell(fact), percent, None if parent is None else round(parent, 1), text)
 
 
 # --- source lines -----------------------------------------------------------------------------------

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from flashcore.gate.judge import Judgement
 from flashcore.gate.wording import summary
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED
 from flashcore.report.cells import Cell
-from flashcore.report.view import GUARDRAILS, INDEX, Book
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The gate's chip, and one line of provenance."""
-
-    gate: Cell
-    line: str
-
-
-def frame(book: Book) -> Frame:
-    """The frame of a record's pages."""
-    return Frame(gate(book.judgement, GUARDRAILS), _line(book.record))
-
-
-def of_chips(judgement: Judgement, records: Sequence[Record]) -> Frame:
-    """The frame of the page over runs on several chips."""
-    runs = "; ".join(f"run {r.id} ({c})" for c, r in zip(judgement.chips, records, strict=True))
-    return Frame(gate(judgement, INDEX), f"Of {runs}.")
 
 
 def gate(judgement: Judgement, href: str) -> Cell:
@@ -45,7 +22,8 @@ def gate(judgement: Judgement, href: str) -> Cell:
     return Cell("gate passed", title=title, mark="pass", href=href)
 
 
-def _line(record: Record) -> str:
+def line(record: Record) -> str:
+    """The origin of the figures in one line."""
     e = record.environment
     tools = ", ".join(filter(None, (e.nvcc and f"nvcc {e.nvcc}", e.ncu and f"ncu {e.ncu}", _commit(record))))
     joined = "".join(f" Joined: {o.what} from run {o.run}, measured on {o.machine} ({o.arch})." for o in record.joined)

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from flashcore.gate.expand import excess
-from flashcore.gate.judge import Judgement, Status, Verdict, WaiverUse
-from flashcore.gate.wording import sentence, summary
+from flashcore.gate.judge import Verdict, WaiverUse
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS, Budget
 from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
@@ -24,22 +23,9 @@ from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 
 #: The order of statuses: what a reader should see first.
 RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}
-SIGNS: dict[Status, str] = {"fail": "✗", "unmeasured": "?", "waived": "!", "pass": "✓"}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: Rows without a script, variants in the matrix, failures in words: the data have all of them.
-MOST_PLAIN, MOST_VARIANTS, MOST_SENTENCES = 100, 150, 4
-COLUMNS = (
-    "verdict",
-    "limit on",
-    "variant",
-    "arch",
-    "shape",
-    "kernel",
-    "value",
-    "promised",
-    "headroom",
-    "reason or source",
-)
+#: Rows without a script, variants in the matrix: the data have all of them.
+MOST_PLAIN, MOST_VARIANTS = 100, 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +42,18 @@ class Guardrails:
     """The page's content."""
 
     book: Book
-    columns = COLUMNS
-    signs = SIGNS
     tiers = TIERS
 
     @property
-    def judgement(self) -> Judgement:
-        return self.book.judgement
-
-    @property
-    def summary(self) -> str:
-        return summary(self.judgement)
-
-    @property
-    def failed(self) -> list[str]:
-        return [sentence(v) for v in self.judgement.failed[:MOST_SENTENCES]]
-
-    @property
-    def counts(self) -> list[tuple[Status, int]]:
-        counts, unreached = self.judgement.counts(), self.judgement.counts("goal")["open"]
-        return [(s, counts[s]) for s in SIGNS] + ([("open", unreached)] if unreached else [])
-
-    @property
     def matrix(self) -> Matrix:
-        by_variant = grouped((v.subject.variant, (v.fact, v)) for v in self.judgement.limits)
+        by_variant = grouped((v.subject.variant, (v.fact, v)) for v in self.book.judgement.limits)
         cells = {
             name: {fact: self._worst(same) for fact, same in grouped(verdicts).items()}
             for name, verdicts in by_variant.items()
         }
         worst = sorted(cells, key=lambda name: min(cell.sort or 0 for cell in cells[name].values()))
         shown = set(worst[:MOST_VARIANTS])
-        facts = list(dict.fromkeys(v.fact for v in self.judgement.limits))
+        facts = list(dict.fromkeys(v.fact for v in self.book.judgement.limits))
         rows = [(self._variant(name), row) for name, row in cells.items() if name in shown]
         return Matrix(facts, rows, len(cells) - len(rows))
 
@@ -111,7 +78,7 @@ class Guardrails:
     @cached_property
     def holding(self) -> list[Verdict]:
         """The verdicts that make the gate fail, worst first."""
-        return sorted((*self.judgement.failed, *self.judgement.gaps), key=_rank)
+        return sorted((*self.book.judgement.failed, *self.book.judgement.gaps), key=_rank)
 
     @property
     def rows(self) -> list[list[Cell]]:
@@ -134,7 +101,7 @@ class Guardrails:
     @cached_property
     def data(self) -> dict[str, Any]:
         """All verdicts, limits first: a column each, packed; what all of a budget share is stored once."""
-        every = sorted(self.judgement.verdicts, key=lambda v: (v.severity != "limit", _rank(v)))
+        every = sorted(self.book.judgement.verdicts, key=lambda v: (v.severity != "limit", _rank(v)))
         columns: dict[str, Iterable[Any]] = {
             "status": (v.status for v in every),
             "required": (v.required for v in every),
@@ -150,11 +117,11 @@ class Guardrails:
 
     @property
     def facts(self) -> list[str]:
-        return sorted({v.fact for v in self.judgement.verdicts})
+        return sorted({v.fact for v in self.book.judgement.verdicts})
 
     @property
     def waivers(self) -> list[list[Cell]]:
-        return [self._waiver(use) for use in self.judgement.waivers]
+        return [self._waiver(use) for use in self.book.judgement.waivers]
 
     def _waiver(self, use: WaiverUse) -> list[Cell]:
         waiver, budgets = use.waiver, self.book.budgets
@@ -176,7 +143,7 @@ class Guardrails:
     @property
     def goals(self) -> list[list[Verdict]]:
         """Goals by name; within one, the farthest first."""
-        by_name = grouped((v.budget, v) for v in self.judgement.goals)
+        by_name = grouped((v.budget, v) for v in self.book.judgement.goals)
         return [sorted(same, key=lambda v: (v.progress is None, v.progress or 0.0)) for same in by_name.values()]
 
 

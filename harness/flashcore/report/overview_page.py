@@ -51,9 +51,6 @@ USUAL = 8
 STATUSES = ("failed", "stale", "skipped", "unsupported")
 MOST_MISSING = 200
 
-#: By resource.
-Needs = Mapping[str, bounds_in_use.Need]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -89,18 +86,15 @@ class Stair:
     """A variant's line in the ladder's picture. Positions are percent of its width, from the floor to the slowest.
 
     Args:
+        us: its time.
         at, before: the positions of its time and of its parent's; ``None`` where that is not drawn.
-        needs, parent_needs: by resource: the least share of the time.
         usual: whether it is shown before a reader asks for all.
     """
 
     variant: Variant
-    role: str
-    time: str
+    us: float
     at: float
     before: float | None
-    needs: Needs
-    parent_needs: Needs
     usual: bool
 
     @property
@@ -116,8 +110,14 @@ class Stair:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """The ladder on a log scale: its lines, ticks (position, label) and marks (class, position, label), and the facts
-    that its CSV holds. ``counted`` says that at least one share comes from hardware counters."""
+    that its CSV holds.
 
+    Args:
+        needs: the least share of the time by variant and resource.
+        counted: whether at least one share comes from hardware counters.
+    """
+
+    needs: Mapping[str, Mapping[str, bounds_in_use.Need]]
     stairs: list[Stair]
     ticks: list[tuple[float, str]]
     marks: list[tuple[str, float, str]]
@@ -248,22 +248,11 @@ def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) 
     order = {s.variant.name: i for i, s in enumerate(ladder.steps)}
     stairs = []
     for case in sorted(timed, key=lambda c: (order.get(c.variant.name, len(order)), -times[c.variant.name])):
-        variant, parent = case.variant, case.variant.parent or ""
+        variant, us, parent = case.variant, times[case.variant.name], case.variant.parent
         usual = variant.name in way or variant.is_reference
         # A bar cannot start at a parent whose line is not shown.
-        drawn = parent in (way if usual else times)
-        stairs.append(
-            Stair(
-                variant,
-                case.role,
-                significant(times[variant.name], 3),
-                at(times[variant.name]),
-                at(times[parent]) if drawn else None,
-                needs[variant.name],
-                needs[parent] if drawn else {},
-                usual,
-            )
-        )
+        before = at(times[parent]) if parent and parent in (way if usual else times) else None
+        stairs.append(Stair(variant, us, at(us), before, usual))
     ticks: list[tuple[float, str]] = []
     for us in _ticks(low, high):
         if not ticks or at(us) - ticks[-1][0] >= _LABEL_WIDTH:
@@ -280,7 +269,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) 
         variant = case.variant
         shares = [n.percent if (n := needs[variant.name].get(r)) else None for r in resources]
         table.append([variant.name, shape.name, case.role, times[variant.name], variant.parent, floor, *shares])
-    return Picture(stairs, ticks, marks, counted, table)
+    return Picture(needs, stairs, ticks, marks, counted, table)
 
 
 #: Percent of the scale that a tick's label needs on a phone.

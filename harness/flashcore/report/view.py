@@ -99,6 +99,8 @@ class Book:
         self.budgets = {b.name: b for b in suite.budgets}
         #: The numbers that predictions are compared with.
         self.readings = Readings(record)
+        #: Whose static facts the ladder shows.
+        self.arch = self.readings.arch
         self.bounds = {b.subject: b for b in roofline.case_bounds(record)}
         self.listings = grouped((x.subject.case, x) for x in record.listings)
         every = list(suite.shapes.values())
@@ -108,11 +110,6 @@ class Book:
         self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
         self._ladders: dict[str, Ladder] = {}
         self._remedies: dict[str, dict[str, list[Remedy]]] = {}
-
-    @property
-    def arch(self) -> str | None:
-        """The arch whose static facts the ladder shows."""
-        return self.readings.arch
 
     def role(self, variant: Variant) -> str:
         """``peer``, ``baseline`` or ``variant``."""

@@ -20,12 +20,11 @@ from flashcore.model.record import CaseKey, Instruction, Listing, Record, Subjec
 from flashcore.model.suite import REGIMES
 from flashcore.plugins.compare import page as compare_page
 from flashcore.records import store
-from flashcore.report import Additions
 from tests import factory
 from tests.report.test_report import TODAY, Page, full
 
 OLD = "20260101T000000Z-0000"
-MORE = Additions(pages=[compare_page.page])
+MORE = [compare_page.page]
 
 
 def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
@@ -60,7 +59,7 @@ def contradicting() -> Record:
 
 
 def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, Any]]:
-    report.render(record, folder, today=TODAY, more=MORE, **options)
+    report.render(record, folder, today=TODAY, pages=MORE, **options)
     text = (folder / "compare.html").read_text(encoding="utf-8")
     found = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
     return Page(text), json.loads(found[1]) if found else {}
