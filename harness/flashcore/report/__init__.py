@@ -242,6 +242,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         mark=markup.mark,
         facts=FACTS,
         value_cell=guardrail_page.value_cell,
+        provenance=frame.provenance,
         outcome=lambda status: markup.mark(status_mark(status), status),
     )
     templates.filters |= {

@@ -24,8 +24,8 @@ from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 #: The order of statuses: what a reader should see first.
 RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: Rows without a script, variants in the matrix: the data have all of them.
-MOST_PLAIN, MOST_VARIANTS = 100, 150
+#: Variants in the matrix: the data have all of them.
+MOST_VARIANTS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,8 @@ class Guardrails:
         """The verdicts that make the gate fail, worst first."""
         return sorted((*self.book.judgement.failed, *self.book.judgement.gaps), key=_rank)
 
-    @property
-    def rows(self) -> list[list[Cell]]:
-        """Those that are shown without scripts."""
-        return [self._row(v) for v in self.holding[:MOST_PLAIN]]
-
-    def _row(self, v: Verdict) -> list[Cell]:
+    def row(self, v: Verdict) -> list[Cell]:
+        """A verdict as it is shown without scripts."""
         s, reason = v.subject, v.reason or v.source
         return [
             Cell(v.status, mark=v.status),
@@ -115,15 +111,7 @@ class Guardrails:
         known = list(self.book.record.suite.variants)
         return {"count": len(every), "known": known, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
 
-    @property
-    def facts(self) -> list[str]:
-        return sorted({v.fact for v in self.book.judgement.verdicts})
-
-    @property
-    def waivers(self) -> list[list[Cell]]:
-        return [self._waiver(use) for use in self.book.judgement.waivers]
-
-    def _waiver(self, use: WaiverUse) -> list[Cell]:
+    def waiver(self, use: WaiverUse) -> list[Cell]:
         waiver, budgets = use.waiver, self.book.budgets
         unit = budgets[waiver.budget].unit if waiver.budget in budgets else ""
         where = [", ".join(globs) for globs in (waiver.archs, waiver.shapes, waiver.kernels) if globs != ("*",)]

@@ -15,7 +15,6 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
-from flashcore.report import frame
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import GUARDRAILS, INDEX, Book, Case, Page, variant_cell
@@ -149,10 +148,6 @@ class Overview:
     def sections(self) -> list[Section]:
         """The overview at each shown shape."""
         return [_section(self.book, shape) for shape in self.book.shown_shapes]
-
-    @property
-    def machine(self) -> list[tuple[str, str]]:
-        return frame.provenance(self.book.record)
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:

@@ -21,7 +21,7 @@ from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 from flashcore.report.guardrail_page import RANK, value_cell
 from flashcore.report.outcomes import check_cell, prediction_cell
-from flashcore.report.view import MAX_COLUMNS, Book, Page
+from flashcore.report.view import MAX_COLUMNS, Book, Case, Page
 from flashcore.report.view import variant_page as name_of
 
 #: The columns of the table of times: fact, heading.
@@ -85,11 +85,6 @@ class VariantView:
         at = names.index(self.variant.name)
         return names[at - 1], names[at + 1]
 
-    @property
-    def children(self) -> list[str]:
-        """The variants made from it."""
-        return [v.name for v in self.book.record.suite.variants.values() if v.parent == self.variant.name]
-
     @cached_property
     def shapes(self) -> list[Shape]:
         return [s for s in self.book.shapes if self.variant.runs_on(s)]
@@ -110,12 +105,8 @@ class VariantView:
 
     # --- predictions ----------------------------------------------------------------------------
 
-    @property
-    def predictions(self) -> list[list[Cell]]:
-        """Each prediction and the measured values, of the parent and of this variant."""
-        return [self._prediction(p) for p in self.variant.predictions]
-
-    def _prediction(self, p: Prediction) -> list[Cell]:
+    def prediction(self, p: Prediction) -> list[Cell]:
+        """The prediction and the measured values, of the parent and of this variant."""
         book, parent = self.book, self.variant.parent
         shape = p.shape or (self.shapes[0].name if self.shapes else "")
         judged = predictions.judge_one(book.readings, p, self.variant, shape)
@@ -260,15 +251,14 @@ class VariantView:
         return [c for c in self.shown if c.number("ncu_duration") is not None] or self.shown[:1]
 
     @property
-    def timing(self) -> list[list[Cell]]:
+    def timed(self) -> list[CaseView]:
+        return [case for case in self.shown if "bench" in case.shape.stages]
+
+    def timing(self, case: Case) -> list[Cell]:
         return [
-            [
-                Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
-                *(case.cell(name) for name, _ in TIMES),
-                Cell(case.limiters.short or UNMEASURED, title=case.limiters.text, sort=case.limiters.short),
-            ]
-            for case in self.shown
-            if "bench" in case.shape.stages
+            Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
+            *(case.cell(name) for name, _ in TIMES),
+            Cell(case.limiters.short or UNMEASURED, title=case.limiters.text, sort=case.limiters.short),
         ]
 
     @cached_property
@@ -355,17 +345,13 @@ class VariantView:
         return self.book.verdicts.get((self.variant.name, "limit"), [])
 
     @property
-    def goals(self) -> list[Verdict]:
-        return self.book.verdicts.get((self.variant.name, "goal"), [])[:MOST_VERDICTS]
-
-    @property
-    def verdicts(self) -> list[list[Cell]]:
+    def verdicts(self) -> list[list[Verdict]]:
         """Limits that did not pass, worst first; a budget that is unmeasured for one reason has one row."""
         missed = sorted((v for v in self.limits if v.status != "pass"), key=lambda v: RANK[v.status])
         alike = grouped(((v.budget, v.reason, "" if v.status == "unmeasured" else str(v.subject)), v) for v in missed)
-        return [self._verdict(same) for same in list(alike.values())[:MOST_VERDICTS]]
+        return list(alike.values())[:MOST_VERDICTS]
 
-    def _verdict(self, same: Sequence[Verdict]) -> list[Cell]:
+    def verdict(self, same: Sequence[Verdict]) -> list[Cell]:
         v = same[0]
         first, _, more = v.reason.strip().partition("\n")
         names = [str(x.subject).removeprefix(self.variant.name).lstrip("/ ") or "the variant" for x in same]
