@@ -61,15 +61,15 @@ def test_its_points_lie_on_its_stairs(arch: str, threads: int, registers: int, s
 
 def test_it_says_where_the_kernel_stands_and_what_the_next_block_takes() -> None:
     registers, smem = pictures(step("sm_90a", 256, 96, 32 * 1024))
-    assert registers.get("aria-label") == "96 registers: 2 blocks an SM; 80 registers for 3 blocks"
-    assert smem.get("aria-label") == "32 KiB of shared memory: 2 blocks an SM"
+    assert registers.get("aria-label") == "96 registers: 2 blocks per SM; 80 registers for 3 blocks"
+    assert smem.get("aria-label") == "32 KiB of shared memory: 2 blocks per SM"
     assert [t.text for t in registers.iter("text") if "mark" in t.get("class", "")] == ["next: 80", "now: 96"]
     assert [t.text for t in smem.iter("text") if "mark" in t.get("class", "")] == ["now: 32"]
 
 
 def test_a_launch_that_fails_stands_at_zero() -> None:
     _, smem = pictures(step("sm_89", 128, 64, 124 * 1024))
-    assert (smem.get("aria-label") or "").startswith("124 KiB of shared memory: 0 blocks an SM; 99 KiB")
+    assert (smem.get("aria-label") or "").startswith("124 KiB of shared memory: 0 blocks per SM; 99 KiB")
     (now,) = [c for c in smem.iter("circle") if c.get("class") == "now"]
     assert float(now.get("cy", "")) == BOTTOM
 

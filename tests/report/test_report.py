@@ -411,7 +411,7 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
     assert page.cells("fast")["right"][2] == "right"
     time = page.cells("fast")["time"]
     assert time[2].startswith("40.") and "isolated_p50" in time[1] and "fast/mission" in time[1]
-    assert page.cells("cudnn")["variant"][2] == "cudnn peer"
+    assert page.cells("cudnn")["variant"][2] == "cudnn reference"
     assert page.cells("slow")["variant"][2] == "slow ★"  # where the way begins
 
 
@@ -502,7 +502,7 @@ def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewh
     assert re.search(r"40\.\d+ µs isolated, [\d.]+ × faster than its parent \[[\d.]+, [\d.]+\], [\d.]+ × above", words)
     row = page.row("barrier")  # the first of the ranking
     assert row[0][2] == "barrier stalls 6 %" and row[2][2].startswith("stall_share_barrier 5.56 %, issue_active 30 %")
-    assert "waits for" not in words and "no step took it away" in row[3][2]
+    assert "waits for" not in words and "no step removed it" in row[3][2]
 
 
 LISTED = Listing(

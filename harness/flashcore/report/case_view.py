@@ -59,7 +59,7 @@ class CaseView(Case):
             ends = f" [{1 / step.high:.3f}, {1 / step.low:.3f}]" if step.low and step.high else ""
             parts.append(unbroken(faster(1 / step.ratio, "its parent")) + ends)
         if peer := self.number("speedup_vs_peer"):
-            parts.append(unbroken(faster(peer, "the fastest peer")))
+            parts.append(unbroken(faster(peer, "the fastest reference")))
         if gap:
             floor = f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource})"
             parts.append(f"{significant(gap.ratio, 3)} × above its floor of {floor}")
@@ -158,7 +158,7 @@ def _count(value: float | None) -> Cell:
 def _line(line: heat.Line, counted: bool) -> list[Cell]:
     stall = f"{words(line.stall[0])} {line.stall[1]:.0f} %" if line.stall else ""
     return [
-        Cell(stall, sort=stall) if stall else not_applicable("no warp was held here"),
+        Cell(stall, sort=stall) if stall else not_applicable("no warp stalled here"),
         Cell(f"{line.executed:,.0f}", sort=line.executed, kind="number"),
         *([_count(line.conflicts)] if counted else []),
         _count(line.local),

@@ -78,7 +78,7 @@ class Chips:
         reasons = [chips.why_not(r.book.record) for r in self.reports]
         for name in dict.fromkeys(name for rows in by_chip for name in rows):
             variant = next(v for r in self.reports if (v := r.book.record.suite.variants.get(name)))
-            line = [Cell(name, title=variant.technique, sort=name, detail="peer" if variant.is_reference else "")]
+            line = [Cell(name, title=variant.technique, sort=name, detail="reference" if variant.is_reference else "")]
             for report, rows, why in zip(self.reports, by_chip, reasons, strict=True):
                 absent = why(variant, shape) or ("" if name in rows else "not among the shapes that its report shows")
                 for key, place in zip(KEYS, _PLACES, strict=True):

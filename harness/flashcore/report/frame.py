@@ -16,7 +16,7 @@ def gate(judgement: Judgement, href: str) -> Cell:
     if counts["fail"]:
         return Cell(f"{counts['fail']:,} failed", title=title, mark="fail", href=href)
     if not judgement.limits:
-        return Cell("nothing judged", title=title, mark=UNMEASURED, href=href)
+        return Cell("nothing checked", title=title, mark=UNMEASURED, href=href)
     if judgement.gaps:
         return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED, href=href)
     return Cell("gate passed", title=title, mark="pass", href=href)

@@ -36,7 +36,7 @@ def render(
     first = next((s for s in sections if s.answer), None)
     if first is not None:
         parts += ["", *_variants(first)]
-    parts += ["", "### Winners", "", *_table(("shape", "winner", "µs", "regime", "peer", "floor", "limited by"))]
+    parts += ["", "### Winners", "", *_table(("shape", "winner", "µs", "mode", "reference", "floor", "limited by"))]
     for s in sections:
         cells = [UNMEASURED] * 6
         if a := s.answer:

@@ -59,7 +59,7 @@ def charts(step: Step) -> Markup:
 
     panels = (
         _Panel(
-            title="registers a thread",
+            title="registers per thread",
             unit="registers",
             scale=1,
             tick=32,
@@ -69,7 +69,7 @@ def charts(step: Step) -> Markup:
             alone=stairs("registers", registers, 0),
         ),
         _Panel(
-            title="shared memory a block, KiB",
+            title="shared memory per block, KiB",
             unit="KiB of shared memory",
             scale=occupancy.KIB,
             tick=32 * occupancy.KIB,
@@ -104,12 +104,12 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
         return d
 
     goal = target if panel.next < panel.now else None
-    label = f"{panel.quantity(panel.now)}: {_blocks(blocks)} an SM"
+    label = f"{panel.quantity(panel.now)}: {_blocks(blocks)} per SM"
     label += f"; {panel.quantity(panel.next)} for {_blocks(goal)}" if goal is not None else ""
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>',
-        f'<text x="2" y="11">blocks an SM</text>'
-        f'<text x="{RIGHT}" y="11" class="end">dotted: were the other resource free</text>'
+        f'<text x="2" y="11">blocks per SM</text>'
+        f'<text x="{RIGHT}" y="11" class="end">dotted: if the other resource were free</text>'
         f'<text x="{RIGHT}" y="{HEIGHT - 4}" class="end">{escape(panel.title)}</text>',
         *_grid(panel, most, top, x, y),
         f'<path class="alone" d="{path(panel.alone)}"/><path class="step" d="{path(panel.stairs)}"/>',

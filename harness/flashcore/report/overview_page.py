@@ -17,32 +17,32 @@ from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.outcomes import check_cell, prediction_cell
-from flashcore.report.view import GUARDRAILS, INDEX, Book, Case, Page, variant_cell
+from flashcore.report.view import GUARDRAILS, INDEX, LABELS, Book, Case, Page, variant_cell
 
 #: Key, heading, unit, why. The first ``USUAL`` are shown until a reader chooses others.
 COLUMNS = (
     ("variant", "variant", "", "links to its page; ★ is on the way from the baseline to the winner"),
-    ("time", "time", "µs", "p50 of the regime that ranks at this shape"),
-    ("over-parent", "× faster than parent", "", "its parent's time over its own, with the 95 % bootstrap interval"),
-    ("over-peer", "× faster than peer", "", "the fastest peer's time over its own, with the 95 % bootstrap interval"),
-    ("above-floor", "× above floor", "", "its time over the least that any resource allows"),
+    ("time", "time", "µs", "p50 of the timing mode that ranks at this shape"),
+    ("over-parent", "× faster than parent", "", "the parent's time over this one's, with the 95 % bootstrap interval"),
+    ("over-peer", "× faster than reference", "", "the best reference's time over this one's, with its 95 % interval"),
+    ("above-floor", "× above floor", "", "its time over the least time that its resources allow"),
     ("right", "right?", "", "against fp64, within its tolerance class"),
-    ("limits", "limits", "", "verdicts on its limits, over all archs and shapes"),
-    ("held", "limited by", "", "what limits it the most; its page has the evidence"),
-    ("over-baseline", "× faster than baseline", "", "the baseline's time over its own, with its interval"),
+    ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
+    ("held", "limited by", "", "the largest limiter; the variant's page has the evidence"),
+    ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with its 95 % interval"),
     *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in REGIMES),
     ("isolated-p90", "isolated p90", "µs", "of single calls"),
     ("tflops", "TFLOP/s", "", "formula FLOPs over the time that ranks"),
-    ("floor", "floor", "µs", "the least time that any resource allows; hover names it"),
+    ("floor", "floor", "µs", "the least time that its resources allow; hover for the resource"),
     ("tensor", "tensor active", "%", FACTS["tensor_active"].why),
     ("occupancy", "occ. theory", "%", "theoretical occupancy of the launch plan"),
     ("achieved", "occ. achieved", "%", FACTS["achieved_occupancy"].why),
     ("registers", "regs", "", FACTS["registers"].why),
-    ("spills", "spills", "B", "bytes a thread spills, stores and loads (ptxas)"),
+    ("spills", "spills", "B", "bytes spilled per thread, stores and loads (ptxas)"),
     ("smem", "smem", "B", FACTS["smem"].why),
     ("parent", "parent", "", "the variant it was made from"),
     ("came-true", "came true?", "", "outcome of the predicted time"),
-    ("finding", "finding", "", "made of the facts, not written"),
+    ("finding", "finding", "", "derived from the facts"),
     ("technique", "technique", "", "what it adds to its parent"),
 )
 USUAL = 8
@@ -204,7 +204,7 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
         case=case,
         time=significant(time, 3),
         regime=words(rank),
-        peer=unbroken(faster(peer[1] / time, peer[0])) if peer else "no peer was timed",
+        peer=unbroken(faster(peer[1] / time, peer[0])) if peer else "no reference was timed",
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
         gain=unbroken(faster(1 / best.ratio)) if best.ratio else "",
@@ -213,7 +213,7 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
             variant_cell(case.variant.name),
             number_cell(time),
             Cell(words(rank)),
-            number_cell(peer[1] / time, detail=peer[0]) if peer else missing("no peer was timed"),
+            number_cell(peer[1] / time, detail=peer[0]) if peer else missing("no reference was timed"),
             number_cell(gap.ratio) if gap else missing("its floor is unknown"),
             Cell(case.limiters.short or UNMEASURED, kind="small"),
         ],
@@ -224,7 +224,7 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
 
 
 def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) -> Picture:
-    """Each variant's line after its parent's, peers last; the floor and the fastest peer as marks.
+    """Each variant's line after its parent's, references last; the floor and the fastest reference as marks.
 
     Args:
         timed: the cases with a time, the fastest first.
@@ -255,7 +255,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) 
     marks = [("floor", at(floor), f"floor {significant(floor, 3)} µs")] if floor else []
     if ladder.peer:
         name, us = ladder.peer
-        marks.append(("peer", at(us), f"fastest peer: {name} {significant(us, 3)} µs"))
+        marks.append(("peer", at(us), f"fastest reference: {name} {significant(us, 3)} µs"))
     counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
     resources = bounds_in_use.RESOURCES
     head = ["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs"]
@@ -289,10 +289,10 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _row(case: Case) -> Row:
     variant, step, limiters = case.variant, case.step, case.limiters
-    mark = "★" if step and step.on_way else "" if case.role == "variant" else case.role
+    mark = "★" if step and step.on_way else LABELS.get(case.role, "")
     correct, note = _correct(case)
     floor, gap = _floor(case)
-    no_step = not_applicable("a peer")
+    no_step = not_applicable("a reference")
     parent = Cell(variant.parent, sort=variant.parent) if variant.parent else Cell("none", "", "it has no parent", "")
     if case.parent:
         parent = variant_cell(case.parent.variant.name)

@@ -117,7 +117,7 @@ class VariantView:
         return [
             Cell(p.fact, title=FACTS[p.fact].why if p.fact in FACTS else ""),
             *(
-                Cell("not said" if value is None else " ".join(quantity(value, p.unit)).strip(), kind="number")
+                Cell("not stated" if value is None else " ".join(quantity(value, p.unit)).strip(), kind="number")
                 for value in (p.before, p.after)
             ),
             Cell(p.device or "no device named"),
@@ -363,7 +363,7 @@ class VariantView:
             value_cell(v),
             Cell(v.limit, sort=v.limit),
             Cell(v.source, sort=v.source),
-            Cell(first or "as promised", title=v.reason.strip() if more else ""),
+            Cell(first or "within the limit", title=v.reason.strip() if more else ""),
         ]
 
 

@@ -32,6 +32,8 @@ MAX_COLUMNS = 24
 
 STAGE_BY_GROUP: dict[str, Stage] = {"check": "check", "sanitizer": "sanitize", "timing": "bench"}
 
+#: The words for a variant's role; most variants have none.
+LABELS = {"peer": "reference", "baseline": "baseline"}
 #: The statuses of a limit, the one that a badge shows first.
 LIMIT_ORDER: tuple[Status, ...] = ("fail", "waived", "unmeasured", "pass")
 
@@ -163,7 +165,7 @@ class Book:
         """The largest value among a variant's kernels (of occupancies the smallest), each named on hover."""
         variant = self.record.suite.variants[subject.variant]
         if variant.is_reference:
-            return not_applicable("a peer: its kernels are not built here")
+            return not_applicable("a reference: its kernels are not built here")
         facts = self.readings.static(name, variant.name, subject.shape, self.arch)
         fact = extreme(name, facts)
         if fact is None:
@@ -218,7 +220,7 @@ class Book:
     def limits_badge(self, variant: Variant, href: str = "") -> Cell:
         """A variant's limits in a badge that links to ``href``: the worst status, with the counts on hover."""
         if variant.is_reference:
-            return not_applicable("peers carry no budgets")
+            return not_applicable("references have no budgets")
         verdicts = self.verdicts.get((variant.name, "limit"), [])
         counts = Counter(v.status for v in verdicts)
         present = [s for s in LIMIT_ORDER if counts[s]]

@@ -76,12 +76,11 @@
     }
     sorting() {
       for (const heading of this.table.tHead.rows[0].cells) {
-        const key = heading.textContent.trim().replace(/[^a-z]+/g, "-");
+        const { key } = heading.dataset;
         const button = document.createElement("button");
         button.type = "button";
         button.append(...heading.childNodes);
         heading.append(button);
-        heading.dataset.key = key;
         button.addEventListener("click", () => {
           state.set({ sort: heading.getAttribute("aria-sort") === "ascending" ? `-${key}` : key });
           this.choose();

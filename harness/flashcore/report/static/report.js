@@ -165,7 +165,7 @@
     link.href = `${up}variant/${name}.html`;
     link.textContent = name;
     if (here === `variant/${name}`) link.setAttribute("aria-current", "page");
-    item.append(link, peer ? " (peer)" : "");
+    item.append(link, peer ? " (reference)" : "");
     menu.append(item);
   }
 

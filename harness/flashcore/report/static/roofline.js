@@ -30,7 +30,7 @@
     const { winner, parent, baseline, peer } = given.named;
     const focus = state.get("focus") || winner || given.table[1][0];
     const found = new Map();
-    for (const [name, why] of [[focus, ""], [winner, "winner"], [parent, "before it"], [baseline, "baseline"], [peer, "fastest peer"]])
+    for (const [name, why] of [[focus, ""], [winner, "winner"], [parent, "before it"], [baseline, "baseline"], [peer, "fastest reference"]])
       if (name && !found.has(name)) found.set(name, name === winner ? "winner" : why);
     return { focus, names: found };
   }
