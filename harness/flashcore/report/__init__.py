@@ -103,17 +103,16 @@ def render(
         every = [overview, roofline, guardrail_page.page(book)]
         every += [replace(page, in_menu=True) for make in pages if (page := make(book)) is not None]
         every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
-        title = f"{book.record.suite.name} · {book.record.id}"
         gate, line = frame.gate(book.judgement, GUARDRAILS), frame.line(book.record)
-        parts.append(_Part(book, every, single_file, gate, line, title, place, chip, sections=sections))
+        parts.append(_Part(book, every, single_file, gate, line, place, chip, sections=sections))
         reports.append(chips_page.ChipReport(chip, place, book, overview.view, roofline.view))
     if others:
         page = chips_page.page(reports, judgement)
         links = ((INDEX, "Chips"), *((report.folder + INDEX, report.name) for report in reports))
         runs_of = "; ".join(f"run {r.id} ({chip})" for chip, r in zip(judgement.chips, records, strict=True))
         gate, line = frame.gate(judgement, INDEX), f"Of {runs_of}."
-        parts.insert(0, _Part(books[0], [page], single_file, gate, line, record.suite.name, menu=links))
-    files = _files(parts, runs and not single_file)
+        parts.insert(0, _Part(books[0], [page], single_file, gate, line, menu=links))
+    files = _files(parts, runs)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
 
@@ -130,7 +129,6 @@ class _Part:
     single: bool
     gate: Cell
     line: str
-    title: str
     folder: str = ""
     chip: str = ""
     menu: Sequence[tuple[str, str]] = ()
@@ -142,17 +140,28 @@ class _Part:
         return self.menu or [*_NAVIGATION, *((p.name, p.title) for p in self.pages if p.in_menu)]
 
     @property
-    def templates(self) -> Environment:
-        return environment(self.single, self.folder)
-
-    @property
     def variants(self) -> Mapping[str, Variant]:
         """The variants in its menu."""
         return {} if self.menu else self.book.record.suite.variants
 
-    def root(self, page: Page[Any]) -> str:
-        """The relative path from a page to the report's folder."""
-        return "../" * (self.folder + page.name).count("/")
+    def html(self, template: str, page: Page[Any], **variables: Any) -> Markup:
+        """A template with the variables that all pages have; ``root`` is the relative path to the report's folder."""
+        root = "../" * (self.folder + page.name).count("/")
+        return Markup(
+            environment(self.single, self.folder)
+            .get_template(template)
+            .render(
+                shell=self,
+                page=page,
+                book=self.book,
+                record=self.book.record,
+                single=self.single,
+                menu=dict(self.navigation),
+                root=root,
+                up=root + self.folder,
+                **variables,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +177,6 @@ class _Body:
 
 def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     """The report's files by name, the first page first."""
-
-    def framed(part: _Part, page: Page[Any], **variables: Any) -> str:
-        root = part.root(page)
-        template = part.templates.get_template("page.html.j2")
-        return template.render(shell=part, page=page, root=root, up=root + part.folder, runs=runs, **variables)
-
     every = [(part, page, _body(part, page)) for part in parts for page in part.pages]
     bodies = [body for _, _, body in every]
     part, first, _ = every[0]
@@ -182,11 +185,14 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
         packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
         sections = [_folded(bodies[0]), *packed]
         inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
-        return {"index.html": framed(part, first, sections=sections, **inlined)}
-    files = {}
-    for part, page, body in every:
-        text = framed(part, page, scripts=_scripts([body]), policy=_policy("'self'"), sections=[_folded(body)])
-        files[f"{part.folder}{page.name}.html"] = text
+        return {"index.html": part.html("page.html.j2", first, sections=sections, runs=False, **inlined)}
+    shared = {"policy": _policy("'self'"), "runs": runs}
+    files: dict[str, str] = {
+        f"{part.folder}{page.name}.html": part.html(
+            "page.html.j2", page, scripts=_scripts([body]), sections=[_folded(body)], **shared
+        )
+        for part, page, body in every
+    }
     assets = {"style.css": "style.css", **_scripts(bodies)}
     files |= {f"assets/{name}": static(path) for name, path in assets.items()}
     for part in parts:
@@ -197,22 +203,11 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
 
 def _body(part: _Part, page: Page[Any]) -> _Body:
     anchor = (part.folder * part.single + page.name).replace("/", "-")
-    variables = {
-        "book": part.book,
-        "record": part.book.record,
-        "here": page.name,
-        "menu": dict(part.navigation),
-        "anchor": anchor,
-        "single": part.single,
-        "up": part.root(page) + part.folder,
-        "view": page.view,
-        **(page.view if isinstance(page.view, Mapping) else vars(page.view)),
-    }
-    # Autoescaped by the template itself: the frame must not escape it again.
-    html = Markup(part.templates.get_template(page.template).render(variables))
+    variables = page.view if isinstance(page.view, Mapping) else {"view": page.view}
+    html = part.html(page.template, page, anchor=anchor, **variables)
     html += Markup().join(section(part.book) for name, section in part.sections if name == page.name)
     if part.chip and part.single:  # the menu above all pages leads only to the chips
-        html = Markup(part.templates.get_template("chip.html.j2").render(variables, shell=part)) + html
+        html = part.html("chip.html.j2", page) + html
     return _Body(anchor, page.title, html, page.scripts)
 
 

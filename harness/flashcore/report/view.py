@@ -56,7 +56,7 @@ class Page(Generic[View]):
 
     Args:
         template: a file of ``templates/``, or the absolute path of a plugin's.
-        view: the template's variables: a dataclass or a mapping.
+        view: the template's variables: a mapping, or an object that the template sees as ``view``.
         in_menu: whether the header links it besides the core's own pages.
         scripts: those that the page needs besides ``report.js``: files of ``static/``, or absolute paths of a plugin's.
     """
