@@ -35,7 +35,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.plugins.against import time_pairs
 from flashcore.plugins.against.against import copied
-from flashcore.plugins.against.decide import ALPHA, EFFECT, PROCESSES, Process, decide, incomplete_beta
+from flashcore.plugins.against.decide import ALPHA, EFFECT, PROCESSES, Process, decide
 from flashcore.plugins.against.time_pairs import Contest, Times
 
 #: The shapes on which a call is short.
@@ -53,12 +53,16 @@ def binomial_upper(alarms: int, trials: int, confidence: float = 0.95) -> float:
     low, high = alarms / trials, 1.0
     for _ in range(80):
         middle = (low + high) / 2
-        # The chance of at most `alarms` at this rate.
-        if incomplete_beta(trials - alarms, alarms + 1, 1 - middle) > 1 - confidence:
+        if _chance_of_at_most(alarms, trials, middle) > 1 - confidence:
             low = middle
         else:
             high = middle
     return high
+
+
+def _chance_of_at_most(alarms: int, trials: int, rate: float) -> float:
+    ways = [math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1) for k in range(alarms + 1)]
+    return sum(math.exp(way + k * math.log(rate) + (trials - k) * math.log1p(-rate)) for k, way in enumerate(ways))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.against import binomial_upper
-from flashcore.plugins.against.decide import COARSE, PROCESSES, Process, decide, incomplete_beta, student_quantile
+from flashcore.plugins.against.decide import COARSE, PROCESSES, Process, decide, student_quantile
 
 #: How far a build is off in one process, as the logarithm of a ratio.
 Noise = Callable[[random.Random], float]
@@ -52,13 +52,6 @@ def drawn(
 )
 def test_students_quantiles_are_those_of_the_tables(probability: float, freedom: int, expected: float) -> None:
     assert student_quantile(probability, freedom) == pytest.approx(expected, rel=2e-3)
-
-
-def test_the_incomplete_beta_function_has_its_known_values() -> None:
-    assert incomplete_beta(1, 1, 0.3) == pytest.approx(0.3)
-    assert incomplete_beta(2, 3, 0.5) == pytest.approx(0.6875)
-    assert incomplete_beta(0.5, 0.5, 0.5) == pytest.approx(0.5)
-    assert (incomplete_beta(2, 2, 0), incomplete_beta(2, 2, 1)) == (0, 1)
 
 
 # --- false alarms and power, in simulation ------------------------------------------------------

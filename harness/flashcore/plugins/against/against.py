@@ -28,7 +28,7 @@ from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import prefixed
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against import checkout, decide, time_pairs
-from flashcore.plugins.against.comparison import Comparison, Row, level
+from flashcore.plugins.against.comparison import Comparison, Row
 from flashcore.plugins.against.match_cases import Pair, Side, counterpart, pair, python_of
 from flashcore.records.store import claimed
 
@@ -169,18 +169,17 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
 
 
 def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
-    """The builds of each pair, the one before also as a copy: a library is loaded only once, under any name."""
+    """The builds of each pair."""
     old = child_cases(replace(before.job, built=before.built), [(p.before, p.shape) for p in pairs])
     new = child_cases(replace(after.job, built=after.built), [(p.after, p.shape) for p in pairs])
-    return [
-        time_pairs.Contest(
-            name=p.case,
-            before=replace(b, build="before"),
-            after=replace(a, build="after"),
-            again=replace(b, build="again", library=copied(b.library, folder / "again")),
-        )
-        for p, b, a in zip(pairs, old, new, strict=True)
-    ]
+    return [contest(p.case, b, a, folder) for p, b, a in zip(pairs, old, new, strict=True)]
+
+
+def contest(name: str, before: Case, after: Case, folder: Path) -> time_pairs.Contest:
+    """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only once,
+    under any name."""
+    again = replace(before, build="again", library=copied(before.library, folder / "again"))
+    return time_pairs.Contest(name, replace(before, build="before"), replace(after, build="after"), again)
 
 
 def copied(library: str | None, folder: Path) -> str | None:
@@ -224,18 +223,14 @@ def _timed(contests: Sequence[time_pairs.Contest], job: Context, processes: int)
 
 def _decided(timings: time_pairs.Timings, options: Options) -> dict[str, Row]:
     """The timed cases, decided all together, and the cases whose timing failed."""
-    cases = {
-        name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in timings.times.items()
-    }
+    cases = timings.processes
     rows: dict[str, Row] = {}
     for name, decision in decide.decide(cases, alpha=options.alpha, effect=options.effect).items():
-        times = timings.times[name]
         rows[name] = Row(
-            case=name,
-            fate=decision.outcome,
-            reason=decision.reason,
-            before_us=level([t.before + t.again for t in times]) if times else None,
-            after_us=level([t.after for t in times]) if times else None,
+            name,
+            decision.outcome,
+            decision.reason,
+            *timings.levels(name),
             change=decision.change,
             critical=decision.critical,
             processes=tuple(cases[name]),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,8 +22,7 @@ _EXIT_OF: dict[Fate, Exit] = {"slower": Exit.FAILED, "failed": Exit.FAILED, "und
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The outcome of one case. Times are in us (:func:`level`); see
-    :class:`flashcore.plugins.against.decide.Decision`."""
+    """The outcome of one case. Times are in us; see :class:`flashcore.plugins.against.decide.Decision`."""
 
     case: str
     fate: Fate
@@ -108,8 +105,3 @@ def _row(row: Row) -> dict[str, Any]:
         "changes": [math.expm1(p.change) for p in row.processes],
         "aa_changes": [math.expm1(p.null) for p in row.processes],
     }
-
-
-def level(samples: Sequence[Sequence[float]]) -> float:
-    """The geometric mean over processes of each process's median, as changes are averaged."""
-    return statistics.geometric_mean(map(statistics.median, samples))

@@ -156,27 +156,12 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 
 def _student_tail(t: float, freedom: int) -> float:
-    return 0.5 * incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-
-
-def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Lentz's method)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - incomplete_beta(b, a, 1 - x)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    tiny = 1e-300
-    c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
-    fraction = d
-    for m in range(1, 500):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / ((1 + term * d) or tiny)
-            c = (1 + term / c) or tiny
-            fraction *= c * d
-        if abs(c * d - 1) < 1e-14:
-            break
-    return front * fraction
+    """The chance of more than ``t``: a finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = total = math.cos(angle) ** odd
+    for k in range(2 + odd, freedom, 2):
+        term *= (k - 1) / k * math.cos(angle) ** 2
+        total += term
+    within = math.sin(angle) * (total if freedom > 1 else 0.0)
+    return 0.5 - (angle + within) / math.pi if odd else 0.5 - within / 2

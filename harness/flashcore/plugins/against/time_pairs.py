@@ -11,6 +11,7 @@ As a program (``python -m flashcore.plugins.against.time_pairs TASKFILE JOURNAL`
 from __future__ import annotations
 
 import functools
+import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, lea
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
+from flashcore.plugins.against.decide import Process
 
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
@@ -78,6 +80,18 @@ class Timings:
     times: dict[str, list[Times]] = field(default_factory=dict)
     lost: dict[str, Lost] = field(default_factory=dict)
     throttle: set[str] = field(default_factory=set)
+
+    @property
+    def processes(self) -> dict[str, list[Process]]:
+        """What :func:`flashcore.plugins.against.decide.decide` decides by."""
+        return {name: [Process.of(t.before, t.after, t.again) for t in times] for name, times in self.times.items()}
+
+    def levels(self, name: str) -> tuple[float, float]:
+        """The times before and after (us): geometric means over processes of each process's median, as changes are
+        averaged."""
+        times = self.times[name]
+        before = statistics.geometric_mean(statistics.median(t.before + t.again) for t in times)
+        return before, statistics.geometric_mean(statistics.median(t.after) for t in times)
 
 
 # --- the stage ----------------------------------------------------------------------------------

@@ -22,8 +22,7 @@ from flashcore.measure.settings import Check
 from flashcore.model.files import write_atomically
 from flashcore.model.suite import Suite
 from flashcore.plugins.against import decide, time_pairs
-from flashcore.plugins.against.against import copied
-from flashcore.plugins.against.comparison import level
+from flashcore.plugins.against.against import contest
 from flashcore.plugins.tune.candidates import build, narrowed
 from flashcore.plugins.tune.grid import Grid, named_points
 from flashcore.plugins.tune.study import Result
@@ -117,34 +116,28 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
         raise FlashcoreError(f"{reference}: expected a variant that is right, found: {wrong[reference]}")
     rejected |= {i: wrong[v.name] for i, v in variants.items() if v.name in wrong}
 
-    def contest(index: int, shape: str) -> time_pairs.Contest:
-        before, after = child_cases(job, [(v, job.suite.shapes[shape]) for v in (base, variants[index])])
-        again = replace(before, build="again", library=copied(before.library, folder / "again"))
-        return time_pairs.Contest(
-            _name(index, shape), replace(before, build="before"), replace(after, build="after"), again
-        )
-
+    contests = []
+    for shape in shapes:
+        for i in (i for i in variants if i not in rejected):
+            before, after = child_cases(job, [(v, job.suite.shapes[shape]) for v in (base, variants[i])])
+            contests.append(contest(_name(i, shape), before, after, folder))
     timings = time_pairs.run(
-        [contest(i, shape) for shape in shapes for i in variants if i not in rejected],
+        contests,
         folder / "turns",
         workers,
         processes=processes,
         progress=lambda text: job.say(f"finalists: {text}"),
     )
-    rejected_pairs = {_name(i, shape): reason for i, reason in rejected.items() for shape in shapes}
-    reasons = {name: lost.reason for name, lost in timings.lost.items()} | rejected_pairs
-    decisions = decide.decide(
-        {name: [decide.Process.of(t.before, t.after, t.again) for t in times] for name, times in timings.times.items()}
-    )
+    decisions = decide.decide(timings.processes)
     finals = []
-    for index, shape in ((i, shape) for i in entrants.candidates for shape in shapes):
-        final, name = Final(index, shape, reference), _name(index, shape)
-        if name in reasons:
-            finals.append(replace(final, reason=reasons[name]))
-        else:
-            times = timings.times[name]
-            before, after = level([t.before + t.again for t in times]), level([t.after for t in times])
-            finals.append(replace(final, before_us=before, after_us=after, decision=decisions[name]))
+    for index in entrants.candidates:
+        for shape in shapes:
+            name = _name(index, shape)
+            if decision := decisions.get(name):
+                finals.append(Final(index, shape, reference, *timings.levels(name), decision))
+            else:
+                reason = rejected[index] if index in rejected else timings.lost[name].reason
+                finals.append(Final(index, shape, reference, reason=reason))
     return finals
 
 

@@ -33,16 +33,17 @@ class Grid:
     def __len__(self) -> int:
         return math.prod(map(len, self.space.axes.values()))
 
-    def places(self, index: int) -> dict[str, int]:
-        """The place of a point on each axis, counted from 0."""
-        places = {}
-        for axis, values in reversed(list(self.space.axes.items())):
-            index, places[axis] = divmod(index, len(values))
-        return {axis: places[axis] for axis in self.space.axes}
-
     def point(self, index: int) -> Point:
         """The point of that number."""
-        return {axis: self.space.axes[axis][place] for axis, place in self.places(index).items()}
+        point = {}
+        for axis, values in reversed(list(self.space.axes.items())):
+            index, place = divmod(index, len(values))
+            point[axis] = values[place]
+        return dict(reversed(point.items()))
+
+    def places(self, index: int) -> dict[str, int]:
+        """The place of a point on each axis, counted from 0."""
+        return {axis: self.space.axes[axis].index(value) for axis, value in self.point(index).items()}
 
     def index(self, point: Mapping[str, int | str]) -> int:
         """The number of a point.
@@ -50,13 +51,9 @@ class Grid:
         Raises:
             ValueError, KeyError: it is none of this space.
         """
-        return self.index_at({axis: values.index(point[axis]) for axis, values in self.space.axes.items()})
-
-    def index_at(self, places: Mapping[str, int]) -> int:
-        """The number of the point at these places."""
         index = 0
         for axis, values in self.space.axes.items():
-            index = index * len(values) + places[axis]
+            index = index * len(values) + values.index(point[axis])
         return index
 
     def broken(self, index: int) -> str:

@@ -46,7 +46,7 @@ def offer(suite: Suite, grid: Grid, winner: Final, study: str) -> Offer:
     gain = f"{-100 * winner.decision.change:.1f} % faster than {winner.reference} at {winner.shape}"
     config, where = tomlkit.inline_table(), tomlkit.inline_table()
     config.update({**base.config, **grid.point(winner.index)})
-    where.update({field.name: getattr(base.where, field.name) for field in dataclasses.fields(base.where)})
+    where.update(dataclasses.asdict(base.where))
     keys = {
         "problem": base.problem,
         "technique": f"{grid.text(winner.index)}: found by search in the space {grid.space.name}",

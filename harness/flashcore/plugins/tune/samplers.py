@@ -12,7 +12,7 @@ import random
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import CapabilityError
 from flashcore.plugins.tune.grid import Grid
@@ -51,15 +51,6 @@ def pace(kind: str, count: int | None) -> Pace:
     return Pace(16, True) if count is None or count >= 320 else Pace(max(1, count // 20))
 
 
-class Sampler(Protocol):
-    """Proposes candidates and learns from their results."""
-
-    def ask(self, count: int) -> list[int]:
-        """Up to ``count`` points that are neither known nor proposed already; none if there are none left."""
-
-    def tell(self, result: Result) -> None: ...
-
-
 class Exhaustive:
     """Every point that meets the conditions, in the space's order, without those whose results are recorded."""
 
@@ -67,13 +58,15 @@ class Exhaustive:
         self._left = [i for i in reversed(grid.feasible) if i not in recorded]
 
     def ask(self, count: int) -> list[int]:
+        """Up to ``count`` points that are neither recorded nor proposed already; none if there are none left."""
         return [self._left.pop() for _ in range(min(count, len(self._left)))]
 
-    def tell(self, result: Result) -> None: ...
+    def tell(self, result: Result) -> None:
+        """Learns a candidate's result."""
 
 
 class Proposing:
-    """One of Optuna's samplers.
+    """One of Optuna's samplers, with the methods of :class:`Exhaustive`.
 
     Args:
         header: names the sampler and its seed.
@@ -102,7 +95,7 @@ class Proposing:
         self._distributions = distributions(grid)
         seed = header.seed + len(recorded)  # a resumed search must not propose the same points again
         self._random = random.Random(seed)
-        sampler = _optuna_sampler(header.sampler, seed, max(4, min(24, (count or 500) // 6)))
+        sampler = _optuna_sampler(optuna, header.sampler, seed, max(4, min(24, (count or 500) // 6)))
         # NSGA-II assigns trials to generations as they are asked for; a model would be fitted for each of them.
         replaying = sampler if header.sampler == "nsga2" else optuna.samplers.RandomSampler()
         self._study = optuna.create_study(sampler=replaying, directions=["minimize"] * len(self._objectives))
@@ -116,6 +109,7 @@ class Proposing:
                 self._enqueue(index)
 
     def ask(self, count: int) -> list[int]:
+        axes = self._grid.space.axes
         points: list[int] = []
         room = min(count, len(self._grid.feasible) - len(self._results) - len(self._waiting))
         without_new = 0
@@ -123,7 +117,7 @@ class Proposing:
             if without_new and without_new % self._patience == 0:
                 self._enqueue(self._random.choice([i for i in self._grid.feasible if self._is_new(i)]))
             trial = self._study.ask(self._distributions)
-            index = self._grid.index_at(trial.params)
+            index = self._grid.index({axis: values[trial.params[axis]] for axis, values in axes.items()})
             without_new += 1
             if broken := self._grid.broken(index):
                 self._answer(trial, Result(index, "static", broken))
@@ -166,6 +160,9 @@ class Proposing:
         ]
 
 
+Sampler = Exhaustive | Proposing
+
+
 def distributions(grid: Grid) -> dict[str, Any]:
     """Optuna's distribution of each axis: places of values, in order where the values are numbers."""
     optuna = load_optuna()
@@ -177,11 +174,11 @@ def distributions(grid: Grid) -> dict[str, Any]:
     }
 
 
-def _optuna_sampler(kind: str, seed: int, size: int) -> Any:
+def _optuna_sampler(optuna: Any, kind: str, seed: int, size: int) -> Any:
     """Optuna's sampler. ``size``: of the population, or the number of random points at the start."""
-    samplers = load_optuna().samplers
+    samplers = optuna.samplers
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", load_optuna().exceptions.ExperimentalWarning)
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match kind:
             case "random":
                 return samplers.RandomSampler(seed=seed)

@@ -19,7 +19,6 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.suite import CompiledCallable, Suite
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.against import decide
 from flashcore.plugins.tune import finalists, study, tune
 from flashcore.plugins.tune.candidates import Local
 from flashcore.plugins.tune.finalists import Final
@@ -52,18 +51,18 @@ class Options:
     """
 
     space: str
-    sampler: str = ""
-    evaluations: int | None = None
-    seconds: float | None = None
-    until: float | None = None
-    batch: int | None = None
-    seed: int = 0
-    finalists: int = 3
-    processes: int = decide.PROCESSES
-    studies: str = "studies"
-    replay: str | None = None
-    static: bool = False
-    resume: bool = False
+    sampler: str
+    evaluations: int | None
+    seconds: float | None
+    until: float | None
+    batch: int | None
+    seed: int
+    finalists: int
+    processes: int
+    studies: str
+    replay: str | None
+    static: bool
+    resume: bool
 
     def __post_init__(self) -> None:
         if self.sampler and self.sampler not in SAMPLERS:

@@ -8,24 +8,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from flashcore.errors import UsageError
 from flashcore.model.progress import Step
 from flashcore.plugins.tune.samplers import Pace, Sampler
 from flashcore.plugins.tune.study import STATIC, Result, Study
 
+if TYPE_CHECKING:
+    from flashcore.plugins.tune.candidates import Local
+
 Report = Callable[[Result], None]
-
-
-class Evaluator(Protocol):
-    """Evaluates candidates; only the second half needs a GPU."""
-
-    def prepare(self, indices: Sequence[int]) -> list[Result]:
-        """Builds and gates; a result that was not rejected has no times yet."""
-
-    def measure(self, results: Sequence[Result], report: Report) -> None:
-        """Checks and times those that were not rejected, and reports each as soon as it is known."""
 
 
 class Replay:
@@ -39,6 +32,7 @@ class Replay:
         self._recorded = {r.index: r for r in recorded}
 
     def prepare(self, indices: Sequence[int]) -> list[Result]:
+        """The results as builds and gates leave them: one that was not rejected has no times yet."""
         if missing := [i for i in indices if i not in self._recorded]:
             raise UsageError(f"--replay: expected a study of every point, found none of point {missing[0]}")
         results = [self._recorded[i] for i in indices]
@@ -48,6 +42,7 @@ class Replay:
         ]
 
     def measure(self, results: Sequence[Result], report: Report) -> None:
+        """Reports the recorded result of each."""
         for r in results:
             report(self._recorded[r.index])
 
@@ -78,7 +73,7 @@ class Budget:
 
 
 def search(
-    study: Study, sampler: Sampler, evaluator: Evaluator, budget: Budget, say: Callable[[str], None], pace: Pace
+    study: Study, sampler: Sampler, evaluator: Local | Replay, budget: Budget, say: Callable[[str], None], pace: Pace
 ) -> None:
     """Searches until the budget is spent or no point is left. An interrupted search can be resumed from the study."""
     earlier = max((r.seconds for r in study.results.values()), default=0.0)
@@ -111,25 +106,24 @@ def search(
         pool.shutdown(wait=False, cancel_futures=True)  # a build that is under way ends with the evaluator
 
 
-def _measure(batch: Sequence[Result], evaluator: Evaluator, study: Study, report: Report) -> None:
+def _measure(batch: Sequence[Result], evaluator: Local | Replay, study: Study, report: Report) -> None:
     """Rejected candidates are reported as they are; of the others each machine code is measured only once."""
-    by_code = {r.code: r for r in study.results.values() if r.code and r.measured}
-    fresh: dict[str, Result] = {}
+    by_code = {r.code or r.index: r for r in study.results.values() if r.measured}
+    fresh: list[Result] = []
     twins: list[Result] = []
     for result in batch:
         if result.fell:
             report(result)
-        elif result.code and (result.code in by_code or result.code in fresh):
-            twins.append(result)
         else:
-            fresh[result.code or f"#{result.index}"] = result
+            first = by_code.setdefault(result.code or result.index, result)
+            (fresh if first is result else twins).append(result)
 
     def measured(result: Result) -> None:
-        by_code[result.code] = result
+        by_code[result.code or result.index] = result
         report(result)
 
     if fresh:
-        evaluator.measure(list(fresh.values()), measured)
+        evaluator.measure(fresh, measured)
     for result in twins:
         twin = by_code[result.code]
         report(
