@@ -52,5 +52,5 @@ def test_a_front_is_shown_where_there_are_several_objectives() -> None:
     several = header("grid", space=replace(SPACE, objectives=("time", "smem")))
     assert "Pareto front" in text_of(several)
     assert "Pareto front" not in text_of(header("grid"))
-    points = [(1, [1.0, 5.0]), (2, [2.0, 2.0]), (3, [2.0, 3.0]), (4, [5.0, 1.0]), (5, [5.0, 1.0])]
+    points = {1: [1.0, 5.0], 2: [2.0, 2.0], 3: [2.0, 3.0], 4: [5.0, 1.0], 5: [5.0, 1.0]}
     assert front(points) == [1, 2, 4, 5]

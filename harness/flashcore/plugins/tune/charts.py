@@ -64,26 +64,26 @@ def history(study: Summary) -> Drawing:
     return Drawing(svg(f"Best time at {study.shape} against evaluations", _HEIGHT, parts), table)
 
 
-def front(names: Sequence[str], points: Sequence[tuple[int, float, float]], front: Sequence[int]) -> Drawing:
-    """Two objectives, both to be small; candidates on the Pareto front are joined by a line.
-
-    Args:
-        points: number, first and second objective.
-        front: the numbers of those on the front.
-    """
+def front(study: Summary, names: Sequence[str]) -> Drawing:
+    """The first two objectives, both to be small; candidates on the Pareto front are joined by a line."""
+    points = [(number, *values[:2]) for number, values in study.objectives.items()]
     _, xs, ys = zip(*points, strict=True)
     x, y = _scale(xs, *_ACROSS), _scale(ys, *_UP)
     parts = _grid(y, sorted({min(ys), max(ys)}))
     for value, side in ((min(xs), "begin"), (max(xs), "end")):
         parts.append(_text(x(value), _BOTTOM + 15, side, significant(value)))
-    dots: dict[bool, list[str]] = {False: [], True: []}
+    rest: list[str] = []
+    best: list[str] = []
     for number, a, b in points:
         title = f"point {number}: {significant(a)}, {significant(b)}"
-        dots[number in front].append(_dot(x(a), y(b), title, "top" if number in front else ""))
-    line = " L".join(f"{x(a)} {y(b)}" for a, b in sorted((a, b) for number, a, b in points if number in front))
-    parts += [*dots[False], f'<path class="best" d="M{line}"/>', *dots[True]]
+        if number in study.front:
+            best.append(_dot(x(a), y(b), title, "top"))
+        else:
+            rest.append(_dot(x(a), y(b), title))
+    line = " L".join(f"{x(a)} {y(b)}" for a, b in sorted((a, b) for number, a, b in points if number in study.front))
+    parts += [*rest, f'<path class="best" d="M{line}"/>', *best]
     parts.append(_text(_LEFT, _HEIGHT - 6, "", f"{names[1]} (up) over {names[0]} (right)"))
-    table: list[list[Any]] = [["point", *names, "on the front"], *([n, a, b, n in front] for n, a, b in points)]
+    table: list[list[Any]] = [["point", *names, "on the front"], *([n, a, b, n in study.front] for n, a, b in points)]
     return Drawing(svg(f"Pareto front of {names[0]} and {names[1]}", _HEIGHT, parts), table)
 
 

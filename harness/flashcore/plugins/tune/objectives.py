@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import Result
@@ -25,14 +25,13 @@ def objective_values(result: Result, names: Sequence[str]) -> list[float] | None
     return values if len(values) == len(names) else None
 
 
-def front(candidates: Sequence[tuple[int, Sequence[float]]]) -> list[int]:
+def front(candidates: Mapping[int, Sequence[float]]) -> list[int]:
     """The numbers of the candidates that no other dominates, in the order of their objectives."""
     kept = [
-        (list(values), index)
-        for index, values in candidates
+        (values, index)
+        for index, values in candidates.items()
         if not any(
-            list(other) != list(values) and all(b <= a for a, b in zip(values, other, strict=True))
-            for _, other in candidates
+            other != values and all(b <= a for a, b in zip(values, other, strict=True)) for other in candidates.values()
         )
     ]
     return [index for _, index in sorted(kept)]

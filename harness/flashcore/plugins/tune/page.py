@@ -20,7 +20,7 @@ from flashcore.plugins.tune.objectives import TIME
 from flashcore.plugins.tune.study import Result
 from flashcore.plugins.tune.summary import Summary, broken, first_line
 from flashcore.report import environment, policy, static
-from flashcore.report.cells import Bar, Cell, missing
+from flashcore.report.cells import Bar, Cell, missing, number_cell
 
 #: Rows of the table of all candidates; the study's own file has the others.
 MOST = 2000
@@ -45,7 +45,6 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
         study=study,
         header=study.header,
         answer=_answer(study),
-        given=_given(study),
         steps=[["step", "left", "rejected"], *([s.name, s.left, s.rejected] for s in study.funnel)],
         budgets=_budgets(study),
         pareto=_front(study),
@@ -77,21 +76,6 @@ def _answer(study: Summary) -> str:
     )
 
 
-def _given(study: Summary) -> list[tuple[str, str]]:
-    header, space = study.header, study.header.space
-    return [
-        ("variant", f"{space.variant} of suite {header.suite}"),
-        *((axis, ", ".join(map(str, values))) for axis, values in space.axes.items()),
-        ("conditions", "; ".join(space.conditions) or "none"),
-        ("shapes", ", ".join(space.shapes)),
-        ("objectives", ", ".join(space.objectives)),
-        ("hard budgets", ", ".join(space.hard) or "none"),
-        ("sampler", f"{header.sampler}, seed {header.seed}"),
-        ("machine", f"{header.gpu or 'no GPU'}, {header.arch}, {header.made_by}"),
-        ("command", header.command or "unknown"),
-    ]
-
-
 def _budgets(study: Summary) -> str:
     """How many candidates that may be launched break which soft budget."""
     counts = Counter(name for r in study.launchable for name in r.broken).most_common()
@@ -102,7 +86,7 @@ def _budgets(study: Summary) -> str:
 def _timed(study: Summary) -> dict[str, Any]:
     """The parts of the page that need times: the improvements, who was faster and broke a budget, the genealogy."""
     improvements = [
-        _row(one.evaluation, round(one.result.seconds), one.us, one.index, _config(study, one.index))
+        _configured(study, one.index, one.evaluation, round(one.result.seconds), one.us, one.index)
         for one in study.improvements
     ]
     faster, kept = study.within_budgets()
@@ -113,8 +97,7 @@ def _timed(study: Summary) -> dict[str, Any]:
             if kept is None
             else Cell(f"{100 * (kept.us / one.us - 1):.1f} %", sort=kept.us / one.us, kind="number")
         )
-        facts = _static(one.result)
-        losers.append(_row(one.index, one.us, gain, broken(one.result), *facts, _config(study, one.index)))
+        losers.append(_configured(study, one.index, one.index, one.us, gain, broken(one.result), *_static(one.result)))
     path = study.genealogy(study.improvements[-1].index)
     steps = list(itertools.pairwise(path))
     changes = [f"begins: {study.grid.text(path[0].index)}", *(study.change(a.index, b.index) for a, b in steps)]
@@ -150,17 +133,15 @@ def _axes(study: Summary) -> dict[str, Any]:
 
 
 def _front(study: Summary) -> dict[str, Any] | None:
-    names, candidates, front = study.front()
-    if not front:
+    if not study.front:
         return None
-    values = {r.index: v for r, v in candidates}
-    rows = [_row(i, *(_number(v, "") for v in values[i]), _config(study, i)) for i in front]
-    points = [(i, v[0], v[1]) for i, v in values.items()]
-    heads = [f"{name.removeprefix(TIME)}, µs" if name.startswith(TIME) else name for name in names]
+    heads = [f"{name.removeprefix(TIME)}, µs" if name.startswith(TIME) else name for name in study.objective_names]
     return {
-        "drawing": charts.front(heads[:2], points, front),
+        "drawing": charts.front(study, heads[:2]),
         "heads": [(head,) for head in heads],
-        "rows": rows,
+        "rows": [
+            _configured(study, i, i, *(number_cell(value, 4) for value in study.objectives[i])) for i in study.front
+        ],
     }
 
 
@@ -170,7 +151,7 @@ def _finals(study: Summary, finals: Sequence[Final]) -> dict[str, Any] | None:
         unknown = missing(f.reason)
         times = [unknown if us is None else us for us in (f.before_us, f.after_us)]
         changes = [Cell(text, kind="number") if text else unknown for text in (f.change, f.threshold)]
-        rows.append(_row(f.index, f.shape, *times, *changes, f.verdict, _config(study, f.index)))
+        rows.append(_configured(study, f.index, f.index, f.shape, *times, *changes, f.verdict))
     return {"rows": rows, "reference": finals[0].reference} if finals else None
 
 
@@ -180,13 +161,14 @@ def _candidates(study: Summary) -> list[dict[str, Any]]:
     order = sorted(results, key=lambda r: (r.times.get(study.shape, float("inf")), bool(r.fell), r.index))
     return [
         {
-            "cells": _row(
+            "cells": _configured(
+                study,
+                r.index,
                 r.index,
                 *(r.times.get(shape) or missing(r.reason or "it was not timed") for shape in study.header.space.shapes),
                 f"rejected: {r.fell}" if r.fell else "timed" if r.times else "built",
                 *_static(r),
                 broken(r) if r.facts else UNMEASURED,
-                _config(study, r.index),
             ),
             "why": first_line(r.reason) if r.fell else "",
         }
@@ -206,9 +188,9 @@ def _static(result: Result) -> list[Cell]:
     return cells
 
 
-def _config(study: Summary, index: int) -> str:
-    """The config of a candidate, which breaks only between axes."""
-    return study.grid.text(index).replace(" ", "\u00a0").replace(",\u00a0", ", ")
+def _configured(study: Summary, index: int, *values: Cell | int | float | str) -> list[Cell]:
+    """A row of a candidate, with its config at the end, which breaks only between axes."""
+    return _row(*values, study.grid.text(index).replace(" ", "\u00a0").replace(",\u00a0", ", "))
 
 
 def _row(*values: Cell | int | float | str) -> list[Cell]:
@@ -221,8 +203,4 @@ def _cell(value: Cell | int | float | str) -> Cell:
         return Cell(value)
     if isinstance(value, int):
         return Cell(f"{value:,}", sort=value, kind="number")
-    return _number(value, "µs") if isinstance(value, float) else value
-
-
-def _number(value: float, unit: str) -> Cell:
-    return Cell(significant(value), title=f"{value} {unit}" if unit else "", sort=value, kind="number")
+    return number_cell(value, 4, f"{value} µs") if isinstance(value, float) else value

@@ -63,6 +63,7 @@ class Summary:
         self.header, self.results = header, results
         self.grid = Grid(header.space, header.constants)
         self.shape = header.space.shapes[0]
+        self.objective_names = objective_names(header.space)
         self.evaluations = 0
         self.timed: list[Timed] = []
         for r in results.values():
@@ -121,12 +122,15 @@ class Summary:
         place = next((i for i, one in enumerate(self.ranked) if not one.result.broken), None)
         return self.ranked[:place], None if place is None else self.ranked[place]
 
-    def front(self) -> tuple[list[str], list[tuple[Result, list[float]]], list[int]]:
-        """The objectives' names, the values of the candidates that have all of them, and the numbers of those on the
-        Pareto front. With a single objective there is no front."""
-        names = objective_names(self.grid.space)
-        values = [(one.result, v) for one in self.timed if (v := objective_values(one.result, names))]
-        return names, values, front([(r.index, v) for r, v in values]) if len(names) > 1 else []
+    @cached_property
+    def objectives(self) -> dict[int, list[float]]:
+        """The objectives of the candidates that have all of them, by number."""
+        return {one.index: v for one in self.timed if (v := objective_values(one.result, self.objective_names))}
+
+    @cached_property
+    def front(self) -> list[int]:
+        """The numbers of the candidates on the Pareto front; none with a single objective."""
+        return front(self.objectives) if len(self.objective_names) > 1 else []
 
     def genealogy(self, winner: int) -> list[Timed]:
         """From a first candidate to the winner, each step faster than the one before.

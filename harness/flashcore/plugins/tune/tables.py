@@ -55,11 +55,9 @@ def _of_timed(study: Summary) -> Iterator[str]:
     fastest = [[str(one.index), number(one.us), *_static(study, one.result)] for one in study.ranked[:_SHOWN]]
     yield table(["point", "µs", *_STATIC], fastest)
     yield _axes(study)
-    names, candidates, front = study.front()
-    if len(names) > 1:
-        values = {result.index: values for result, values in candidates}
-        rows = [[str(i), *map(number, values[i]), grid.text(i)] for i in front]
-        yield table(["Pareto front", *names, "config"], rows)
+    if len(study.objective_names) > 1:
+        rows = [[str(i), *map(number, study.objectives[i]), grid.text(i)] for i in study.front]
+        yield table(["Pareto front", *study.objective_names, "config"], rows)
 
 
 def _static_only(study: Summary) -> str:
