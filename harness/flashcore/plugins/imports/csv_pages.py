@@ -82,74 +82,75 @@ def read(path: Path, text: str) -> Report:
     Raises:
         RecordError: it cannot be read without guessing; names the command that exports it correctly.
     """
+    exported, sources, code = _RAW, dict[str, str](), dict[str, tuple[Instruction, ...]]()
+    try:
+        lines = _lines(text)
+        delimiter = ";" if re.match(r'("[^"]*"|[^",;]*);', lines[0]) else ","
+        csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+        rows = csv.reader(lines, strict=True, delimiter=delimiter)
+        header = next(rows)
+        if header[0] in _SOURCE_BEGINS:
+            exported = _SOURCE
+            blocks = _blocks([header, *filter(None, rows)])
+            sources = {block.file: block.text for block in blocks if block.file}
+            results = _source_results(blocks, code)
+        elif "Metric Value" in header or "Invocations" in header:
+            results = _long_results(header, filter(None, rows))
+        else:
+            results = _raw_results("".join(lines))
+        if not results:
+            raise _refused("results", "none below the header")
+    except (csv.Error, numerals.Undecided, raw_page.LayoutError) as error:
+        why: Exception = error
+        if isinstance(error, csv.Error):
+            why = _refused("CSV", f"damaged text ({error})")
+        elif isinstance(error, numerals.Undecided):
+            why = _refused("numbers in one convention that can be told", str(error))
+        command = f"LC_ALL=C ncu --import REPORT.ncu-rep --csv {exported} > {path.stem}.csv"
+        raise RecordError(f"{path.name}: {why}\n  hint: {command}") from error
+    return Report(path.name, tuple(replace(r, caches=_CACHES) for r in results), sources, code, _READER)
+
+
+def _lines(text: str) -> list[str]:
+    """The page's lines, from its header on."""
     lines = [line for line in io.StringIO(text.removeprefix("\ufeff")) if not line.startswith("==")]
     start = next((i for i, line in enumerate(lines) if _BEGIN.match(line)), None)
     if start is None:
-        raise _refused(path, "a header with Kernel Name, or with File Path and Function Name", "none")
+        raise _refused("a header with Kernel Name, or with File Path and Function Name", "none")
     if odd := next((line for line in lines[:start] if len(re.findall("[\"'][,;][\"']", line)) > 8), None):
-        raise _refused(path, "no rows above the header", repr(odd[:40]))
+        raise _refused("no rows above the header", repr(odd[:40]))
     if not lines[-1].endswith("\n"):
-        raise _refused(path, "whole lines", f"the last one cut short: {lines[-1][-40:]!r}")
-    body = "".join(lines[start:])
-    try:
-        csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-        delimiter = ";" if re.match(r'("[^"]*"|[^",;]*);', lines[start]) else ","
-        rows = csv.reader(io.StringIO(body), strict=True, delimiter=delimiter)
-        header = next(rows)
-        if header[0] in _SOURCE_BEGINS:
-            return _source_page(path, [header, *filter(None, rows)])
-        if "Metric Value" in header or "Invocations" in header:
-            return _long_page(path, header, filter(None, rows))
-        return _raw_page(path, body)
-    except csv.Error as error:
-        raise _refused(path, "CSV", f"damaged text ({error})") from error
-    except numerals.Undecided as error:
-        raise _refused(path, "numbers in one convention that can be told", str(error)) from error
+        raise _refused("whole lines", f"the last one cut short: {lines[-1][-40:]!r}")
+    return lines[start:]
 
 
-def _refused(path: Path, expected: str, found: str, exported: str = _RAW) -> RecordError:
-    return RecordError(f"{path.name}: expected {expected}, found {found}\n  hint: {_command(path, exported)}")
+def _refused(expected: str, found: str) -> raw_page.LayoutError:
+    return raw_page.LayoutError(f"expected {expected}, found {found}")
 
 
-def _command(path: Path, exported: str = _RAW) -> str:
-    return f"LC_ALL=C ncu --import REPORT.ncu-rep --csv {exported} > {path.stem}.csv"
-
-
-def _report(path: Path, results: Sequence[Result]) -> Report:
-    if not results:
-        raise _refused(path, "results", "none below the header")
-    return Report(path.name, tuple(replace(r, caches=_CACHES) for r in results), reader=_READER)
-
-
-# --- raw ------------------------------------------------------------------------------------------
-
-
-def _raw_page(path: Path, text: str) -> Report:
-    try:
-        table = raw_page.parse(text, domain=None, foreign=True)
-    except raw_page.LayoutError as error:
-        raise RecordError(f"{path.name}: {error}\n  hint: {_command(path)}") from error
+def _raw_results(text: str) -> Sequence[Result]:
+    table = raw_page.parse(text, domain=None, foreign=True)
     if table.damaged:
-        raise _refused(path, "whole rows", table.damaged[0])
-    return _report(path, table.rows)
+        raise _refused("whole rows", table.damaged[0])
+    return table.rows
 
 
 # --- details, summary -----------------------------------------------------------------------------
 
 
-def _long_page(path: Path, header: Sequence[str], lines: Iterable[Sequence[str]]) -> Report:
+def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[Result]:
     """A result for each run of rows of one ID; of a summary, of one kernel and configuration."""
     summary = "Invocations" in header
     wanted = [c for c in raw_page.COLUMNS if c != "ID" or not summary]
     if missing := [c for c in wanted if c not in header]:
-        raise _refused(path, f"the columns {', '.join(wanted)}", f"none called {', '.join(missing)}")
+        raise _refused(f"the columns {', '.join(wanted)}", f"none called {', '.join(missing)}")
     if len(set(header)) < len(header):
-        raise _refused(path, f"the header's {len(header)} columns, each once", "a column twice")
+        raise _refused(f"the header's {len(header)} columns, each once", "a column twice")
     rows = []
     for n, line in enumerate(lines, 2):
         cells = _padded(line, header)
         if len(cells) != len(header):
-            raise _refused(path, f"the header's {len(header)} columns, each once", f"{len(cells)} on row {n}")
+            raise _refused(f"the header's {len(header)} columns, each once", f"{len(cells)} on row {n}")
         rows.append(dict(zip(header, cells, strict=True)))
     mark = numerals.decimal_mark(row[c] for row in rows for c in ("Metric Value", "Minimum", "Average") if c in row)
     keys = ("Kernel Name", "Block Size", "Grid Size", "Device") if summary else ("ID",)
@@ -158,12 +159,12 @@ def _long_page(path: Path, header: Sequence[str], lines: Iterable[Sequence[str]]
         groups.setdefault(tuple(row[k] for k in keys), []).append(row)
     named = [{row["Metric Name"] for row in group} for group in groups.values()]
     if len(named) > 2 and (lost := set.intersection(*named[:-1]) - named[-1]):
-        raise _refused(path, "every metric of the last result", f"it without {sorted(lost)[0]}: cut short")
-    results = [_long_result(path, n, group, mark) for n, group in enumerate(groups.values())]
+        raise _refused("every metric of the last result", f"it without {sorted(lost)[0]}: cut short")
+    results = [_long_result(n, group, mark) for n, group in enumerate(groups.values())]
     ids = [result.id for result in results]
     if ids != sorted(set(ids)):
-        raise _refused(path, "each result once, in order", "doubled or disordered IDs")
-    return _report(path, results)
+        raise _refused("each result once, in order", "doubled or disordered IDs")
+    return results
 
 
 def _padded(row: Sequence[str], header: Sequence[str]) -> Sequence[str]:
@@ -173,7 +174,7 @@ def _padded(row: Sequence[str], header: Sequence[str]) -> Sequence[str]:
     return [*row, *[""] * short] if short > 0 and len(row) > value and not any(row[value + 1 :]) else row
 
 
-def _long_result(path: Path, number: int, rows: Sequence[Row], mark: str) -> Result:
+def _long_result(number: int, rows: Sequence[Row], mark: str) -> Result:
     """The result that the rows of one ID make: a metric each, or the finding of a rule."""
     metrics: dict[str, Metric] = {}
     findings = []
@@ -182,17 +183,17 @@ def _long_result(path: Path, number: int, rows: Sequence[Row], mark: str) -> Res
         name = LABELS.get(name, name if spec_of(name) is not None else "")
         metric = raw_page.cell(row.get("Metric Value", row.get("Average", "")), row["Metric Unit"].strip(), mark)
         if name and metric.value is not None and metrics.setdefault(name, metric).value != metric.value:
-            raise _refused(path, f"one value of {name} for a result", f"{metrics[name].value} and {metric.value}")
+            raise _refused(f"one value of {name} for a result", f"{metrics[name].value} and {metric.value}")
         if row.get("Rule Name"):
             estimate = numerals.number(row.get("Estimated Speedup", ""), mark)
             scope = row.get("Estimated Speedup Type", "").lower()
             findings.append(Finding(row["Rule Name"], row["Rule Description"], estimate, scope))
     if not metrics:
-        raise _refused(path, "metrics by ncu's names, or labels that name one", "none of them")
+        raise _refused("metrics by ncu's names, or labels that name one", "none of them")
     row = {"ID": str(number)} | dict(rows[0])
     result = raw_page.result_of(row, metrics)
     if result is None:
-        raise _refused(path, "a result", raw_page.unreadable(row))
+        raise _refused("a result", raw_page.unreadable(row))
     return replace(result, findings=tuple(findings), averaged=int(row.get("Invocations") or 0))
 
 
@@ -215,9 +216,8 @@ class _Block:
         return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) + "\n"
 
 
-def _source_page(path: Path, rows: Sequence[Sequence[str]]) -> Report:
-    """A result for each function that was launched, in order: the page states neither the launch configuration nor the
-    GPU."""
+def _blocks(rows: Iterable[Sequence[str]]) -> list[_Block]:
+    """The blocks of a source page."""
     blocks: list[_Block] = []
     file = function = ""
     header: list[str] = []
@@ -229,25 +229,29 @@ def _source_page(path: Path, rows: Sequence[Sequence[str]]) -> Report:
         elif "Source" in row:
             header = list(row)
             if not function or "Address" not in header or "Instructions Executed" not in header:
-                raise _refused(path, "lines with the instructions below them", ", ".join(header[:5]), _SOURCE)
+                raise _refused("lines with the instructions below them", ", ".join(header[:5]))
             blocks.append(_Block(function, file, header, []))
         elif not header or len(row) != len(header):
-            raise _refused(path, f"{len(header)} columns", f"{len(row)} on row {n} of the page", _SOURCE)
+            raise _refused(f"{len(header)} columns", f"{len(row)} on row {n} of the page")
         else:
             blocks[-1].rows.append(row)
+    if not blocks:
+        raise _refused("functions", "none")
+    return blocks
+
+
+def _source_results(blocks: Sequence[_Block], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
+    """A result for each function that was launched, in order: the page states neither the launch configuration nor the
+    GPU. Adds the instructions of each to ``code``."""
     mark = numerals.decimal_mark(cell for block in blocks for row in block.rows for cell in row[4:])
     results: list[Result] = []
-    code: dict[str, tuple[Instruction, ...]] = {}
     for launch in _launches(blocks):
         function = launch[0].function
         name = f"{function} {len(results)}"
-        code[name], counts = _instructions(path, launch, mark)
+        code[name], counts = _instructions(launch, mark)
         metrics = {m: Metric(sum(at.values()), "", at) for m, at in counts.items()}
         results.append(Result(len(results), function, "kernel", (0, 0, 0), (0, 0, 0), (0, 0), metrics, code=name))
-    if not results:
-        raise _refused(path, "functions", "none", _SOURCE)
-    sources = {block.file: block.text for block in blocks if block.file}
-    return replace(_report(path, results), sources=sources, code=code)
+    return results
 
 
 def _launches(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
@@ -262,9 +266,7 @@ def _launches(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
         yield launch
 
 
-def _instructions(
-    path: Path, blocks: Iterable[_Block], mark: str
-) -> tuple[tuple[Instruction, ...], dict[str, dict[str, float]]]:
+def _instructions(blocks: Iterable[_Block], mark: str) -> tuple[tuple[Instruction, ...], dict[str, dict[str, float]]]:
     """The instructions of one launch in the order of the code, and metric → offset → count."""
     placed: dict[int, Instruction] = {}
     cells: dict[str, dict[int, float]] = {}
@@ -279,7 +281,7 @@ def _instructions(
             if row[at] == "...":  # between stretches of code
                 continue
             if not re.fullmatch(r"0x[0-9a-f]+", row[at]):
-                raise _refused(path, "an address of each instruction", repr(row[at]), _SOURCE)
+                raise _refused("an address of each instruction", repr(row[at]))
             address = int(row[at], 16)
             if address in placed:  # lines that share an instruction repeat it
                 continue
@@ -289,7 +291,7 @@ def _instructions(
                 if value:
                     cells.setdefault(name, {})[address] = value
                 elif value is None and row[i] not in ("", "-"):
-                    raise _refused(path, f"a count under {block.header[i]}", repr(row[i][:40]), _SOURCE)
+                    raise _refused(f"a count under {block.header[i]}", repr(row[i][:40]))
     start = min(placed, default=0)
     code = tuple(replace(placed[address], offset=address - start) for address in sorted(placed))
     return code, {BY_ADDRESS[n]: {hex(a - start): v for a, v in by.items()} for n, by in cells.items()}
