@@ -72,15 +72,15 @@ def front(study: Summary, names: Sequence[str]) -> Drawing:
     parts = _grid(y, sorted({min(ys), max(ys)}))
     for value, side in ((min(xs), "begin"), (max(xs), "end")):
         parts.append(_text(x(value), _BOTTOM + 15, side, significant(value)))
-    rest: list[str] = []
-    best: list[str] = []
-    for number, a, b in points:
-        title = f"point {number}: {significant(a)}, {significant(b)}"
-        if number in study.front:
-            best.append(_dot(x(a), y(b), title, "top"))
-        else:
-            rest.append(_dot(x(a), y(b), title))
-    line = " L".join(f"{x(a)} {y(b)}" for a, b in sorted((a, b) for number, a, b in points if number in study.front))
+    rest, best = (
+        [
+            _dot(x(a), y(b), f"point {number}: {significant(a)}, {significant(b)}", kind)
+            for number, a, b in points
+            if (number in study.front) == bool(kind)
+        ]
+        for kind in ("", "top")
+    )
+    line = " L".join(f"{x(a)} {y(b)}" for a, b in sorted(study.objectives[number][:2] for number in study.front))
     parts += [*rest, f'<path class="best" d="M{line}"/>', *best]
     parts.append(_text(_LEFT, _HEIGHT - 6, "", f"{names[1]} (up) over {names[0]} (right)"))
     table: list[list[Any]] = [["point", *names, "on the front"], *([n, a, b, n in study.front] for n, a, b in points)]

@@ -95,14 +95,22 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
     if (sampler_name := _sampler_name(grid, options)) != "grid":
         load_optuna(sampler_name)  # reports a missing package before anything is built
     if options.replay is not None:
-        job, (header, replay) = None, _replayed(grid, options.replay)
+        job, (header, recorded) = None, study.read(Path(options.replay))
+        if (header.space.axes, header.space.conditions) != (grid.space.axes, grid.space.conditions):
+            raise UsageError(
+                f"--replay {options.replay}: expected a study of {grid.space.name} as it is now, found another"
+            )
+        header = dataclasses.replace(header, space=grid.space)
     else:
         job = _job(suite, grid, settings, options, say)
         header = _header(job, grid)
     header = dataclasses.replace(header, sampler=sampler_name, seed=options.seed, command=settings.command)
     with _study(header, options) as opened:
         budget = _budget(grid, opened.header, options)
-        sampler = _sampler(opened, grid, budget.evaluations, list(named_points(suite, grid)))
+        sampler: Sampler = Exhaustive(grid, opened.results)
+        if opened.header.sampler != "grid":
+            first = list(named_points(suite, grid))
+            sampler = Proposing(opened.header, grid, opened.results, budget.evaluations, first)
         rate = pace(opened.header.sampler, budget.evaluations)
         rate = dataclasses.replace(rate, batch=options.batch or rate.batch)
         say(
@@ -110,14 +118,12 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
             f"conditions, {len(opened.results)} known"
         )
         if job is None:
-            tune.search(opened, sampler, replay, budget, say, rate)
+            tune.search(opened, sampler, tune.Replay(recorded.values()), budget, say, rate)
             return Outcome(opened)
         with Local(job, grid, opened.folder / study.WORK, not options.static) as local:
             tune.search(opened, sampler, local, budget, say, rate)
-        if options.static or not options.finalists:
-            return Outcome(opened)
         shortlist = finalists.shortlist(suite, grid, opened.results, options.finalists)
-        if not shortlist.candidates:
+        if options.static or not shortlist.candidates:
             return Outcome(opened)
         with gpu_lease.leases(job.workers.uuids[:1], say):
             finals = finalists.run(job, grid, shortlist, opened.folder / "finalists", options.processes)
@@ -133,15 +139,6 @@ def _sampler_name(grid: Grid, options: Options) -> str:
     if options.static or (options.evaluations or 0) >= len(grid.feasible):
         return "grid"
     return "nsga2" if len(grid.feasible) > BIG else "tpe"
-
-
-def _replayed(grid: Grid, path: str) -> tuple[study.Header, tune.Replay]:
-    """The header and the results of the study to replay."""
-    space = grid.space
-    recorded, results = study.read(Path(path))
-    if (recorded.space.axes, recorded.space.conditions) != (space.axes, space.conditions):
-        raise UsageError(f"--replay {path}: expected a study of {space.name} as it is now, found another")
-    return dataclasses.replace(recorded, space=space), tune.Replay(results.values())
 
 
 def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Callable[[str], None]) -> Context:
@@ -215,9 +212,3 @@ def _budget(grid: Grid, header: study.Header, options: Options) -> tune.Budget:
         raise UsageError("--until: expected a GPU whose roofs are known, and a problem that says its work; found none")
     until = None if options.until is None else (header.floor or 0.0) * (1 + options.until / 100)
     return tune.Budget(evaluations, options.seconds, until)
-
-
-def _sampler(opened: study.Study, grid: Grid, count: int | None, first: list[int]) -> Sampler:
-    if opened.header.sampler == "grid":
-        return Exhaustive(grid, opened.results)
-    return Proposing(opened.header, grid, opened.results, count, first)

@@ -93,9 +93,8 @@ class Header:
 class Study:
     """A study that is open for writing; see :func:`create` and :func:`resume`."""
 
-    def __init__(self, folder: Path, header: Header, results: Mapping[int, Result]) -> None:
-        self.folder, self.header = folder, header
-        self.results = dict(results)
+    def __init__(self, folder: Path, header: Header, results: dict[int, Result]) -> None:
+        self.folder, self.header, self.results = folder, header, results
 
     @property
     def measured(self) -> int:

@@ -25,7 +25,7 @@ class Replay:
     """Replaces builds and a GPU by the results of another study of the same space.
 
     Args:
-        recorded: the result of every point that may be asked for.
+        recorded: the result of every point that may be proposed.
     """
 
     def __init__(self, recorded: Iterable[Result]) -> None:
