@@ -102,7 +102,16 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
                 there = replace(job, workers=workers, folder=folder, device=options.device)
                 contests = _contests(before, after, pairs, folder)
                 rows |= _wrong(contests, there, options.revision)
-                timings = _timed([c for c in contests if c.name not in rows], there, options.processes)
+                timings = time_pairs.run(
+                    [c for c in contests if c.name not in rows],
+                    folder / "turns",
+                    workers,
+                    processes=options.processes,
+                    rounds=settings.bench.samples,
+                    time_limit=settings.check.limits.time_limit,
+                    progress=lambda text: say(f"against: {text}"),
+                    device=options.device,
+                )
                 rows |= _decided(timings, options)
     return Comparison(
         suite=job.suite.name,
@@ -206,19 +215,6 @@ def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) 
         elif reason := reasons.get(c.before.name):
             rows[c.name] = Row(c.name, "undecided", f"{revision} is wrong: {reason}")
     return rows
-
-
-def _timed(contests: Sequence[time_pairs.Contest], job: Context, processes: int) -> time_pairs.Timings:
-    return time_pairs.run(
-        contests,
-        job.folder / "turns",
-        job.workers,
-        processes=processes,
-        rounds=job.settings.bench.samples,
-        time_limit=job.settings.check.limits.time_limit,
-        progress=lambda text: job.say(f"against: {text}"),
-        device=job.device,
-    )
 
 
 def _decided(timings: time_pairs.Timings, options: Options) -> dict[str, Row]:

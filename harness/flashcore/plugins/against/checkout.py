@@ -28,23 +28,10 @@ def resolve(name: str, near: Path) -> str | None:
 
 @contextmanager
 def suite_at(name: str, commit: str, suite: Path) -> Iterator[Path]:
-    """The suite's folder as it was in ``commit``, which the user calls ``name``.
+    """The suite's folder as it was in ``commit``, which the user calls ``name``, in a temporary worktree.
 
     Raises:
         UsageError: the suite is not in it.
-        FlashcoreError: git cannot check it out.
-    """
-    with checked_out(commit, suite) as folder:
-        if not (folder / MANIFEST).is_file():
-            raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
-        yield folder
-
-
-@contextmanager
-def checked_out(commit: str, suite: Path) -> Iterator[Path]:
-    """The suite's folder as it was in ``commit``, in a temporary worktree.
-
-    Raises:
         FlashcoreError: git cannot check it out.
     """
     top = git.run(suite, "rev-parse", "--show-toplevel")
@@ -58,6 +45,8 @@ def checked_out(commit: str, suite: Path) -> Iterator[Path]:
         done = git.run(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
         if done.returncode != 0:
             raise FlashcoreError(f"git worktree add {commit[:12]}: {done.stderr.strip()}")
+        if not (tree / inside / MANIFEST).is_file():
+            raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
         yield tree / inside
     finally:
         git.run(repository, "worktree", "remove", "--force", str(tree))

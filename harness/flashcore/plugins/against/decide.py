@@ -96,7 +96,8 @@ def decide(
     level = alpha / max(len(judged), 1)
     # About zero and not about their mean: a second load that is always slower adds to the spread too.
     spreads = {
-        name: _NULL_TO_CHANGE * _root_mean_square([p.null for p in processes]) for name, processes in judged.items()
+        name: _NULL_TO_CHANGE * math.sqrt(statistics.fmean(p.null**2 for p in processes))
+        for name, processes in judged.items()
     }
     typical = statistics.median(spreads.values()) if spreads else 0.0
     decided: dict[str, Decision] = {}
@@ -131,10 +132,6 @@ def _gap(processes: Sequence[Process]) -> str:
     if not all(math.isfinite(p.change) and math.isfinite(p.null) for p in processes):
         return "a time is not a positive number"
     return ""
-
-
-def _root_mean_square(values: Sequence[float]) -> float:
-    return math.sqrt(statistics.fmean(v * v for v in values))
 
 
 # --- a quantile ------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.plugins.against.decide import Process
 
+TARGET = python_process.child("flashcore.plugins.against.time_pairs")
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
 #: Calls of many ms get fewer rounds: so many seconds for each build, but at least so many rounds.
@@ -48,9 +49,8 @@ class Contest:
     after: Case
     again: Case
 
-    @property
-    def sides(self) -> dict[Side, Case]:
-        return {"before": self.before, "after": self.after, "again": self.again}
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, **{side: getattr(self, side).to_json() for side in SIDES}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     timings = Timings(times={c.name: [] for c in contests})
-    program = Program(command=_command, limits=Limits(time_limit=time_limit, batch=len(contests)))
+    program = Program(command=TARGET, limits=Limits(time_limit=time_limit, batch=len(contests)))
     for process in range(processes):
         if enough() or len(timings.lost) == len(contests):
             break
@@ -148,18 +148,17 @@ def _repetition(
     build."""
     attempts = dict.fromkeys((c.after.shape for c in contests), 0)
     while True:
-        left = {
-            shape: here
-            for shape in attempts
-            if (here := [c for c in contests if c.after.shape == shape and c.name not in timings.lost])
-        }
+        left: dict[str, list[Contest]] = {}
+        for c in contests:
+            if c.after.shape in attempts and c.name not in timings.lost:
+                left.setdefault(c.after.shape, []).append(c)
         if not left:
             return
         tasks = [
             # Another attempt is another task, so that a continued run repeats the same steps.
             journal.Task(
                 shape if attempts[shape] == 0 else f"{shape}~{attempts[shape]}",
-                {"contests": [_to_json(c) for c in here], **payload},
+                {"contests": [c.to_json() for c in here], **payload},
             )
             for shape, here in left.items()
         ]
@@ -182,14 +181,6 @@ def _blame(result: journal.Result, contests: Sequence[Contest], timings: Timings
     name, _, side = result.step.variant.rpartition("@")
     for contest in [c for c in contests if c.name == name] or contests:
         timings.lost[contest.name] = Lost(side if contest.name == name else "", result.reason)
-
-
-def _command(task_file: Path, journal_file: Path) -> list[str]:
-    return python_process.command("flashcore.plugins.against.time_pairs", str(task_file), str(journal_file))
-
-
-def _to_json(contest: Contest) -> dict[str, Any]:
-    return {"name": contest.name, **{side: case.to_json() for side, case in contest.sides.items()}}
 
 
 # --- the child ----------------------------------------------------------------------------------
