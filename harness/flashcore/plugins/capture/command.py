@@ -24,7 +24,7 @@ from flashcore.records import raw, store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flashcore.plugins.capture.capture import Captured, Settings
+    from flashcore.plugins.capture.capture import Captured
 
 #: The exit code of a command that did not end in time, as of timeout(1).
 NO_END = 124
@@ -105,7 +105,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settings:
-
     if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
     if not arguments.time_limit > 0:

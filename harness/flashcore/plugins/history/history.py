@@ -154,11 +154,7 @@ def regime(rows: Sequence[Line]) -> str:
 
 def slower(rows: Sequence[Line]) -> list[tuple[Line, Line, float]]:
     """The steps at which a case got slower by more than :data:`SLOWER`, in the :func:`regime` of its history."""
-    steps = []
     name = f"{regime(rows)}_us"
-    timed = [r for r in rows if getattr(r, name)]
-    for before, after in itertools.pairwise(timed):
-        ratio = getattr(after, name) / getattr(before, name)
-        if ratio > SLOWER:
-            steps.append((before, after, ratio))
-    return steps
+    timed = [(r, time) for r in rows if (time := getattr(r, name))]
+    steps = ((before, after, now / was) for (before, was), (after, now) in itertools.pairwise(timed))
+    return [step for step in steps if step[2] > SLOWER]

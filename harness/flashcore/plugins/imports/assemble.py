@@ -9,6 +9,7 @@ belong together, unlike the means of each value.
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -54,7 +55,8 @@ def record_of(
     slugs = names.variants(r.kernel for r in results)
     cases, shapes = _cases(results, slugs)
     kernels = _cubins(reports, arch)
-    values = {r.id: ncu_facts.launch_values(r, chip, registers=_registers(r, kernels)) for r in results}
+    registers = {name: kernel.registers for name, kernel in kernels.items()}
+    values = {r.id: ncu_facts.launch_values(r, chip, registers=registers.get(r.mangled)) for r in results}
     facts = [f for (variant, shape), launches in cases.items() for f in _case(variant, shape, launches, values, chip)]
     variants: dict[str, Variant] = {}
     for kernel, slug in slugs.items():
@@ -89,11 +91,6 @@ def _cases(
         shapes.setdefault(shape, Shape(shape, PROBLEM, parameters, ("profile",)))
         cases.setdefault((slugs[result.kernel], shape), []).append(result)
     return cases, shapes
-
-
-def _registers(result: Result, kernels: Mapping[str, cubin.Kernel]) -> int | None:
-    kernel = kernels.get(result.mangled)
-    return kernel.registers if kernel else None
 
 
 def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
@@ -155,9 +152,9 @@ def _own(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
             yield Fact(subject, name, plain(value), metric.unit or "1", Source.NCU)
     if result.ranges:
         yield Fact(subject, "nvtx__ranges", " / ".join(result.ranges), "text", Source.NCU)
-    times: dict[str, int] = {}
+    times = Counter[str]()
     for finding in result.findings:
-        times[finding.rule] = times.get(finding.rule, 0) + 1
+        times[finding.rule] += 1
         name = f"{RULE}{finding.rule}" + (f".{times[finding.rule]}" if times[finding.rule] > 1 else "")
         yield Fact(subject, name, finding.message, "text", Source.NCU)
         if finding.speedup is not None:
@@ -224,13 +221,12 @@ def _variant(slug: str, kernel: str, arch: str, shapes: Sequence[str], launches:
 
 #: The type of a compute roof → the facts that count its FLOPs, and how many each is of.
 _ROOFS: dict[str, dict[str, int]] = {
-    **{f"{t.removesuffix('_sum16')}_tensor": {} for t in TENSOR_TYPES},
     "fp32": {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2},
     "fp16": {"op_hadd": 2, "op_hmul": 2, "op_hfma": 4},
     "fp64": {"op_dadd": 1, "op_dmul": 1, "op_dfma": 2},
 }
 for _type in TENSOR_TYPES:
-    _ROOFS[f"{_type.removesuffix('_sum16')}_tensor"][f"tensor_flop_{_type}"] = 1
+    _ROOFS.setdefault(f"{_type.removesuffix('_sum16')}_tensor", {})[f"tensor_flop_{_type}"] = 1
 
 
 def _roof(launches: Sequence[ncu_facts.Values]) -> str:
@@ -242,7 +238,7 @@ def _roof(launches: Sequence[ncu_facts.Values]) -> str:
     # HFMA2 also moves constants: by itself it does not show that a kernel computes in fp16.
     if any(counted[roof] for roof in counted if roof != "fp16"):
         counted["fp16"] = sum(v[n].value or 0.0 for v in launches for n in ("op_hadd", "op_hmul")) and counted["fp16"]
-    best = max(counted, key=lambda roof: counted[roof])
+    best = max(counted, key=counted.__getitem__)
     return best if counted[best] else ""
 
 

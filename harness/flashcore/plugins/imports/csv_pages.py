@@ -83,6 +83,7 @@ def read(path: Path, text: str) -> Report:
         RecordError: it cannot be read without guessing; names the command that exports it correctly.
     """
     exported, sources, code = _RAW, dict[str, str](), dict[str, tuple[Instruction, ...]]()
+    results: Sequence[Result]
     try:
         lines = _lines(text)
         delimiter = ";" if re.match(r'("[^"]*"|[^",;]*);', lines[0]) else ","
