@@ -33,6 +33,7 @@ NEEDS = {
     "compare": "diff 2026 2026",
     "bounds": "bounds --suite suite --device h200",
     "init": "init new",
+    "sanitize": "profile --suite suite --sanitize",
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",

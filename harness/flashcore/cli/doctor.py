@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from flashcore.cli import output, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
-from flashcore.measure.machine import compute_sanitizer, ncu, toolchain
+from flashcore.measure.machine import ncu, toolchain
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.model import plugin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +66,7 @@ def examine() -> list[Part]:
         return f"{toolchain.tool_version(program)} at {program}"
 
     def sanitizer() -> str:
-        program = compute_sanitizer.find_sanitizer()
+        program = plugin.resolve("flashcore.plugins.sanitize.compute_sanitizer:find_sanitizer")()
         return f"{toolchain.tool_version(program) or 'of an unknown version'} at {program}"
 
     def package(name: str) -> str:

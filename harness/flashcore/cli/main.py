@@ -29,7 +29,6 @@ COMMANDS = {
     "build": "compile every variant; print registers, spills, shared memory, occupancy",
     "check": "compare every variant's answers with fp64",
     "bench": "check, then time",
-    "sanitize": "run every variant under compute-sanitizer: memcheck, racecheck, synccheck",
     "profile": "build, check, bench, profile, record, report and gate in one command",
     "report": "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as "
     "Markdown",

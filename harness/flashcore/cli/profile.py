@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "do not measure this machine's roofs"
     roofs = options.default("roofs")
     parser.add_argument("--no-roofs", dest="roofs", action="store_const", const=None, default=roofs, help=text)
-    parser.add_argument("--sanitize", action="store_true", help="also run every variant under compute-sanitizer")
     text = "keep ncu's report (.ncu-rep) in the run"
     parser.add_argument("--keep-report", dest="profile.keep_report", action="store_true", help=text)
     options.add_reporting(parser)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flashcore.cli.grid import cell, grid
-from flashcore.model.catalogue import FACTS
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Stage
-from flashcore.model.text import fixed
 
 _TIMES = {
     "isolated_p50": "isolated p50 µs",
@@ -50,22 +48,12 @@ def checked(record: Record) -> str:
 
     return grid(
         ("case", "status", "max error", "x class", "reason"),
-        [[o.case, o.status, *cells(Subject(o.variant, shape=o.shape)), o.reason] for o in _outcomes(record, "check")],
+        [[o.case, o.status, *cells(Subject(o.variant, shape=o.shape)), o.reason] for o in outcomes(record, "check")],
     )
 
 
-def sanitized(record: Record) -> str:
-    """What compute-sanitizer found in each case, failures first."""
-    names = [n for n, s in FACTS.items() if s.group == "sanitizer"]
-    rows = []
-    for o in _outcomes(record, "sanitize"):
-        values = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
-        rows.append([o.case, o.status, *(fixed(x, 0, "-") for x in values), o.reason])
-    header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
-    return grid(["case", "status", *header, "reason"], rows)
-
-
-def _outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
+def outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
+    """The outcomes of a stage, failures first."""
     return sorted((o for o in record.outcomes if o.stage == stage), key=lambda o: o.status == "ok")
 
 

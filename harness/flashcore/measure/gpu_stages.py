@@ -17,14 +17,13 @@ from flashcore.measure.bench import bench
 from flashcore.measure.check import check
 from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
-from flashcore.measure.sanitize import sanitize
 from flashcore.measure.stage import Stage
-from flashcore.model import suite
+from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
 from flashcore.model.record import Built, Measured, StageNote, StageResult
 
-STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile, "sanitize": sanitize}
+STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile}
 
 
 class Build(Protocol):
@@ -95,7 +94,8 @@ def _run(
     say(", ".join(filter(None, parts)))
     (context.folder / name).mkdir(parents=True, exist_ok=True)
     try:
-        result = STAGES[name].run(context, cases.child_cases(context, ready))
+        stage: Stage = STAGES.get(name) or plugin.resolve("flashcore.plugins.sanitize.sanitize")
+        result = stage.run(context, cases.child_cases(context, ready))
     except CapabilityError as error:
         say(Failure(f"{name}: {error}"))
         if not measured.notes:

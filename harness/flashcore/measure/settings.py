@@ -9,13 +9,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from flashcore.measure.machine.compute_sanitizer import Tool
 from flashcore.measure.machine.gpu_choice import ALL
 from flashcore.measure.machine.ncu import CacheControl, ClockControl
 from flashcore.measure.workers.program import Limits
 
+Tool = Literal["memcheck", "racecheck", "synccheck"]
 #: By how much compute-sanitizer's tools make a case slower.
 _SANITIZED = 5
 

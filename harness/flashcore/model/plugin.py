@@ -88,10 +88,12 @@ SHIPPED: Mapping[str, Entries] = {
         "diff": "compare",
         "bounds": "bounds",
         "init": "init",
+        "sanitize": "sanitize",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
         "--cluster": "cluster",
+        "--sanitize": "sanitize",
     },
     "tables": {"space": "tune"},
     "languages": {"triton": "triton"},

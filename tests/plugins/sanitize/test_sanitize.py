@@ -19,11 +19,11 @@ from flashcore.measure.context import Context
 from flashcore.measure.gpu_stages import measure
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.sanitize import sanitize
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.causes import NotSanitized
 from flashcore.model.record import Built, CaseOutcome, Facts, Measured, Source, StageResult, Subject
+from flashcore.plugins.sanitize import sanitize
 from tests import factory, stages
 from tests.conftest import ROOT, TESTS, flashcore
 
@@ -171,7 +171,7 @@ def test_what_the_tool_is_told(run: Run, tmp_path: Path) -> None:
     memcheck, *others = (line["arguments"] for line in lines)
     assert memcheck[memcheck.index("--report-api-errors") + 1] == "no"
     assert all("--report-api-errors" not in o for o in others)
-    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.sanitize.child"]
+    assert memcheck[-6:-2] == [sys.executable, "-P", "-m", "flashcore.plugins.sanitize.child"]
     assert {line["torch"] for line in lines} == {"1"}, "every tensor has an allocation of its own"
 
 

@@ -5,7 +5,7 @@
 One process takes many cases, since starting costs more than running, but the tool gives one count a
 process. A clean batch clears all its cases; otherwise each of its cases runs again alone, so that a count is never
 attributed to the wrong case. All state is in the folder's files: called again, :func:`run` continues where it was
-ended. :mod:`flashcore.measure.sanitize.child` is what the tool runs.
+ended. :mod:`flashcore.plugins.sanitize.child` is what the tool runs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 
 from flashcore.measure.context import Context, Say
 from flashcore.measure.machine import python_process
-from flashcore.measure.machine.compute_sanitizer import Report, Tool, command_line, find_sanitizer, parse
-from flashcore.measure.settings import Sanitize
+from flashcore.measure.settings import Sanitize, Tool
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Result, Task, hung, read_journal
 from flashcore.measure.workers.kernel_call import Case
@@ -38,8 +37,9 @@ from flashcore.model.causes import (
 )
 from flashcore.model.files import writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
+from flashcore.plugins.sanitize.compute_sanitizer import Report, command_line, find_sanitizer, parse
 
-TARGET = python_process.child("flashcore.measure.sanitize.child")
+TARGET = python_process.child("flashcore.plugins.sanitize.child")
 #: Every tensor gets an allocation of its own, so that an access to another tensor's memory is noticed.
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 

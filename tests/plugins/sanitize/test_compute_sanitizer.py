@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import compute_sanitizer, toolchain
-from flashcore.measure.machine.compute_sanitizer import Report, parse
+from flashcore.measure.machine import toolchain
+from flashcore.plugins.sanitize import compute_sanitizer
+from flashcore.plugins.sanitize.compute_sanitizer import Report, parse
 from tests.conftest import TESTS
 
 STANDIN = TESTS / "standins" / "compute-sanitizer"

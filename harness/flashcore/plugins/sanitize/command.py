@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 
 from flashcore.cli import check, options, text_tables
+from flashcore.cli.grid import grid
 from flashcore.errors import UsageError, worst
-from flashcore.measure.machine.compute_sanitizer import find_sanitizer
 from flashcore.measure.settings import Sanitize
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Record, Subject
+from flashcore.model.text import fixed
+from flashcore.plugins.sanitize.compute_sanitizer import find_sanitizer
 from flashcore.suites.load import load
 
 
@@ -26,6 +30,17 @@ def run(arguments: argparse.Namespace) -> int:
     find_sanitizer()
     done = check.measured(arguments, settings)
     records = [run.record for run in done]
-    text_tables.show(text_tables.sanitized, records)
+    text_tables.show(as_table, records)
     print("\n".join(f"run: {one.folder}" for one in done))
     return worst(map(check.failed, records))
+
+
+def as_table(record: Record) -> str:
+    """What compute-sanitizer found in each case, failures first."""
+    names = [n for n, s in FACTS.items() if s.group == "sanitizer"]
+    rows = []
+    for o in text_tables.outcomes(record, "sanitize"):
+        values = (record.facts.number(n, Subject(o.variant, shape=o.shape)) for n in names)
+        rows.append([o.case, o.status, *(fixed(x, 0, "-") for x in values), o.reason])
+    header = [n.removeprefix("sanitizer_").replace("_", " ") for n in names]
+    return grid(["case", "status", *header, "reason"], rows)

@@ -8,11 +8,9 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from flashcore.measure.machine.capabilities import lacking
-
-Tool = Literal["memcheck", "racecheck", "synccheck"]
+from flashcore.measure.settings import Tool
 
 _PLACES = (Path("/usr/local/cuda/bin"), Path("/usr/local/cuda/compute-sanitizer"))
 
