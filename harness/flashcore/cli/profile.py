@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     judged = profiled.judged
     text_tables.show(text_tables.ladder, judged.records)
     gate.show(judged)
-    for record, previous in zip(judged.records, profiled.previous, strict=True):
+    for record, previous in zip(judged.records, profiled.previous, strict=False):
         for name in judged.variants or ():
             print("\n".join(inner_loop.answers(record, previous, name)))
     folders = "\n        ".join(str(run.folder) for run in profiled.runs)

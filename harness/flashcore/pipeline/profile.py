@@ -20,7 +20,7 @@ class Profiled:
     """The runs of one command, a run for each GPU model, with their judgement and report.
 
     Args:
-        previous: for each run the last earlier one on the same GPU model, to compare the selected variants with.
+        previous: for each run the last earlier one on the same GPU model; empty if the user selects no variants.
         pages: the report's pages, the entry first.
     """
 
@@ -37,13 +37,12 @@ def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *,
         FlashcoreError: see the parts; what was measured until then is kept.
     """
     done = runs(settings, say, resume=resume)
-    judged = judge_records(replace(rules, variant=done[0].settings.variant), [run.record for run in done])
+    variant = done[0].settings.variant
+    previous: list[Record | None] = []
+    for record in (run.record for run in done if variant):
+        earlier = lookup.measured_runs(Path(settings.profiles), record.suite.name, before=record.id)
+        previous.append(next((r for r in earlier if r.gpu == record.gpu), None))
+    judged = judge_records(replace(rules, variant=variant), [run.record for run in done])
     files = pages.write(target, judged.records, require=rules.require, baseline=judged.baseline)
     say(f"report: {len(files)} pages in {files[0].parent}")
-    previous = [_previous(settings, run.record) if judged.variants else None for run in done]
     return Profiled(done, previous, judged, files)
-
-
-def _previous(settings: Settings, record: Record) -> Record | None:
-    earlier = lookup.measured_runs(Path(settings.profiles), record.suite.name, before=record.id)
-    return next((r for r in earlier if r.gpu == record.gpu), None)
