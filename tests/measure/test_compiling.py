@@ -218,7 +218,7 @@ def test_a_marker_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch:
     def bad(*_: object) -> None:
         raise UsageError("two_steps.cu:1: expected a phase")
 
-    monkeypatch.setattr("flashcore.readers.phases.Sources.__call__", bad)
+    monkeypatch.setattr("flashcore.readers.phases.of_lines", bad)
     context = opened(tmp_path, "profile", "two_steps")
     assert {*code.marked(context)} == {v.name for v in context.variants if isinstance(v.kind, Cuda)}
 
