@@ -254,6 +254,28 @@ def test_facts_are_in_the_catalogue(stage: tuple[StageResult, list[str]]) -> Non
         assert fact.number is None or math.isfinite(fact.number)
 
 
+def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> None:
+    lines: list[str] = []
+    settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
+    context = stages.context(tmp_path, "right", bench=settings, say=lines.append)
+    cases = [case("right"), case("slower")]
+    case_times.run(context, cases, tmp_path)
+    (path,) = tmp_path.glob("journal-*.jsonl")
+    older = [json.loads(line) for line in path.read_text().splitlines()]
+    (answer,) = (line for line in older if line["event"] == "result")
+    del answer["data"]["variants"]["right"]["new"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in older))
+
+    lines.clear()
+    result = case_times.run(context, cases, tmp_path)
+    assert [o.status for o in result.outcomes] == ["ok", "ok"]
+    assert lines[0].startswith("bench: small: expected times as this version of flashcore writes them, found others (")
+    assert "'new'" in lines[0] and lines[0].endswith("): its 2 cases are timed again")
+    assert len(lines) == 3, "the message, then the progress of both cases"
+    assert len(list(tmp_path.glob("journal-*.jsonl"))) == 2
+    assert case_times.run(context, cases, tmp_path) == result, "what was timed again is not timed a third time"
+
+
 def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
     from flashcore.errors import CapabilityError
 

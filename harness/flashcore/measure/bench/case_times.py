@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from flashcore.errors import RecordError
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.statistics import StopRule, percentiles
 from flashcore.measure.context import Context
@@ -108,7 +109,13 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
                 progress(str(outcome) if isinstance(outcome, Measured) else f"{outcome.case}: {outcome.reason}")
 
         for result in context.workers.run(tasks, program(context), folder, tell):
-            for outcome in settle(result, left[result.name]):
+            try:
+                settled = list(settle(result, left[result.name]))
+            except RecordError as error:  # of an unfinished run; its cases are left for the next attempt
+                reason = str(error).partition("\n")[0]
+                context.say(f"bench: {result.name}: {reason}: its {len(left[result.name])} cases are timed again")
+                continue
+            for outcome in settled:
                 if isinstance(outcome, Measured):
                     measured[outcome.case.name] = outcome
                 else:

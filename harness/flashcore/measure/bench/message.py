@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from flashcore.errors import RecordError
 from flashcore.model.causes import Detail, as_json, from_json
 
 #: By mode: us per call.
@@ -64,7 +65,15 @@ class ShapeTimes:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        variants = {variant: CaseTimes(**times) for variant, times in data["variants"].items()}
-        failed = {variant: from_json(cause) for variant, cause in data["failed"].items()}
-        return cls(**{**data, "variants": variants, "failed": failed})
+        """The inverse of :meth:`to_json`.
+
+        Raises:
+            RecordError: the data has another form, which another version of flashcore wrote.
+        """
+        try:
+            variants = {variant: CaseTimes(**times) for variant, times in data["variants"].items()}
+            failed = {variant: from_json(cause) for variant, cause in data["failed"].items()}
+            return cls(**{**data, "variants": variants, "failed": failed})
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            actual = f"expected times as this version of flashcore writes them, found others ({error})"
+            raise RecordError(f"{actual}\n  hint: measure again") from error
