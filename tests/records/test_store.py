@@ -250,6 +250,15 @@ def test_listings_are_not_read_before_somebody_looks(run: Path) -> None:
         list(record.listings)
 
 
+def test_facts_of_an_opened_run_are_not_read_before_somebody_looks(run: Path) -> None:
+    (run / store.FACTS).write_bytes(b"no facts")
+    record = store.opened(run)
+    assert record.outcomes
+    for _ in range(2):
+        with pytest.raises(RecordError, match=f"{store.FACTS}: cannot be read"):
+            list(record.facts)
+
+
 def test_a_run_without_listings_is_read(run: Path) -> None:
     (run / store.LISTINGS).unlink()
     assert tuple(store.read(run).listings) == ()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, Detail, PlanRefused, Stale
@@ -18,6 +18,7 @@ from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
 SCHEMA_VERSION = 3
+_Item = TypeVar("_Item", covariant=True)
 
 
 class Source(StrEnum):
@@ -100,15 +101,41 @@ class Fact:
         return float(self.value)
 
 
+class Lazy(Collection[_Item]):
+    """Items that are read at the first access, since most readers of a record need only some of its files.
+
+    Args:
+        make: reads them; every access raises what it raises.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[_Item]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> tuple[_Item, ...]:
+        return tuple(self._make())
+
+    def __iter__(self) -> Iterator[_Item]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._made
+
+
 class Facts:
     """Facts, found by name and subject. The indexes are made at the first look-up: most readers only iterate.
+
+    :class:`Lazy` facts are read at the first access.
 
     Iteration gives them in the order they were recorded. A later fact of the same name, subject
     and source replaces an earlier one in look-ups.
     """
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
-        self._all = tuple(facts)
+        self._all: Collection[Fact] = facts if isinstance(facts, Lazy) else tuple(facts)
 
     @cached_property
     def _by_subject(self) -> dict[Subject, dict[str, Fact]]:
@@ -388,31 +415,6 @@ class Listing:
 
     subject: Subject
     instructions: tuple[Instruction, ...]
-
-
-class Listings(Collection[Listing]):
-    """Listings that are read at the first access: a hundred thousand instructions take a second, and most readers of a
-    record need none.
-
-    Args:
-        make: reads them; the first access raises what it raises.
-    """
-
-    def __init__(self, make: Callable[[], Iterable[Listing]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _made(self) -> tuple[Listing, ...]:
-        return tuple(self._make())
-
-    def __iter__(self) -> Iterator[Listing]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __contains__(self, one: object) -> bool:
-        return one in self._made
 
 
 RoofOrigin = Literal["datasheet", "at clock seen", "measured"]

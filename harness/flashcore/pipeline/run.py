@@ -24,7 +24,7 @@ from flashcore.pipeline import roofs
 from flashcore.pipeline.kinds import each_kind
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
-from flashcore.records import raw, store
+from flashcore.records import lookup, raw, store
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     with store.claimed(folder), context.workers:
         gpu_stages.prepare(context)
         with _compiled(context, resumed) as compiling:
-            recorded = recorded_before(context, run_id)
+            # Before anything is measured: a case that a damaged run has is measured again.
+            recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
             trusted = known_right(context, compiling.first, recorded)
             measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from flashcore.errors import RecordError
 from flashcore.model.causes import Stale
-from flashcore.model.record import Built, Environment, Fact, Facts, Listing, Listings, Measured, Origin, Record, Roof
+from flashcore.model.record import Built, Environment, Fact, Facts, Lazy, Listing, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 from flashcore.records import freshness, lookup
 
@@ -61,7 +62,11 @@ def record_of(
     stale: dict[str, Stale] = {}
     origins: list[Origin] = []
     for run in recorded:
-        joined = freshness.join(run, keys, done)
+        try:
+            joined = freshness.join(run, keys, done)
+        except RecordError as error:
+            lookup.tell_skipped(run.id, error)
+            continue
         for case, reason in joined.stale.items():
             stale.setdefault(case, reason)
         facts += joined.facts
@@ -87,7 +92,7 @@ def record_of(
         stale={c: why for c, why in stale.items() if c not in measured_cases},
         joined=tuple(origins),
         samples=samples,
-        listings=Listings(lambda: chain.from_iterable(listings)),
+        listings=Lazy(lambda: chain.from_iterable(listings)),
         roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,
         recording=findings.recording,
@@ -104,21 +109,24 @@ def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Recor
 
 
 def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
-    """Measured runs of this suite, newest first, all of one GPU.
+    """Measured runs of this suite, newest first, all of one GPU. Their facts are not read yet, except where the choice
+    of the others depends on the run.
 
     Args:
         gpu: this machine's GPU; ``None``: that of the newest run.
         before: only runs older than this one; ``None``: all.
     """
     runs: list[Record] = []
-    for run in lookup.measured_runs(places, suite, before=before):
-        gpu = gpu or run.gpu
-        if run.gpu != gpu:
+    for run in lookup.opened_runs(places, suite, before=before):
+        if run.gpu != (gpu or run.gpu):
             continue
-        runs.append(run)
         measured = [o for o in run.outcomes if not o.origin]
         stages = {o.stage for o in measured}
         whole = set(run.suite.variants) <= {o.variant for o in measured} and set(GPU_STAGES) <= stages
+        if (whole or gpu is None) and not lookup.is_readable(run):
+            continue
+        gpu = run.gpu
+        runs.append(run)
         if whole or len(runs) == _MOST_RUNS:
             break
     return runs

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flashcore.model import cause_text
 from flashcore.model.causes import CodeChanged, NeverMeasured, NoHostHash, ReferenceChanged, SourcesChanged, Stale
-from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Listings, Origin, Plan, Record, Source
+from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Lazy, Listing, Origin, Plan, Record, Source
 from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
 
 #: The sources of facts that only a GPU can give, and the stage of each.
@@ -134,27 +134,30 @@ class Joined:
     samples: dict[str, tuple[float, ...]]
     stale: dict[str, Stale]
     origin: Origin | None
-    listings: Listings
+    listings: Lazy[Listing]
 
 
 def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]]) -> Joined:
-    """Takes over what is fresh.
+    """Takes over what is fresh. The recorded facts are read only if the run has an outcome to take over.
 
     Args:
         measured: (case, stage) that the present run measured itself; they are not taken over.
+
+    Raises:
+        RecordError: the facts cannot be read.
     """
     reasons = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
     here = {case for case, _ in measured}
     fresh = {case for case, reason in reasons.items() if reason is None}
-    facts = [
-        f
-        for f in recorded.facts
-        if f.source in MEASURED and (case := f.subject.case) in fresh and (case, MEASURED[f.source]) not in measured
-    ]
     outcomes = [
         replace(o, origin=o.origin or recorded.id)
         for o in recorded.outcomes
         if o.case in fresh and (o.case, o.stage) not in measured
+    ]
+    facts = [
+        f
+        for f in (recorded.facts if outcomes else ())
+        if f.source in MEASURED and (case := f.subject.case) in fresh and (case, MEASURED[f.source]) not in measured
     ]
     samples = {
         k: v
@@ -170,6 +173,6 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
             what += f" (by the text of their sources, which is the same: {cause_text.compilers(sorted(others))})"
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
-    listings = Listings(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
+    listings = Lazy(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
     stale = {case: reason for case, reason in reasons.items() if reason and case not in here}
     return Joined(facts, outcomes, samples, stale, origin, listings)

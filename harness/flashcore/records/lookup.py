@@ -14,7 +14,7 @@ from flashcore.errors import RecordError, UsageError
 from flashcore.model import plugin
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Record
-from flashcore.records.store import HEADER, READABLE, RUN_ID, read
+from flashcore.records.store import HEADER, READABLE, RUN_ID, opened
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -140,18 +140,37 @@ def latest(places: Places, suite: str, *, before: str | None = None) -> Record |
 
 def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
     """The runs of this suite that a GPU measured, newest first."""
+    return filter(is_readable, opened_runs(places, suite, before=before))
+
+
+def opened_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
+    """As :func:`measured_runs`, with facts that are not read yet."""
     for folder in everywhere(places):
         if before is not None and folder.name >= before:
             continue
         try:
             if _measured(folder, suite) is None:
                 continue
-            record = read(folder)
+            record = opened(folder)
         except (*_DAMAGED, RecordError) as error:
-            # A damaged old run must not stop a new one; `report RUN` says what is wrong with it.
-            print(f"flashcore: skipped run {folder.name}: {error}", file=sys.stderr)
+            tell_skipped(folder.name, error)
             continue
         yield record
+
+
+def is_readable(run: Record) -> bool:
+    """Whether the run's facts can be read; if not, says that it is skipped."""
+    try:
+        len(run.facts)
+    except RecordError as error:
+        tell_skipped(run.id, error)
+        return False
+    return True
+
+
+def tell_skipped(run: str, error: Exception) -> None:
+    """Warns that a damaged run is left out: it must not stop a new one."""
+    print(f"flashcore: skipped run {run}: {error}", file=sys.stderr)
 
 
 def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[tuple[Traversable, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 
 from flashcore.model.catalogue import spec_of
@@ -45,7 +45,7 @@ def measured(fact: Fact) -> tuple[Value | None, Detail | str]:
 
 
 def mistakes(record: Record) -> Iterator[str]:
-    """What no run can have recorded, each with what was expected and what was found."""
+    """What no run can have recorded, its facts left out, each with what was expected and what was found."""
     suite = record.suite
     for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
         if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
@@ -71,14 +71,18 @@ def mistakes(record: Record) -> Iterator[str]:
     for key, series in record.samples.items():
         if any(complaint(x, "us") or not x for x in series):
             yield f"samples of {shortened(key)}: expected times in µs, above 0, found others"
-    yield from _facts(record)
 
 
-def _facts(record: Record) -> Iterator[str]:
+def mistakes_in_facts(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
+    """What no run can have recorded as facts, each with what was expected and what was found.
+
+    Args:
+        record: of which only the header's content is used.
+    """
     archs = {*record.suite.archs, *(a.arch for a in record.artifacts)}
     misplaced: dict[int, str] = {}  # one subject has many facts
     units: dict[str, str] = {}
-    for fact in record.facts:
+    for fact in facts:
         name, s = fact.name, fact.subject
         if id(s) not in misplaced:
             misplaced[id(s)] = _misplaced(s, record, archs)

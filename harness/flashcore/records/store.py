@@ -37,8 +37,8 @@ from flashcore.model.record import (
     Fact,
     Facts,
     Instruction,
+    Lazy,
     Listing,
-    Listings,
     Record,
     Source,
     Subject,
@@ -175,6 +175,17 @@ def read(folder: Traversable) -> Record:
     Raises:
         RecordError: it is not complete, not readable, or of an older or newer schema.
     """
+    record = opened(folder)
+    len(record.facts)
+    return record
+
+
+def opened(folder: Traversable) -> Record:
+    """Reads a run, but its facts only at their first use, which raises a RecordError if they cannot be read.
+
+    Raises:
+        RecordError: see :func:`read`.
+    """
     path = folder / HEADER
     header = _load(path)
     schema = header.get("schema_version") if isinstance(header, dict) else None
@@ -201,18 +212,28 @@ def read(folder: Traversable) -> Record:
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
     record = Record(
         **{name: getattr(checked, name) for name in type(checked).model_fields},
-        facts=_read_rows(folder / FACTS, "rows of facts", lambda data: _facts(schema_2.facts(data) if old else data)),
+        facts=Facts(Lazy(lambda: _read_facts(folder, record, old))),
         samples={k: tuple(v) for k, v in samples.items()},
-        listings=Listings(lambda: _read_listings(folder / LISTINGS)),
+        listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
     )
-    wrong = list(itertools.islice(soundness.mistakes(record), 10))
+    mistakes = list(soundness.mistakes(record))
     if not RUN_ID.fullmatch(record.id):  # names the folder of its report
-        wrong.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
-    if wrong:
-        raise RecordError(
-            "\n".join([f"{folder}: expected a record as flashcore writes it", *(f"  {w}" for w in wrong)])
-        )
+        mistakes.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
+    _refuse(folder, mistakes)
     return record
+
+
+def _refuse(folder: Traversable, mistakes: Iterable[str]) -> None:
+    """Refuses a record with any mistake; names the first ones."""
+    if wrong := [f"  {mistake}" for mistake in itertools.islice(mistakes, 10)]:
+        raise RecordError("\n".join([f"{folder}: expected a record as flashcore writes it", *wrong]))
+
+
+def _read_facts(folder: Traversable, record: Record, old: bool) -> tuple[Fact, ...]:
+    """The facts of a run whose header is read."""
+    facts = _read_rows(folder / FACTS, "rows of facts", lambda data: _facts(schema_2.facts(data) if old else data))
+    _refuse(folder, soundness.mistakes_in_facts(record, facts))
+    return facts
 
 
 @functools.cache
@@ -269,12 +290,12 @@ def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _M
         raise RecordError(f"{path}: expected {what}, found something else ({error!r})") from error
 
 
-def _facts(data: Any) -> Facts:
+def _facts(data: Any) -> tuple[Fact, ...]:
     subjects = [Subject(*row) for row in data["subjects"]]
     hash(tuple(subjects))  # text and numbers alone
     details = [from_json(detail) for detail in data["details"]]
     sources = {s.value: s for s in Source}
-    return Facts(
+    return tuple(
         Fact(subjects[index], name, value, unit, sources[source], details[detail] if type(detail) is int else detail)
         for index, name, value, unit, source, detail in data["facts"]
     )

@@ -1,0 +1,84 @@
+"""Which recorded runs are read to join from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import RecordError
+from flashcore.model.record import Built, CaseKey, Facts, Lazy, Measured, Record
+from flashcore.model.suite import GPU_STAGES
+from flashcore.records import assemble, freshness, store
+from flashcore.records.assemble import Findings
+from tests import factory
+
+FULL, NEWER, NEWEST = (f"2026010{day}T000000Z-0001" for day in (2, 3, 4))
+WHOLE = factory.record(
+    outcomes=tuple(
+        factory.outcome(v.name, s.name, stage) for v, s in factory.cases(factory.suite()) for stage in GPU_STAGES
+    )
+)
+
+
+def recorded(profiles: Path, *runs: Record, damaged: Sequence[str] = ()) -> Path:
+    """A folder of these runs; those in ``damaged`` have no readable facts."""
+    for run in runs:
+        store.write(run, folder := store.begin(profiles, run.id))
+        if run.id in damaged:
+            (folder / store.FACTS).write_bytes(b"no facts")
+        store.complete(folder)
+    return profiles
+
+
+def test_facts_of_another_gpus_run_are_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = factory.on_l4(factory.record(), id=NEWER)
+    runs = recorded(tmp_path, factory.record(id=FULL), other, damaged=[NEWER])
+    assert [r.id for r in assemble.to_join(runs, other.suite.name, "NVIDIA H200", before=None)] == [FULL]
+    assert not capsys.readouterr().err
+
+
+def test_a_damaged_run_neither_names_the_gpu_nor_ends_the_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = factory.on_l4(factory.record(), id=NEWEST)
+    whole = dataclasses.replace(WHOLE, id=NEWER)
+    runs = recorded(tmp_path, dataclasses.replace(WHOLE, id=FULL), whole, other, damaged=[NEWER, NEWEST])
+    (run,) = assemble.to_join(runs, other.suite.name, None, before=None)
+    assert run.id == FULL and run.gpu == "NVIDIA H200" and len(run.facts)
+    skipped = capsys.readouterr().err
+    assert f"skipped run {NEWEST}" in skipped and f"skipped run {NEWER}" in skipped
+
+
+def test_a_run_whose_facts_cannot_be_read_adds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+    monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
+    full = factory.record(id=FULL, keys=keys)
+    places = recorded(tmp_path, full, dataclasses.replace(full, id=NEWER), damaged=[NEWER])
+    runs = assemble.to_join(places, full.suite.name, full.gpu, before=None)
+    nothing = Findings("gate", full.suite, (), factory.environment(gpu=None), (), Built("13", (), ()), Measured())
+    record = assemble.record_of(NEWEST, nothing, runs)
+    assert [o.run for o in record.joined] == [FULL]
+    assert {o.origin for o in record.outcomes} == {FULL} and record.samples.keys() == full.samples.keys()
+    assert f"skipped run {NEWER}" in capsys.readouterr().err
+
+
+def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
+    def unreadable() -> Facts:
+        raise RecordError("read")
+
+    run = factory.record(
+        keys={f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+    )
+    lazy = dataclasses.replace(run, facts=Facts(Lazy(unreadable)))
+    done: set[tuple[str, str]] = {(o.case, o.stage) for o in run.outcomes}
+    assert freshness.join(lazy, run.keys, done).facts == []
+    changed = {case: dataclasses.replace(key, code="changed") for case, key in run.keys.items()}
+    assert freshness.join(lazy, changed, set()).facts == []
+    for _ in range(2):
+        with pytest.raises(RecordError, match="read"):
+            freshness.join(lazy, run.keys, done - {("fast/mission", "bench")})
