@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import datetime
 import functools
-import gc
 import gzip
 import itertools
 import json
@@ -268,19 +267,6 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no measurement")
 
 
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hundreds of thousands of small objects, none of them garbage: collecting would take half the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@_no_collection()  # until the data is freed, too
 def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _Made:
     """What ``make`` makes of a file's data, ``what`` the file is expected to hold."""
     data = _load(path)
