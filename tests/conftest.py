@@ -285,6 +285,7 @@ def forked() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores: some tests wait for time limits, locks and pages."""
     return len(os.sched_getaffinity(0)) + 1

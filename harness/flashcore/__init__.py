@@ -1,4 +1,4 @@
-"""FlashCore: profile CUDA kernel families, draw their rooflines, gate their promises.
+"""FlashCore: profile CUDA kernel families, draw their rooflines, and gate their budgets.
 
 What :data:`__all__` names is the public API, described in :mod:`flashcore.api`; plugins add names. A name is looked up
 on its first use, since the command line imports this package on every start.

@@ -163,5 +163,5 @@ def test_a_verdict_in_words_has_its_value_where_there_is_one(record: Record) -> 
     from flashcore.gate.wording import sentence
 
     said = {v.budget: sentence(v) for v in judged(record).failed}
-    assert said["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, promised ≤ 128 (")
-    assert said["builds"].startswith("split (sm_90a): builds, promised compiles (every variant): split.cu(7): error")
+    assert said["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (")
+    assert said["builds"].startswith("split (sm_90a): builds, expected compiles (every variant): split.cu(7): error")

@@ -171,7 +171,7 @@ def test_another_nvcc_is_no_regression(nvcc: str) -> None:
     judgement = held(worse)
     assert judgement.exit_code is Exit.INCAPABLE
     assert not failed(judgement)
-    assert "COULD NOT JUDGE" in summary(judgement)
+    assert "COULD NOT CHECK" in summary(judgement)
     assert nvcc in judgement.trouble[0]
 
 

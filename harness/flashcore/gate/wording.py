@@ -16,9 +16,9 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 def summary(judgement: Judgement) -> str:
     """One line: the outcome, the counts, the exit code."""
     if not judgement.limits:
-        return "gate JUDGED NOTHING: there is no limit to judge by"
+        return "gate CHECKED NOTHING: no budget applies"
     counts = judgement.counts()
-    words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: "COULD NOT JUDGE"}
+    words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: "COULD NOT CHECK"}
     word = words.get(judgement.exit_code, "UNMEASURED")
     named = f"{counts['fail']} failed, {counts['waived']} waived, {counts['pass']} passed"
     gaps = f"{counts['unmeasured']} unmeasured ({len(judgement.gaps)} of them required)"
@@ -28,9 +28,9 @@ def summary(judgement: Judgement) -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """One verdict in words: ``fast/fast_kernel (sm_89): registers 140, promised ≤ 128 (design 000)``."""
+    """One verdict in words: ``fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (design 000)``."""
     result = f"{verdict.fact} {value_of(verdict)}".rstrip()
-    statement = f"{verdict.subject}: {result}, promised {verdict.limit} ({verdict.source})"
+    statement = f"{verdict.subject}: {result}, expected {verdict.limit} ({verdict.source})"
     return f"{statement}: {verdict.reason}" if verdict.reason else statement
 
 

@@ -68,7 +68,7 @@ ALLOWANCES: dict[str, Allowance] = {
     "sass_utmaldg": _KEPT,
 }
 PREFIX = "baseline_"  # of the budget that a waiver names: baseline_registers
-#: Promises that hold without a budget. A waiver accepts 1 wrong answer, so many failed stages, or 0 (a launch that is
+#: Limits that apply without a budget. A waiver accepts 1 wrong answer, so many failed stages, or 0 (a launch that is
 #: not as planned); that a variant builds cannot be waived: it is ``unsupported`` on an arch, with its reason.
 CORRECT, RUNS, AS_PLANNED = "correct", "runs", "as_planned"
 

@@ -76,10 +76,10 @@ def test_an_import_without_budgets_is_never_called_passed(
     assert "expected budgets for imported kernels, found none" in said.err and not said.out
     assert main(["report", profiles[1], "--format", "md"]) == 0
     said = capsys.readouterr()
-    assert "gate JUDGED NOTHING" in said.out and "passed" not in said.out
+    assert "gate CHECKED NOTHING" in said.out and "passed" not in said.out
     assert main(["report", profiles[1], "-o", str(tmp_path)]) == 0
     page = (tmp_path / "index.html").read_text()
-    assert "nothing judged" in page and "gate passed" not in page
+    assert "nothing checked" in page and "gate passed" not in page
 
 
 def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:

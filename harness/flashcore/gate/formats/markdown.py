@@ -43,7 +43,7 @@ def _section(title: str, verdicts: Sequence[Verdict], places: Places) -> list[st
         place = places.of(v)
         where = f"`{place.file}:{place.line}`" if place else ""
         rows.append((v.budget, str(v.subject), value_of(v), v.limit, where, v.reason or v.source))
-    head = ("Budget", "Subject", "Found", "Promised", "Where", "Why")
+    head = ("Budget", "Subject", "Measured", "Limit", "Where", "Why")
     more = [f"… and {len(verdicts) - MOST_ROWS} more", ""] if len(verdicts) > MOST_ROWS else []
     return [f"### {title} ({len(verdicts)})", "", *_table(head, rows), "", *more]
 

@@ -35,7 +35,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
 def workflow_commands(judgement: Judgement, places: Places) -> str:
     """Errors for what failed, warnings for what is unmeasured though required."""
     lines = [
-        *_annotations("error", "promise broken", judgement.failed, places),
+        *_annotations("error", "failed", judgement.failed, places),
         *_annotations("warning", "unmeasured", judgement.unexplained_gaps, places),
     ]
     return "".join(lines)

@@ -73,7 +73,7 @@ def _result(verdict: Verdict, rule: int, place: Place | None) -> dict[str, Any]:
         "ruleIndex": rule,
         "level": "warning" if verdict.status == "unmeasured" else "error",
         "message": {"text": sentence(verdict)},
-        # Line numbers change with every edit; the promise and its subject do not.
+        # Line numbers change with every edit; the budget and its subject do not.
         "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(key.encode()).hexdigest()[:32]},
         "properties": {"status": verdict.status, "value": verdict.value, "unit": verdict.unit, "limit": verdict.limit},
         "locations": [location],

@@ -83,7 +83,7 @@ def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list
     for v in judge(record, require="static").verdicts:
         if v.status == "fail" and v.budget in budgets:
             by_budget = missed.setdefault(v.subject.variant, {})
-            miss = _share(budgets[v.budget], v.value), f"{v.budget}: {v.value} {v.unit}, promised {v.limit}"
+            miss = _share(budgets[v.budget], v.value), f"{v.budget}: {v.value} {v.unit}, expected {v.limit}"
             by_budget[v.budget] = max(by_budget.get(v.budget, (0.0, "")), miss)
     return built, [_result(i, job, grid, built, missed.get(grid.name(i), {})) for i in indices]
 
