@@ -18,6 +18,7 @@ from mdit_py_plugins.anchors import anchors_plugin
 
 from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
+from flashcore.explain.predictions import Readings
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
@@ -130,6 +131,7 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give() -> None:
 def test_the_readmes_results_are_those_of_the_published_run() -> None:
     record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
     shapes = {_sizes(s): s for s in record.suite.shapes.values() if s.problem.startswith("general")}
+    readings = Readings(record)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
     assert len(rows) >= 10
@@ -143,9 +145,14 @@ def test_the_readmes_results_are_those_of_the_published_run() -> None:
         assert fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[peer]), sizes
         shown = (isolated, back_to_back, theirs_isolated, theirs_back_to_back)
         keys = [(n, r) for n in (variant, fastest) for r in REGIMES[:2]]
-        assert [float(t.replace(",", "")) for t in shown] == pytest.approx([times[k] for k in keys], rel=0.006), sizes
-        ours, theirs = times[variant, shape.rank_by], times[fastest, shape.rank_by]
-        assert ours and theirs and float(number) == pytest.approx(theirs / ours, abs=0.006), sizes
+        levels = [readings.levels(f"{r}_p50", n, shape.name) for n, r in keys]
+        assert [bool(x) for x in levels] == [t[-1] in "†‡" for t in shown], sizes
+        assert all(f"{t[-1]} {x}.\n" in text for t, x in zip(shown, levels, strict=True) if x), sizes
+        assert [float(t.replace(",", "").strip(" †‡")) for t in shown] == pytest.approx(
+            [times[k] for k in keys], rel=0.006
+        ), sizes
+        speedup = record.facts.number("speedup_vs_peer", Subject(variant, shape=shape.name))
+        assert speedup is not None and float(number) == pytest.approx(speedup, abs=0.006), sizes
 
 
 def _sizes(shape: Shape) -> str:

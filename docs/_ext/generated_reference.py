@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 
 from benchmarks import raw
 from flashcore.cli import main as cli
+from flashcore.explain.predictions import Readings
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
@@ -180,7 +181,7 @@ def figures(profiles: Path) -> Iterator[str]:
         "# Measurements",
         "",
         "Generated from the runs in `profiles/`. Medians in µs; clocks were not locked. "
-        "A ratio is the fastest peer's time over the fastest variant's.",
+        "A ratio is the fastest peer's time over the fastest variant's, over the rounds that both have.",
         "",
     )
     newest: dict[str, Record] = {}
@@ -203,7 +204,7 @@ def figures(profiles: Path) -> Iterator[str]:
 
 
 def _times(record: Record) -> Iterator[str]:
-    shapes = [s for s in record.suite.shapes.values() if "bench" in s.stages]
+    shapes, readings = [s for s in record.suite.shapes.values() if "bench" in s.stages], Readings(record)
     ranked = {s.name: _ranked(record, s) for s in shapes}
     head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio in the ranking mode")
     yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
@@ -216,8 +217,8 @@ def _times(record: Record) -> Iterator[str]:
         cells = [f"`{shape.name}`", f"`{variant}`", *map(_us, times.values())]
         if peer is not None:
             peer_times = {r: _time(record, peer, shape, r) for r in REGIMES}
-            time, peer_time = times[shape.rank_by], peer_times[shape.rank_by]
-            ratio = f"{peer_time / time:.2f} ×" if peer_time and time else ""
+            speedup = readings.speedup(shape.time, variant, peer, shape.name)
+            ratio = f"{speedup[0]:.2f} ×" if speedup else ""
             cells += [f"`{peer}`", _us(peer_times["isolated"]), _us(peer_times["back_to_back"]), ratio]
         yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
     yield ""

@@ -68,3 +68,11 @@ def test_code_that_one_side_does_not_know_is_not_the_same(which: str) -> None:
     assert diff.same_code(whole, whole, "fast/mission")
     assert not diff.same_code(*sides, "fast/mission")
     assert not diff.same_code(*sides, "cudnn/mission")
+
+
+def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:
+    """Extra rounds that only one side has move its median, and not the ratio."""
+    before, after = [20.0] * 30, [10.0] * 30 + [8.0] * 80
+    change = diff.time_change(Subject("fast", shape="small"), "isolated", before, after, True, False)
+    assert (change.low, change.ratio, change.high) == (2.0, 2.0, 2.0)
+    assert change.after_us == 8.0

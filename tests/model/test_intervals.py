@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashcore.model.intervals import _resampled_medians, ratio, ratios
+from flashcore.model.intervals import _resampled_medians, levels, ratio, ratios
 from flashcore.records import store
 from tests.conftest import ROOT
 
@@ -103,3 +104,23 @@ def test_many_at_once_are_each_as_by_itself() -> None:
     for paired in (True, False):
         assert ratios(before, owns, paired=paired) == [ratio(before, own, paired=paired) for own in owns]
     assert ratios(before, []) == []
+
+
+def test_levels_are_two_only_where_most_samples_lie_at_two_places() -> None:
+    draw = random.Random(5)
+    lower, upper = ([draw.gauss(mean, 0.01) for _ in range(30)] for mean in (3.2, 3.6))
+    result = levels([x for pair in zip(lower, upper[:15], strict=False) for x in pair] + lower[15:])
+    assert result is not None
+    assert (result.low, result.high) == (statistics.median(lower), statistics.median(upper[:15]))
+    assert result.share == pytest.approx(30 / 45)
+    assert levels([*lower, *upper[:3]]) is None  # outliers
+    assert levels([*lower[:5], *upper[:5]]) is None  # too few to tell
+    assert levels([x + 0.04 * (i % 2) for i, x in enumerate(lower)]) is None  # nearer than what counts as a difference
+    assert levels([]) is levels([2.0] * 40) is None
+
+
+@pytest.mark.parametrize("shape", ["gauss", "lognormvariate"])
+def test_one_spread_is_seldom_taken_for_two_levels(shape: str) -> None:
+    draw = random.Random(11)
+    one: Callable[[float, float], float] = getattr(draw, shape)
+    assert sum(levels([one(2, 0.1) for _ in range(30)]) is not None for _ in range(300)) <= 6

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from flashcore.explain import diff, roofline
 from flashcore.gate import judge
 from flashcore.gate.wording import value_of
-from flashcore.model import cause_text
+from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES
@@ -64,6 +64,8 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
     key = f"{subject.case}/{regime}"
     now = record.samples.get(key)
     text = f"{shape}: {number(round(time, 3), 'us')} {_words(regime)}"
+    if levels := intervals.levels(now or ()):
+        text += f" ({levels.text})"
     for other in (r for r in REGIMES if r != regime):
         if (time := record.facts.number(f"{other}_p50", subject)) is not None:
             text += f", {number(round(time, 3), 'us')} {_words(other)}"

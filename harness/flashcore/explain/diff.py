@@ -115,9 +115,9 @@ def time_change(
     subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
 ) -> TimeChange:
     """Returns the change between one mode's samples; ``judged`` ones were timed in the same rounds."""
+    r = ratio(before, after, paired=judged)
     was, now = statistics.median(before), statistics.median(after)
-    interval = ratio(before, after, paired=judged)
-    return TimeChange(subject, mode, was, now, was / now, interval.low, interval.high, judged, same_code)
+    return TimeChange(subject, mode, was, now, r.value, r.low, r.high, judged, same_code)
 
 
 def same_shape(a: Record, b: Record, shape: str) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
 from flashcore.explain.predictions import NOISE, Judged, Outcome, Reading, Readings, judge, progress, still
-from flashcore.model import intervals
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
@@ -109,6 +108,7 @@ class Ladder:
         way: the variants from the baseline (or the first of its line) to the best; empty without times.
         floor: the bound of the best variant's time.
         peer: the fastest peer and its time in us.
+        over_peer: how many times faster than it the best variant is; ``None`` without a time of both.
     """
 
     shape: Shape
@@ -116,6 +116,7 @@ class Ladder:
     way: tuple[Step, ...]
     floor: roofline.Gap | None
     peer: tuple[str, float] | None
+    over_peer: float | None
 
     @property
     def best(self) -> Step | None:
@@ -143,12 +144,15 @@ def ladder(record: Record, shape: Shape, readings: Readings | None = None, bound
     steps = {v.name: _step(readings, v, shape, v.name in names) for v in variants}
     peers = [(times[v.name], v.name) for v in cases if v.is_reference and v.name in times]
     subject = Subject(best.name, shape=shape.name) if best else None
+    peer = min(peers)[::-1] if peers else None
+    over_peer = readings.speedup(shape.time, best.name, peer[0], shape.name) if best and peer else None
     return Ladder(
         shape,
         tuple(steps.values()),
         tuple(steps[n] for n in names),
         bounds[subject].gap(shape.time) if subject and subject in bounds else None,
-        min(peers)[::-1] if peers else None,
+        peer,
+        over_peer[0] if over_peer else None,
     )
 
 
@@ -181,16 +185,8 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step
         return readings.of(fact, variant.parent, shape), readings.of(fact, variant.name, shape)
 
     before, after = pair(at.time)
-    ratio = after.value / before.value if before.value and after.value else None
-    if ratio is not None and not 0 < ratio < inf:
-        ratio = None
-    low = high = None
-    samples = readings.record.samples
-    current, parent = (samples.get(f"{name}/{shape}/{at.rank_by}") for name in (variant.name, variant.parent))
-    if ratio is not None and current and parent:
-        interval = intervals.ratio(current, parent)
-        # Of the rounds that both have: the ratio is the one that the interval belongs to.
-        ratio, low, high = interval.value, interval.low, interval.high
+    speedup = readings.speedup(at.time, variant.name, variant.parent, shape) or (None, None, None)
+    ratio, high, low = (1 / x if x else None for x in speedup)
     step = Step(
         variant=variant,
         parent=variant.parent,

@@ -348,14 +348,14 @@ def remedies(readings: Readings, shape: str, by_variant: Mapping[str, Limiters])
     for name, after in by_variant.items():
         variant = suite.variants[name]
         before = by_variant.get(variant.parent or "")
-        was, now = (readings.of(time, n, shape).value for n in (variant.parent, name))
-        if before is None or not was or not now or was <= now:
+        speedup = readings.speedup(time, name, variant.parent, shape)
+        if before is None or speedup is None or speedup[0] <= 1:
             continue
         shares = {x.kind: x.share for x in after.limiters}  # an unlisted limiter is too small to count
         for x in before.limiters:
             remaining = shares.get(x.kind, 0.0)
             if x.share - remaining >= 5:
-                remedy = Remedy(name, variant.parent or "", x.share, remaining, was / now, variant.technique)
+                remedy = Remedy(name, variant.parent or "", x.share, remaining, speedup[0], variant.technique)
                 by_kind.setdefault(x.kind, []).append(remedy)
     for steps in by_kind.values():
         steps.sort(key=lambda r: (r.after - r.before, r.variant))

@@ -13,7 +13,7 @@ from math import inf, log
 from typing import Literal
 
 from flashcore.chips import devices
-from flashcore.model import cause_text
+from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.causes import Detail, WorstInput
 from flashcore.model.intervals import Ratio
@@ -111,6 +111,31 @@ class Readings:
             return Reading(None, cause_text.text(stale) or (fact.note if fact else "") or "not recorded")
         return Reading(fact.number, detail=fact.detail)
 
+    def speedup(
+        self, time: str, variant: str, other: str | None, shape: str
+    ) -> tuple[float, float | None, float | None] | None:
+        """How many times faster a variant is than another by a time (``isolated_p50``), and the interval's ends.
+
+        Every statement about two times of one run uses this ratio: that of the rounds that both have. Without samples
+        it is the ratio of the recorded times, and has no interval.
+        """
+        was, now = (self.of(time, name, shape).value for name in (other, variant))
+        if not was or not now or not 0 < was / now < inf:
+            return None
+        before, after = (self._samples(time, name, shape) for name in (other, variant))
+        if not before or not after:
+            return was / now, None, None
+        ratio = intervals.ratio(before, after)
+        return ratio.value, ratio.low, ratio.high
+
+    def levels(self, time: str, variant: str, shape: str) -> str:
+        """The two levels of a time in words; empty if it has one, or none."""
+        levels = intervals.levels(self._samples(time, variant, shape))
+        return levels.text if levels and self.of(time, variant, shape).value is not None else ""
+
+    def _samples(self, time: str, variant: str | None, shape: str) -> Sequence[float]:
+        return self.record.samples.get(f"{variant}/{shape}/{time.removesuffix('_p50')}", ())
+
 
 def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
     """The fact of a variant's worst kernel, by which way is better; ``None`` unless all were measured."""
@@ -189,10 +214,11 @@ def judge_one(readings: Readings, p: Prediction, variant: Variant, shape: str) -
     if _of_hard_inputs(before) or _of_hard_inputs(after):
         return judged(None, "elsewhere", f"not comparable: {before.note} → {after.note}")
     if scale == "ratio":
-        measured = after.value / before.value if before.value else 0.0
-        if not 0 < measured < inf:
+        speedup = readings.speedup(p.fact, variant.name, variant.parent, shape)
+        if speedup is None:
             return judged(None, "unmeasured", "unmeasured: no ratio with a value of 0")
-        change, expected, unchanged = log(measured), log(predicted), abs(measured - 1) < NOISE
+        measured = 1 / speedup[0]
+        change, expected, unchanged = log(measured), log(predicted), still(*speedup)
         values, target = f"{measured:.2f}×", f"{predicted:.2f}×"
     else:
         measured = after.value - before.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log10
 from typing import Any
@@ -46,6 +46,8 @@ COLUMNS = (
     ("technique", "technique", "", "what it adds to its parent"),
 )
 USUAL = 8
+#: Stands behind a time of which the median hides two levels.
+TWO_LEVELS = "two levels"
 #: The order of missing results.
 STATUSES = ("failed", "stale", "skipped", "unsupported")
 MOST_MISSING = 200
@@ -66,6 +68,7 @@ class Answer:
 
     Args:
         others: its times in the regimes that do not rank.
+        levels: what its time and the reference's are if they have two levels.
         summary: its row in the table of all shapes.
     """
 
@@ -77,6 +80,7 @@ class Answer:
     floor_title: str
     gain: str
     others: list[str]
+    levels: list[str]
     summary: list[Cell]
 
 
@@ -194,26 +198,28 @@ def _section(book: Book, shape: Shape) -> Section:
 
 def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
     """The winner in a sentence and in a row."""
-    best, peer, gap = ladder.best, ladder.peer, ladder.floor
+    best, peer, over_peer, gap = ladder.best, ladder.peer, ladder.over_peer, ladder.floor
     if best is None or best.after.value is None:
         return None
     case = next(c for c in timed if c.variant is best.variant)
     time, rank = best.after.value, ladder.shape.rank_by
+    sides = (best.variant.name, peer and peer[0])
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     return Answer(
         case=case,
         time=significant(time, 3),
         regime=words(rank),
-        peer=unbroken(faster(peer[1] / time, peer[0])) if peer else "no reference was timed",
+        peer=unbroken(faster(over_peer, peer[0])) if peer and over_peer else "no reference was timed",
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
         gain=unbroken(faster(1 / best.ratio)) if best.ratio else "",
         others=[f"{words(r)} {significant(t, 3)} µs" for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
+        levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in sides],
         summary=[
             variant_cell(case.variant.name),
-            number_cell(time),
+            number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else ""),
             Cell(words(rank)),
-            number_cell(peer[1] / time, detail=peer[0]) if peer else missing("no reference was timed"),
+            number_cell(over_peer, detail=peer[0]) if peer and over_peer else missing("no reference was timed"),
             number_cell(gap.ratio) if gap else missing("its floor is unknown"),
             Cell(case.limiters.short or UNMEASURED, kind="small"),
         ],
@@ -297,9 +303,10 @@ def _row(case: Case) -> Row:
     if case.parent:
         parent = variant_cell(case.parent.variant.name)
     limiter = Cell(limiters.short, title=limiters.text if limiters.text != limiters.short else "", sort=limiters.short)
+    time = case.cell("ncu_duration" if variant.imported else case.shape.time, brief=False)
     cells = (
         variant_cell(variant.name, title=variant.technique, detail=mark),
-        case.cell("ncu_duration" if variant.imported else case.shape.time, brief=False),
+        replace(time, title=f"{time.title}\n{case.levels}", detail=TWO_LEVELS) if case.levels else time,
         _over_parent(step),
         _ratio(case, "speedup_vs_peer"),
         gap,

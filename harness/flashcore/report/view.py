@@ -274,6 +274,11 @@ class Case:
         bounds = self.book.bounds.get(self.subject)
         return bounds.gap(self.shape.time) if bounds else None
 
+    @cached_property
+    def levels(self) -> str:
+        """The two levels of the time that ranks, in words; empty if it has one."""
+        return self.book.readings.levels(self.shape.time, self.variant.name, self.shape.name)
+
     def number(self, fact: str) -> float | None:
         return self.book.record.facts.number(fact, self.subject)
 
