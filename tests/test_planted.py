@@ -149,6 +149,7 @@ CODE_FAULTS = [
     ),
     fault("does_not_compile", "builds", ("float sum = 0;", "flaot sum = 0;")),
     fault("plan_of_another_kernel", "as_planned", ('.kernel = "planted_kernel"', '.kernel = "planted_kernel_v2"')),
+    fault("block_beyond_launch_bounds", "as_planned", ("block = dim3(kThreads)", "block = dim3(2 * kThreads)")),
     fault(
         "plan_crashes",
         "as_planned",

@@ -193,7 +193,7 @@ def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
     record = factory.without(of([REGISTERS], facts=[registers(200)]), "registers", variant="slow", arch="sm_80")
     result = judge(record)
     assert result.exit_code is Exit.FAILED
-    assert len(result.gaps) == 1
+    assert [v.subject.shape for v in result.gaps if v.budget == "registers_limit"] == [None]
     text = verdict_table.render(result)
     assert text.index("FAILED (1)") < text.index("UNMEASURED, required")
 
@@ -530,6 +530,57 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith(
         "the launch plan was ended by signal 11"
     )
+
+
+@pytest.mark.parametrize(
+    ("launch", "facts", "archs", "reason"),
+    [
+        ({"block": (512, 1, 1)}, {"max_threads": 256}, factory.ARCHS, "the kernel's launch bounds allow 256"),
+        ({"block": (256, 1, 1)}, {"max_threads": 256}, (), ""),
+        ({"block": (128, 2, 1)}, {f"required_block_{a}": n for a, n in zip("xyz", (256, 1, 1), strict=True)},
+         factory.ARCHS, "a block of 128 x 2 x 1; the kernel is compiled for 256 x 1 x 1 only"),
+        ({"grid": (0, 1, 1)}, {}, factory.ARCHS, "grid.x is 0"),
+        ({"grid": (1, 131072, 1)}, {}, factory.ARCHS, "grid.y is 131,072; a launch has 1 to 65,535"),
+        ({"grid": (2**31, 1, 1)}, {}, factory.ARCHS, "grid.x is 2,147,483,648"),
+        ({"grid": (2**31 - 1, 65535, 65535)}, {}, (), ""),
+        ({"block": (1, 1, 256)}, {}, factory.ARCHS, "block.z is 256; a launch has 1 to 64"),
+        ({"block": (16640, 1, 1)}, {}, factory.ARCHS, "16,640 threads a block; a block has 1 to 1,024"),
+        ({"block": (1024, 1, 1)}, {"registers": 96}, factory.ARCHS, "98,304 registers a block"),
+        ({"dynamic_smem": 300_000}, {}, factory.ARCHS, "301,024 bytes of shared memory a block"),
+        ({"dynamic_smem": 120_000}, {}, ("sm_89",), "the most is 101,376"),
+        ({"dynamic_smem": 120_000, "cluster": (2, 1, 1)}, {}, ("sm_80", "sm_89"), ""),
+        ({"grid": (6, 8, 1), "cluster": (3, 1, 1)}, {}, ("sm_80", "sm_89"), "clusters of 3 blocks; on sm_8"),
+        ({"cluster": (3, 1, 1)}, {}, factory.ARCHS, ""),  # the grid is no multiple of it
+        ({"cluster": (16, 2, 1)}, {}, factory.ARCHS, "clusters of 32 blocks"),
+        ({"cluster": (8, 1, 1)}, {"max_cluster": 4}, factory.ARCHS, "clusters of 8 blocks"),
+        ({"grid": (15, 8, 1)}, {f"required_cluster_{a}": n for a, n in zip("xyz", (2, 1, 1), strict=True)},
+         factory.ARCHS, ""),
+        ({"grid": (10_000, 8, 1), "cooperative": True}, {}, factory.ARCHS, "80,000 cooperative blocks"),
+        ({"cooperative": True}, {}, (), ""),
+    ],
+)  # fmt: skip
+def test_a_launch_that_no_gpu_of_an_arch_takes_fails_without_a_budget(
+    launch: dict[str, Any], facts: dict[str, int], archs: tuple[str, ...], reason: str
+) -> None:  # issue 23, number 9
+    planned = factory.plan("fast", "mission")
+    planned = replace(planned, launches=(replace(planned.launches[0], **launch),))
+    kernel = {"registers": 32, **facts}
+    record = of(
+        [],
+        facts=[f for arch in factory.ARCHS for f in factory.facts_of(kernel, "fast", arch=arch, kernel="fast_kernel")],
+    )
+    result = judge(replace(record, plans=(planned, *(p for p in record.plans if p.variant != "fast"))))
+    failed = found(result, "as_planned", "fail")
+    assert [v.subject.arch for v in failed] == list(archs)
+    assert all(str(v.subject).startswith("fast/mission/fast_kernel") and reason in v.reason for v in failed)
+    assert result.exit_code is (Exit.FAILED if archs else Exit.OK)
+
+
+def test_a_plan_is_unmeasured_where_the_limits_are_not_known() -> None:
+    record = factory.without(of([]), "static_smem", variant="fast", arch="sm_89")
+    result = judge(record)
+    assert {str(v.subject.arch) for v in found(result, "as_planned", "unmeasured") if v.tier == "static"} == {"sm_89"}
+    assert result.exit_code is Exit.UNMEASURED
 
 
 def test_nothing_judged_is_nothing_passed() -> None:  # item 5

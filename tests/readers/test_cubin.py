@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,26 @@ def test_parameters_and_launch_bounds() -> None:
     }  # fmt: skip
     assert kernels["spills"].max_threads == 1024
     assert kernels["stack"].max_threads is None
+
+
+@pytest.mark.parametrize(
+    ("attribute", "demands"),
+    [
+        (0x05, {"max_threads": 128}),  # __launch_bounds__ as PTX's .maxntid of several dimensions
+        (0x10, {"required_block_x": 64, "required_block_y": 2, "required_block_z": 1}),
+        (0x3D, {"required_cluster_x": 64, "required_cluster_y": 2, "required_cluster_z": 1}),
+        (0x3F, {"max_cluster": 64}),
+    ],
+)
+def test_what_a_kernel_demands_of_a_launch(attribute: int, demands: dict[str, int]) -> None:
+    data = (DATA / "static_sm_90a.cubin").read_bytes()
+    bounds = b"\x04\x05\x0c\0" + struct.pack("<III", 1024, 1, 1)
+    assert data.count(bounds) == 1
+    # A cluster's largest size is one number: what follows is an attribute that is not read.
+    rank = struct.pack("<BBHIBBHBBH", 4, 0x3F, 4, 64, 4, 0xFF, 0, 3, 0xFF, 0)
+    other = rank if attribute == 0x3F else struct.pack("<BBHIII", 4, attribute, 12, 64, 2, 1)
+    kernels = cubin.parse(data.replace(bounds, other), "sm_90a", "").kernels
+    assert {k.name: k.demands for k in kernels if k.demands} == {"spills": demands}
 
 
 @pytest.mark.parametrize("keep", [0, 3, 64, 1000, 16000])

@@ -9,16 +9,21 @@ whose placement the driver decides, is unmeasured.
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from flashcore.chips import devices
 from flashcore.model.causes import Cause, ClusterUnknown, DoesNotFit, UnknownArch
+from flashcore.model.record import Launch
 
 Resource = Literal["registers", "shared memory", "warps", "blocks"]
 
 KIB = 1024
 WARP = 32
 MAX_THREADS = 1024  # per block
+MAX_GRID, MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)  # by dimension, on every arch
 MAX_REGISTERS = 255  # per thread
 REGISTERS_PER_SM = 65536
 PARTITIONS = 4  # of an SM, each with its own registers; warps are distributed over them
@@ -29,12 +34,14 @@ SMEM_RESERVED = 1024  # bytes per block that the system keeps from sm_80 on
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The capacity of an SM. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in)."""
+    """The capacity of an SM. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in). ``cluster`` is the
+    largest cluster in blocks, portable or not; 1 is an arch without clusters."""
 
     warps: int
     blocks: int
     smem: int
     smem_block: int
+    cluster: int = 1
 
 
 #: By compute capability, from the CUDA C++ Programming Guide's table of technical specifications.
@@ -43,10 +50,10 @@ LIMITS = {
     "sm_86": Limits(48, 16, 100, 99),
     "sm_87": Limits(48, 16, 164, 163),
     "sm_89": Limits(48, 24, 100, 99),
-    "sm_90": Limits(64, 32, 228, 227),
-    "sm_100": Limits(64, 32, 228, 227),
-    "sm_103": Limits(64, 32, 228, 227),
-    "sm_120": Limits(48, 24, 100, 99),
+    "sm_90": Limits(64, 32, 228, 227, 16),
+    "sm_100": Limits(64, 32, 228, 227, 16),
+    "sm_103": Limits(64, 32, 228, 227, 16),
+    "sm_120": Limits(48, 24, 100, 99, 16),
 }
 
 
@@ -94,11 +101,11 @@ def occupancy(
     limit = limits(arch)
     if limit is None:
         return Occupancy(None, None, None, (), UnknownArch(arch))
-    if cluster > 1:
-        return Occupancy(None, None, None, (), ClusterUnknown(cluster))
     reason = _refusal(limit, threads, registers, static_smem + dynamic_smem)
     if reason:
         return Occupancy(0, 0, 0.0, (), DoesNotFit(reason))
+    if cluster > 1:
+        return Occupancy(None, None, None, (), ClusterUnknown(cluster))
     warps = _warps(threads)
     by_resource: dict[Resource, int] = {
         "registers": blocks_by_registers(warps, registers),
@@ -148,6 +155,53 @@ def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:
     if smem > limit.smem_block * KIB:
         return f"{smem:,} bytes of shared memory a block; the most is {limit.smem_block * KIB:,}"
     return ""
+
+
+def launch_refusal(arch: str, launch: Launch, kernel: Mapping[str, int]) -> Cause | None:
+    """Why a driver refuses the launch on every GPU of the arch; ``None`` if it does not.
+
+    Args:
+        kernel: its facts ``registers`` and ``static_smem``; ``max_threads``, ``max_cluster``, ``required_block_x`` and
+            ``required_cluster_x``, with y and z, where it has them.
+    """
+    limit = limits(arch)
+    if limit is None:
+        return UnknownArch(arch)
+    reasons = [
+        f"{name}.{axis} is {size:,}; a launch has 1 to {most:,}"
+        for name, sizes, largest in (("grid", launch.grid, MAX_GRID), ("block", launch.block, MAX_BLOCK))
+        for axis, size, most in zip("xyz", sizes, largest, strict=True)
+        if not 1 <= size <= most
+    ]
+    threads, blocks = math.prod(launch.block), math.prod(launch.grid)
+    fit = occupancy(arch, threads, kernel["registers"], kernel["static_smem"], launch.dynamic_smem)
+    if isinstance(fit.cause, DoesNotFit):
+        reasons.append(fit.cause.message)
+    if threads > (bound := kernel.get("max_threads", threads)):
+        reasons.append(f"{threads:,} threads a block; the kernel's launch bounds allow {bound:,}")
+    if launch.block != (block := _required(kernel, "block", launch.block)):
+        reasons.append(f"a block of {_dims(launch.block)}; the kernel is compiled for {_dims(block)} only")
+    # Where the plan has no clusters, the driver takes the kernel's.
+    cluster = _required(kernel, "cluster", launch.cluster)
+    if launch.cluster not in (cluster, (1, 1, 1)):
+        reasons.append(f"clusters of {_dims(launch.cluster)}; the kernel is compiled for {_dims(cluster)} only")
+    most = min(limit.cluster, kernel.get("max_cluster", limit.cluster))
+    if not 1 <= math.prod(cluster) <= most:
+        reasons.append(f"clusters of {math.prod(cluster)} blocks; on {arch} the kernel may have {most}")
+    elif any(size % part for size, part in zip(launch.grid, cluster, strict=True)):
+        reasons.append(f"a grid of {_dims(launch.grid)} is no multiple of its clusters of {_dims(cluster)}")
+    sms = max((d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")), default=0)
+    if launch.cooperative and sms and fit.blocks_per_sm and blocks > (room := sms * fit.blocks_per_sm):
+        reasons.append(f"{blocks:,} cooperative blocks; the largest GPU of {arch} holds {room:,} at once")
+    return DoesNotFit("; ".join(reasons)) if reasons else None
+
+
+def _required(kernel: Mapping[str, int], what: str, planned: Sequence[int]) -> tuple[int, ...]:
+    return tuple(kernel.get(f"required_{what}_{axis}", size) for axis, size in zip("xyz", planned, strict=True))
+
+
+def _dims(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
 
 
 # --- what would have to change ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
+from flashcore.chips import occupancy
 from flashcore.errors import Exit
 from flashcore.explain.clocks import LEAST_OF_FLOOR
 from flashcore.explain.explain import advice
@@ -26,10 +27,19 @@ from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expir
 from flashcore.gate.regressions import Comparison, another_compiler, compare
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
-from flashcore.model.causes import BelowFloor, Cause, DidNotCompile, Impossible, NotBuilt, OtherCompiler
+from flashcore.model.causes import (
+    BelowFloor,
+    Cause,
+    DidNotCompile,
+    DoesNotFit,
+    Impossible,
+    NotBuilt,
+    NotRecorded,
+    OtherCompiler,
+)
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Record, Source, Subject, Value
+from flashcore.model.record import Fact, Launch, Record, Source, Subject, Value
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
 from flashcore.model.text import number
 
@@ -296,7 +306,8 @@ class _Gate:
                 yield self._missed(RUNS, subject, len(failed), "; ".join(failed))
 
     def plans(self) -> Iterator[Verdict]:
-        """Launch plans that crash, refuse a shape of the manifest, or name a kernel that was not built."""
+        """Launch plans that crash, refuse a shape of the manifest, name a kernel that was not built, or that every GPU
+        of an arch refuses."""
         variants = {v.name for v in self.expansion.variants}
         for plan in self.record.plans:
             if plan.variant not in variants:
@@ -306,10 +317,26 @@ class _Gate:
                 yield self._missed(AS_PLANNED, subject, 1, f"{plan.error} (shapes that it does not support: `where`)")
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
             for arch in self.record.suite.archs:
-                built = self.expansion.kernels.get((plan.variant, arch))
+                built = self.expansion.kernels.get((plan.variant, arch), {})
                 if built and (missing := [n for n in names if n not in built]):
                     reason = f"its launch plan names {', '.join(missing)}; built are {', '.join(built)}"
                     yield self._missed(AS_PLANNED, replace(subject, arch=arch), 1, reason)
+                launches = dict.fromkeys(launch for launch in plan.launches if launch.kernel in built)
+                refusals = dict.fromkeys((x.kernel, self._refusal(plan.variant, arch, x)) for x in launches)
+                for kernel, cause in refusals:
+                    place = replace(subject, arch=arch, kernel=kernel)
+                    if isinstance(cause, DoesNotFit):
+                        yield self._missed(AS_PLANNED, place, 1, f"no GPU of this arch launches it: {text(cause)}")
+                    elif cause:
+                        yield self._implicit(AS_PLANNED, place, "static", "unmeasured", text(cause))
+
+    def _refusal(self, variant: str, arch: str, launch: Launch) -> Cause | None:
+        """Why no GPU of the arch takes the launch, or why that is not known."""
+        facts = self.record.facts.about(Subject(variant, arch, kernel=launch.kernel))
+        kernel = {f.name: int(value) for f in facts if (value := _number(f)[0]) is not None}
+        if not kernel.keys() >= {"registers", "static_smem"}:
+            return NotRecorded()
+        return occupancy.launch_refusal(arch, launch, kernel)
 
     def _missed(self, name: str, subject: Subject, times: int, reason: str) -> Verdict:
         """An implicit limit that failed so many times; a waiver may accept it."""

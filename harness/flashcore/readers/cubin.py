@@ -8,6 +8,7 @@ kernels) and ``.nv.info.<kernel>`` as a list of attributes; the numbers used her
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from typing import NamedTuple
 from flashcore.errors import FlashcoreError
 
 # EIATTR numbers.
-_REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS, _CLUSTER = 0x2F, 0x11, 0x05, 0x4C, 0x19, 0x3D
+_REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
+_CLUSTER, _MAX_CLUSTER, _BLOCK = 0x3D, 0x3F, 0x10
 #: From sm_90 on ``.nv.shared.<kernel>`` includes what the system reserves in each block.
 RESERVED_SMEM = 1024
 
@@ -25,7 +27,8 @@ RESERVED_SMEM = 1024
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel's resources: registers per thread, stack and parameters in bytes, static shared memory in bytes per
-    block (without what the system reserves), named barriers, and the cluster that its source fixes, if any."""
+    block (without what the system reserves) and named barriers; and what its source demands of a launch: the most
+    threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing."""
 
     name: str
     registers: int
@@ -33,8 +36,20 @@ class Kernel:
     static_smem: int
     barriers: int
     parameter_bytes: int
-    max_threads: int | None
+    max_threads: int | None = None
+    max_cluster: int | None = None
+    block: tuple[int, int, int] | None = None  # __block_size__
     cluster: tuple[int, int, int] | None = None  # __cluster_dims__
+
+    @property
+    def demands(self) -> dict[str, int]:
+        """What its source demands of a launch, by fact."""
+        most = {"max_threads": self.max_threads, "max_cluster": self.max_cluster}
+        only = {"required_block": self.block, "required_cluster": self.cluster}
+        sizes = {
+            f"{name}_{axis}": n for name, dims in only.items() if dims for axis, n in zip("xyz", dims, strict=True)
+        }
+        return {name: n for name, n in most.items() if n is not None} | sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +115,7 @@ def _read(data: bytes, arch: str) -> Cubin:
         info = dict(_attributes(data, by_name.get(f".nv.info.{name}")))
         shared = by_name.get(f".nv.shared.{name}")
         text = by_name.get(f".text.{name}")
-        threads = info.get(_MAX_THREADS)
+        threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         kernels.append(
             Kernel(
                 name=name,
@@ -110,8 +125,10 @@ def _read(data: bytes, arch: str) -> Cubin:
                 # ptxas 13 writes it into an attribute, ptxas 12 into the flags of the code.
                 barriers=max(_u8(info.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
                 parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
-                max_threads=struct.unpack_from("<I", threads)[0] if threads else None,
-                cluster=struct.unpack("<III", info[_CLUSTER][:12]) if _CLUSTER in info else None,
+                max_threads=threads and math.prod(threads),
+                max_cluster=int.from_bytes(most, "little") if most else None,
+                block=_sizes(info.get(_BLOCK)),
+                cluster=_sizes(info.get(_CLUSTER)),
             )
         )
     separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
@@ -129,6 +146,10 @@ def code_of(data: bytes) -> str:
 
 def _u8(payload: bytes | None) -> int:
     return payload[0] if payload else 0
+
+
+def _sizes(payload: bytes | None) -> tuple[int, int, int] | None:
+    return struct.unpack("<III", payload[:12]) if payload else None
 
 
 def sections_of(data: bytes) -> list[Section]:

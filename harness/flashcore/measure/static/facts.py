@@ -70,7 +70,7 @@ OPCODES = {
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 6  # of static.json; raise it when what is read changes
+_FORMAT = 7  # of static.json; raise it when what is read changes
 _BY_KERNEL = ("kernels", "sass", "local")
 _REQUIRED = {"code", "warnings", "spills_unknown", *_BY_KERNEL}
 
@@ -144,7 +144,11 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
         "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", words),
         "spills_unknown": as_json(cause),
         "kernels": {
-            k.name: {**{name: getattr(k, name) for name in _RESOURCES}, "spills": counted.get(k.name)}
+            k.name: {
+                **{name: getattr(k, name) for name in _RESOURCES},
+                "spills": counted.get(k.name),
+                "demands": k.demands,
+            }
             for k in content.kernels
         },
         "sass": None if code is None else {name: sass_counts(code) for name, code in functions.items()},
@@ -205,8 +209,8 @@ def _fact(subject: Subject, name: str, value: Value | None, source: Source, deta
 
 def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Iterator[Fact]:
     values = data["kernels"][kernel]
-    for name in _RESOURCES:
-        yield _fact(subject, name, values[name], Source.CUBIN)
+    for name, value in ({name: values[name] for name in _RESOURCES} | values["demands"]).items():
+        yield _fact(subject, name, value, Source.CUBIN)
     spilled = values["spills"] or (None, None)
     for name, value in zip(("spill_store_bytes", "spill_load_bytes"), spilled, strict=True):
         yield _fact(subject, name, value, Source.PTXAS, from_json(data["spills_unknown"]) if value is None else "")

@@ -261,9 +261,13 @@ def plans(artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False
 
 def _plan(variant: str, shape: str, traced: Mapping[str, Any]) -> Plan:
     launches = tuple(
-        Launch(c["kernel"], tuple(c["grid"]), (c["threads"], 1, 1), (c["cluster"], 1, 1), c["shared"], *c["flags"])
+        # The grid counts programs, each a cluster of blocks.
+        Launch(
+            c["kernel"], (x * c["cluster"], y, z), (c["threads"], 1, 1), (c["cluster"], 1, 1), c["shared"], *c["flags"]
+        )
         for call in traced["calls"]
         for c in call
+        for x, y, z in [c["grid"]]
     )
     return Plan(
         variant,
