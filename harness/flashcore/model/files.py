@@ -6,6 +6,8 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,11 +36,19 @@ def writing(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file completely or not at all, even if the power fails.
 
+    A link stays, and the file that it names is written. A device, a pipe, a terminal and the file that standard output
+    goes to are written in place, since a renamed file would take their name away.
+
     Raises:
         WriteError: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
+        if (target := _in_place(path)) is not None:
+            with open(target, "wb") as stream:
+                stream.write(data)
+            return
+        path = path.resolve()
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             with temporary.open("wb") as stream:
                 stream.write(data)
@@ -48,6 +58,20 @@ def write_atomically(path: Path, data: bytes) -> None:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _in_place(path: Path) -> int | Path | None:
+    """What to open instead of replacing the file: a descriptor of this process, or anything but a regular file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # it is closed, or has no descriptor
+            if os.path.samestat(os.fstat(stream.fileno()), status):
+                stream.flush()
+                return os.dup(stream.fileno())
+    return None if stat.S_ISREG(status.st_mode) else path
 
 
 def replace_folder(folder: Path, files: Mapping[str, str]) -> None:
