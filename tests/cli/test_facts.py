@@ -30,7 +30,8 @@ READ: dict[str, Callable[[str], Value | None]] = {
 
 
 def from_csv(text: str) -> list[Fact]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
+    read = csv.DictReader(io.StringIO(text, newline=""))
+    rows = [{name: cell.removeprefix("'") for name, cell in row.items()} for row in read]
     return [
         fact({**r, "value": READ[r["type"]](r["value"]), "launch": int(r["launch"]) if r["launch"] else None})
         for r in rows
@@ -132,3 +133,13 @@ def test_a_file_that_cannot_be_written_says_so(
     wanted = tmp_path / "nowhere" / "facts.csv"
     assert main(["facts", "--profiles", str(tmp_path / "profiles"), "-o", str(wanted)]) == Exit.USAGE
     assert f"{wanted}: cannot write" in capsys.readouterr().err
+
+
+def test_no_cell_of_the_csv_is_a_formula() -> None:
+    words = ("=cmd|' /C calc'!A0", "+1", "-1+1", "@sum(1)", "\t=1", "\r=1", "'quoted")
+    hostile = [Fact(Subject("v", kernel=w), "technique", w, "text", Source.FORMULA, w) for w in words]
+    text = facts.as_csv(factory.record(facts=[*hostile, factory.fact("registers", -3, "v")]))
+    cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    assert {c for c in cells if c[:1] in tuple("=+-@\t\r")} == {"-3"}
+    values = [f.value for f in from_csv(text)]
+    assert [v for v in values if v in (*words, -3)] == [*words, -3]

@@ -14,6 +14,7 @@ from flashcore.cli import options
 from flashcore.errors import Exit
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
+from flashcore.model.text import Value
 
 JSON_VERSION = 1
 
@@ -38,12 +39,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def as_csv(record: Record) -> str:
     """A header, then a line per fact. An empty field stands for ``None``; ``type`` distinguishes ``1`` from ``1.0`` and
-    from text."""
+    from text; an apostrophe is put before a text that a spreadsheet would take for a formula, or that begins with
+    one."""
     lines: list[str] = []
     # With its own line end the writer quotes a carriage return in a note; Unix tools want only the newline.
     writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
-    writer.writerows((frames.EXPORT, *frames.export_rows(record)))
+    writer.writerows((frames.EXPORT, *(map(_inert, row) for row in frames.export_rows(record))))
     return "".join(lines)
+
+
+def _inert(value: Value | None) -> Value | None:
+    """The value of a cell; a text that a spreadsheet would calculate begins with an apostrophe, as texts do there."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r'")) else value
 
 
 def as_json(record: Record) -> str:

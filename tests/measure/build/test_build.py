@@ -185,6 +185,23 @@ def test_a_suite_and_a_build_folder_of_odd_names(compiler: toolchain.Nvcc, copy:
     assert compile_one(root, tmp_path / "a: (b) & build", "two_steps").of("two_steps").cached
 
 
+def test_a_folder_that_begins_with_a_dash(
+    compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("-a", "-"):
+        root = copy().rename(tmp_path / name).relative_to(tmp_path)
+        assert compile_one(root, tmp_path / f"build{name}", "two_steps").of("two_steps").status == "ok"
+
+
+def test_a_path_that_ninja_cannot_take_is_wrong_usage(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    with pytest.raises(UsageError, match=r"expected a path that ninja takes, found \| in it"):
+        compile_one(root, tmp_path / "a|build", "two_steps")
+    with pytest.raises(UsageError, match=r"expected a path that ninja takes, found \| in it"):
+        compile_one(root.rename(tmp_path / "a|b"), tmp_path / "build", "two_steps")
+
+
 def test_a_renamed_kernel_is_the_same_code(first: Built, copy: Copy, tmp_path: Path) -> None:
     root = copy()
     edit(root / "two_steps.cu", "multiply_kernel", "a_kernel_of_another_name")

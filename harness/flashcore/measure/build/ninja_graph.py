@@ -12,12 +12,14 @@ For each variant and arch:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flashcore.errors import UsageError
 from flashcore.measure.build import binding
 from flashcore.measure.machine import toolchain
 from flashcore.model.suite import ForeignLauncher, Suite, Variant
@@ -64,6 +66,7 @@ def graph(
 ) -> str:
     """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
     q = shlex.quote
+    root = q(os.path.join(".", suite.root))  # a relative one may begin with a dash
     # The log is whole before anything that was made is moved into place: another build may read it.
     logged = "> $log.$$$$ 2>&1; code=$$?; mv $log.$$$$ $log; if [ $$code = 0 ]; then"
     otherwise = "else cat $log; exit 1; fi"
@@ -71,12 +74,12 @@ def graph(
         "ninja_required_version = 1.5",
         f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
         "rule cubin",
-        f"  command = cd {q(suite.root)} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$; }} {logged} "
+        f"  command = cd {root} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$; }} {logged} "
         f"mv $out.$$$$ $out; {otherwise}",
         "  description = $what",
         "rule object",
         # --keep leaves the cubin that went into the object; its other intermediates are dropped.
-        f"  command = cd {q(suite.root)} && {{ mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
+        f"  command = cd {root} && {{ mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
         f"$dir/keep.$$$$ $in_abs -o $out.$$$$; }} {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
         f"rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
         "  description = $what",
@@ -194,4 +197,10 @@ def _escape(text: str) -> str:
 
 
 def _path(path: Path) -> str:
-    return re.sub(r"([$ :])", r"$\1", str(path.resolve()))
+    text = str(path.resolve())
+    if "|" in text:
+        raise UsageError(
+            f"{text}: expected a path that ninja takes, found | in it\n"
+            "  hint: rename the folder, or name another one with --build-dir"
+        )
+    return re.sub(r"([$ :])", r"$\1", text)

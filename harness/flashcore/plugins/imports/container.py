@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
 
 from flashcore.errors import RecordError
 from flashcore.readers.ncu.results import Container
@@ -50,7 +51,7 @@ def read(data: bytes, name: str) -> Container:
 def _blocks(data: bytes, at: int) -> Container:
     results, command = 0, ""
     cubins: list[bytes] = []
-    session = b""
+    parts: list[bytes] = []
     while at < len(data):
         (size,) = struct.unpack_from("<I", data, at)
         header = _fields(data[at + 4 : at + 4 + size])
@@ -59,21 +60,37 @@ def _blocks(data: bytes, at: int) -> Container:
         if not isinstance(length, int) or not header or at + length > len(data):
             raise ValueError(f"a block ends beyond the file's {len(data):,} bytes")
         if isinstance(part := header.get(_SESSION), bytes):
-            session += part + b"\n"
+            parts.append(part)
             if not command and isinstance(words := _fields(part).get(_COMMAND), bytes):
                 command = words.decode(errors="replace").strip()
         if header.get(_CODES):
-            payload = data[at : at + length]
-            cubins += [payload[m.start() :] for m in re.finditer(re.escape(_ELF), payload)]
+            cubins += _elfs(data[at : at + length])
         elif length:
             results += 1
         at += length
+
+    session = b"\n".join(parts)
 
     def version(label: bytes) -> str:
         match = re.search(label + rb".{1,4}?(\d+(?:\.\d+)+)", session, re.DOTALL)
         return match[1].decode() if match else ""
 
     return Container(results, version(b"Nsight Compute Target"), version(b"CUDA Version"), command, tuple(cubins))
+
+
+def _elfs(payload: bytes) -> Iterator[bytes]:
+    """The ELF files in a block, each up to the next one. None is within another, however often a damaged or hostile
+    block repeats the mark that they begin with."""
+    start, end = -1, 0
+    while (at := payload.find(_ELF, end)) >= 0:
+        if start >= 0:
+            yield payload[start:at]
+        start = at
+        programs, sections = struct.unpack_from("<32x2Q", payload, at)
+        header, program, program_count, section, section_count = struct.unpack_from("<52x5H", payload, at)
+        end = at + max(header, programs + program * program_count, sections + section * section_count, len(_ELF))
+    if start >= 0:
+        yield payload[start:]
 
 
 def _fields(data: bytes) -> dict[int, int | bytes]:

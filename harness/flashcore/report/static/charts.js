@@ -127,7 +127,9 @@
     const beside = box.querySelector("script[data-csv]");
     return beside ? JSON.parse(beside.textContent) : figure(box.querySelector(".plot")).table;
   }
-  const quoted = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  // A text that a spreadsheet would calculate begins with an apostrophe, as texts do there.
+  const inert = (value) => (/^[=+\-@\t\r]/.test(value) && isNaN(value) ? `'${value}` : String(value));
+  const quoted = (value) => (/[",\n\r]/.test(value) ? `"${inert(value).replaceAll('"', '""')}"` : inert(value));
   const csv = (box) => table(box).map((row) => row.map((v) => quoted(v ?? "")).join(",")).join("\n") + "\n";
   function tools(box) {
     if (box.querySelector(".tools")) return;
