@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from flashcore import report
 from flashcore.cli import terminal
 from flashcore.errors import Exit
 from flashcore.gate import formats
@@ -189,3 +192,65 @@ def test_a_name_that_no_file_can_have_is_wrong_usage(words: list[str]) -> None:
     done = subprocess.run(gate(*words), env=ENV, capture_output=True, text=True, check=False)
     assert done.returncode == Exit.USAGE
     assert "Traceback" not in done.stderr and len(done.stderr) < 7000
+
+
+# --- foreign text that would act on a terminal, a log or a page ----------------------------------
+
+DRAWS = "\x1b[31mred\x1b[0m \x1b[2K\x1b[1A\rgate passed \x9b2J \x00 \u202edessap etag"
+SHOWN = r"red \u001b[2K\u001b[1A\u000dgate passed \u009b2J \u0000 \u202edessap etag"
+PRINTS = f"""
+from flashcore.cli import progress, terminal
+from flashcore.errors import Exit, UsageError
+from flashcore.model.progress import Step
+from flashcore.cli import list as c
+def run(_):
+    text = {DRAWS!r}
+    with progress.shown() as say:
+        say(text)
+        say(Step(text, 1, 2))
+    print(text)
+    print(terminal.painted("fail  " + text))
+    raise UsageError(text)
+c.run = run
+"""
+
+
+def acts(text: str) -> bool:
+    """Whether one of :data:`DRAWS`' control characters is in a text, its color aside."""
+    return bool(re.search("\x1b\\[(2K\x1b\\[1A\rgate|31mred)|\x9b|\0|\u202e", text))
+
+
+def test_foreign_text_cannot_draw_on_a_terminal() -> None:
+    code = command(PRINTS)[2].replace("sys.exit(main(['list']))", "main(['list'])")
+    for env in ({}, {"TERM": "dumb"}, {"NO_COLOR": "1"}, {"GITHUB_ACTIONS": "true"}):
+        shown = on_a_terminal(code, COLUMNS="300", **env)
+        assert shown.count(SHOWN) >= 4 and f"flashcore: {SHOWN}\n" in shown and not acts(shown)
+        assert ("\x1b[31mfail\x1b[0m  " in shown) == (env in ({}, {"GITHUB_ACTIONS": "true"}))
+    done = subprocess.run(command(PRINTS), env=ENV, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{SHOWN}\nfail  {SHOWN}\n" and f"flashcore: {SHOWN}\n" in done.stderr
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_compilers_message_cannot_draw_the_gates_result(form: str, tmp_path: Path) -> None:
+    suite = factory.suite(title=DRAWS)
+    broken = factory.artifact("fast", "sm_80", "failed", DRAWS)
+    kept = [a for a in factory.artifacts(suite) if (a.variant, a.arch) != ("fast", "sm_80")]
+    folder, out = tmp_path / "20260102T030405Z-0001", tmp_path / "out"
+    folder.mkdir()
+    store.write(factory.record(suite, artifacts=(*kept, broken)), folder)
+    summary = tmp_path / "summary"
+    words = gate(folder, "--format", form, "--format", f"json={out}", GITHUB_STEP_SUMMARY=str(summary))
+    done = subprocess.run(words, env=ENV, capture_output=True, text=True, check=False)
+    assert done.returncode == Exit.FAILED
+    texts = (done.stdout, out.read_text(), summary.read_text() if summary.exists() else "")
+    assert not any(map(acts, texts))
+    assert json.loads(out.read_text())["exit_code"] == 1
+
+
+def test_foreign_text_cannot_act_on_a_page(tmp_path: Path) -> None:
+    suite = factory.suite(title=DRAWS)
+    broken = factory.artifact("fast", "sm_80", "failed", DRAWS)
+    record = factory.record(suite, artifacts=(*factory.artifacts(suite)[1:], broken))
+    pages = report.render(record, tmp_path / "report")
+    texts = [page.read_text() for page in pages]
+    assert any(SHOWN in text for text in texts) and not any(map(acts, texts))

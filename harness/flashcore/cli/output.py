@@ -20,6 +20,7 @@ from flashcore.errors import UsageError
 from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.suggest import did_you_mean
+from flashcore.model.text import visible
 
 VERSION = 1
 
@@ -49,13 +50,14 @@ def write(text: str, file: str | None) -> None:
     Raises:
         FlashcoreError: the file cannot be written.
     """
-    data = text.encode("utf-8", "replace")  # half a surrogate pair cannot be written anywhere
+    plain = visible(text.encode("utf-8", "replace").decode())  # half a surrogate pair cannot be written anywhere
     if file is None:
-        sys.stdout.write(type(text)(terminal.painted(data.decode())))
+        trusted = isinstance(text, terminal.Trusted)
+        sys.stdout.write(terminal.Trusted(plain) if trusted else terminal.painted(plain))
         return
     with writing(Path(file)):
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(Path(file), data)
+    write_atomically(Path(file), plain.encode())
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

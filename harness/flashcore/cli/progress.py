@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO, cast
 
 from flashcore.cli import terminal
 from flashcore.model.progress import Failure, Step
@@ -38,7 +39,7 @@ def plain(put: Say = lambda text: print(text, file=sys.stderr, flush=True)) -> S
 def _bar() -> Iterator[Say]:
     from rich import console, markup, progress
 
-    terminal = console.Console(stderr=True)
+    drawn = console.Console(file=cast(TextIO, terminal.Drawing(sys.stderr)))
     columns = (
         progress.BarColumn(20),
         progress.MofNCompleteColumn(),
@@ -46,14 +47,16 @@ def _bar() -> Iterator[Say]:
         progress.TextColumn("{task.description}"),
     )
     # It is drawn when there is a new line, not periodically: nothing may run beside a measurement.
-    with progress.Progress(*columns, console=terminal, auto_refresh=False, transient=True) as bar:
-        # Whole lines, which the terminal wraps: a compiler's output can then be copied, and keeps its own colours.
-        write = plain(lambda text: terminal.print(text, markup=False, highlight=False, soft_wrap=True))
+    with progress.Progress(*columns, console=drawn, auto_refresh=False, transient=True) as bar:
+        # Whole lines, which the terminal wraps: a compiler's output can then be copied.
+        write = plain(lambda text: drawn.print(terminal.harmless(text), markup=False, highlight=False, soft_wrap=True))
         task = bar.add_task("", total=None)
 
         def say(text: str) -> None:
             if isinstance(text, Step):
-                bar.update(task, completed=text.done, total=text.total, description=markup.escape(text))
+                bar.update(
+                    task, completed=text.done, total=text.total, description=markup.escape(terminal.harmless(text))
+                )
             else:
                 write(text)
             bar.refresh()

@@ -9,6 +9,8 @@ import re
 import sys
 from typing import Any, TextIO
 
+from flashcore.model.text import visible
+
 #: Words for an outcome, where they begin a line or fill a cell of a table, and their colours.
 _WORDS = {
     "31": "fail|failed|FAILED|missing|worse|slower|wrong",
@@ -30,7 +32,7 @@ def painted(text: str) -> str:
     if not is_rich(sys.stdout) or os.environ.get("NO_COLOR"):
         return text
     colours = list(_WORDS)
-    return _CELLS.sub(lambda m: f"\x1b[{colours[(m.lastindex or 1) - 1]}m{m[0]}\x1b[0m", text)
+    return Trusted(_CELLS.sub(lambda m: f"\x1b[{colours[(m.lastindex or 1) - 1]}m{m[0]}\x1b[0m", harmless(text)))
 
 
 class _Sturdy(io.FileIO):
@@ -46,21 +48,42 @@ class _Sturdy(io.FileIO):
             return len(data)
 
 
-class Commands(str):
-    """Text whose commands a code host obeys."""
+class Trusted(str):
+    """Text of ours, whose control characters a terminal obeys, and whose commands a code host."""
+
+    def __str__(self) -> str:  # for print
+        return self
+
+
+class Drawing:
+    """A stream for a library that draws with control characters, of text that is :func:`harmless`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(Trusted(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _Plain(io.TextIOWrapper):
-    """In a log that a code host interprets, no line of a compiler's output may act as a command."""
+    """A stream on which no foreign text, such as a compiler's output, may act."""
 
     def write(self, text: str) -> int:
-        obeyed = isinstance(text, Commands) or not os.environ.get("GITHUB_ACTIONS")
-        return super().write(text if obeyed else uncommanded(text))
+        return super().write(text if isinstance(text, Trusted) else harmless(text))
+
+
+def harmless(text: str) -> str:
+    """The text without control characters; in a log that a code host interprets, without commands."""
+    return uncommanded(text) if os.environ.get("GITHUB_ACTIONS") else visible(text)
 
 
 def uncommanded(text: str) -> str:
-    """The text without commands to code hosts: ``::error`` at the beginning of a line, ``##[group]`` anywhere."""
-    return _COMMAND.sub(lambda m: m[0].replace("::", ": :").replace("##", "# #"), text)
+    """The text without control characters and commands to code hosts: ``::error`` at the beginning of a line,
+    ``##[group]`` anywhere."""
+    return _COMMAND.sub(lambda m: m[0].replace("::", ": :").replace("##", "# #"), visible(text))
 
 
 def harden() -> None:

@@ -6,11 +6,10 @@ import re
 
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict
-from flashcore.model.text import number
+from flashcore.model.text import number, visible
 
-#: Characters that XML 1.0 cannot hold, not even escaped; compilers color their messages with one of them.
+#: Characters that XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 
 
 def summary(judgement: Judgement) -> str:
@@ -43,4 +42,4 @@ def value_of(verdict: Verdict) -> str:
 
 def clean(text: str) -> str:
     """Removes terminal colors and characters that no text format can hold."""
-    return _NOT_XML.sub("�", _COLOUR.sub("", text))
+    return _NOT_XML.sub("�", visible(text))

@@ -8,6 +8,7 @@ A style for each place: :func:`number` for verdicts (exact as far as a person re
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -21,6 +22,18 @@ UNMEASURED = "unmeasured"
 _UNITS = {"1": "", "text": "", "pct": "%", "us": "µs", "C": "°C"}
 #: Units that pages show in another one: what it is called, and how many make one of it.
 _SCALED = {"ns": ("µs", 1e3), "Hz": ("MHz", 1e6)}
+
+_COLOR = re.compile("\x1b\\[[0-9;]*m")
+#: Control characters but tab and line end, and marks that reorder a line.
+_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+def visible(text: str) -> str:
+    """The text without colors, and with control characters as escapes (``\\u001b``), which JSON's strings may hold too.
+
+    Foreign text (of a compiler, a kernel, a report) could otherwise draw over what a terminal or a page shows.
+    """
+    return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", _COLOR.sub("", text))
 
 
 def matches_any(name: str, globs: Sequence[str]) -> bool:

@@ -27,7 +27,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.files import replace_folder
 from flashcore.model.record import Record
 from flashcore.model.suite import Tier, Variant
-from flashcore.model.text import significant
+from flashcore.model.text import significant, visible
 from flashcore.report import (
     chips_page,
     frame,
@@ -214,7 +214,11 @@ def _body(part: _Part, page: Page[Any]) -> _Body:
 @functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
 def environment(single_file: bool, prefix: str = "") -> Environment:
     """The templates with the functions that they call. In a single file the pages' anchors begin with ``prefix``."""
-    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined, Template
+
+    class Plain(Template):
+        def render(self, *args: Any, **variables: Any) -> str:
+            return visible(super().render(*args, **variables))
 
     templates = Environment(
         loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), FunctionLoader(_template_of_plugin)]),
@@ -223,6 +227,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.template_class = Plain
 
     def href(target: str, up: str) -> str:
         """The address of a page, with its query (``guardrails?variant=x``) where scripts read it."""
@@ -326,7 +331,7 @@ def _hash(script: str) -> str:
 
 def _inline(script: str) -> Markup:
     """A script for a ``<script>`` element: its text cannot end the element."""
-    return Markup(script.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+    return Markup(visible(script).replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.cli import options, progress
+from flashcore.cli import options, progress, terminal
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.machine import toolchain
@@ -139,7 +139,9 @@ class _Echo:
             except OSError:
                 continue
             at += len(text)
-            sys.stdout.write(text.decode(errors="replace"))
+            output = text.decode(errors="replace")
+            # The user's program draws on the terminal as it likes.
+            sys.stdout.write(output if os.environ.get("GITHUB_ACTIONS") else terminal.Trusted(output))
             sys.stdout.flush()
 
     def __enter__(self) -> None:
