@@ -22,7 +22,8 @@ endif
 
 # `-P` keeps Python from importing modules of the current folder.
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
-SELECT    = --suite $(SUITE) $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
+FILTER    = $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
+SELECT    = --suite $(SUITE) $(FILTER)
 
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +52,7 @@ report: $(READY) ## render a recorded run (RUN=, default: the newest)
 	$(FLASHCORE) report $(RUN) $(ARGS)
 
 gate: $(READY) ## check the present sources (or RUN=) against the suite's budgets
-	$(FLASHCORE) gate $(RUN) $(SELECT) $(ARGS)
+	$(FLASHCORE) gate $(if $(RUN),$(RUN) $(FILTER),$(SELECT)) $(ARGS)
 
 roofs: $(READY) ## measure this machine's roofs (needs a GPU)
 	$(FLASHCORE) roofs $(ARGS)

@@ -89,10 +89,31 @@ def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytes
     assert main(["gate", str(folder), "--variant", "fats"]) == Exit.USAGE
     assert "--variant fats: expected a glob matching one of" in (said := capsys.readouterr().err)
     assert "(did you mean fast?)" in said
-    assert main(["gate", str(folder), "--shape", "mission"]) == Exit.USAGE
-    assert "--shape: expected without RUN" in capsys.readouterr().err
+    assert main(["gate", str(folder), "--shape", "misson"]) == Exit.USAGE
+    assert "--shape misson: expected one of" in capsys.readouterr().err
+    assert main(["gate", str(folder), "--suite", str(tmp_path)]) == Exit.USAGE
+    assert "--suite: expected without RUN" in capsys.readouterr().err
     assert main(["gate", str(folder), "--ratchet"]) == Exit.USAGE
     assert "--ratchet: expected with RUN the --baseline FILE" in capsys.readouterr().err
+
+
+def test_only_the_selected_shapes_are_required() -> None:
+    record = factory.record()
+    one, *others = record.suite.shapes
+    assert others
+    lost = replace(record, outcomes=tuple(o for o in record.outcomes if o.shape == one))
+    assert judge_records(Rules(require="timing", compare=False), [lost]).judgement.exit_code is Exit.UNMEASURED
+    judged = judge_records(Rules(require="timing", compare=False, shapes=(one,)), [lost])
+    assert judged.judgement.exit_code is Exit.OK
+    assert {v.subject.shape for v in judged.judgement.verdicts} == {one, None}
+    assert [*judged.records[0].suite.shapes] == [one, *others], "the report has them all"
+
+
+@pytest.mark.parametrize("what", ["variants", "shapes", "archs"])
+def test_a_pattern_in_a_file_of_budgets_must_match(what: str) -> None:
+    budget = factory.budget("registers", "mine", **{what: ("*", "nothing")})
+    with pytest.raises(UsageError, match=rf"budget mine: {what}: expected a glob that matches .*, found 'nothing'"):
+        judge_records(Rules(compare=False, budgets=[budget]), [factory.record()])
 
 
 TIME = """

@@ -46,7 +46,8 @@ class Workplace:
 
     def run(self, *words: str, start: str = NO_GPU, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs a command on the suite here."""
-        takes_suite = words[0] in ("build", "check", "bench", "profile", "gate")
+        of_run = words[0] == "gate" and len(words) > 1 and not words[1].startswith("-")
+        takes_suite = words[0] in ("build", "check", "bench", "profile", "gate") and not of_run
         more = ["--suite", "suite", "--build-dir", str(self.build)] if takes_suite else []
         return flashcore(*words, *more, cwd=self.folder, env=env, start=start)
 
@@ -104,6 +105,12 @@ def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:
         (("metrics", "--chip", "gh100", "stall_gnma"), "(did you mean stall_gmma?)"),
         (("gate", "--require", "everything"), "invalid choice: 'everything'"),
         (("check", "--time-limit", "long"), "invalid float value: 'long'"),
+        (("list", "--suite", "nowhere", "--suite", str(TOY)), f"--suite: expected it once, found nowhere and {TOY}"),
+        (("gate", "--variant", "a", "--var=b"), "--variant: expected it once, found a and b"),
+        (
+            ("gate", "--require", "timing", "--require", "static"),
+            "--require: expected it once, found timing and static",
+        ),
         (("list", "--suite", "nowhere"), "nowhere/suite.toml: expected a suite's manifest, found no such file"),
         (("build", "--suite", str(TOY), "--variant", "x*"), "--variant x*: expected a glob matching one of plain"),
         (("gate", "--suite", str(TOY), "--shape", "x"), "--shape x: expected one of tail, small"),

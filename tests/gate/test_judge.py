@@ -270,6 +270,17 @@ def test_an_arch_that_a_variant_does_not_name_is_left_out() -> None:
     assert result.left_out == 2
 
 
+def test_variants_of_the_same_machine_code_are_named() -> None:
+    record = factory.record()
+    first, second, *_ = dict.fromkeys(a.variant for a in record.artifacts)
+    codes = {first: "same", second: "same"}
+    record = replace(
+        record, artifacts=tuple(replace(a, code=codes.get(a.variant, a.variant)) for a in record.artifacts)
+    )
+    archs = ", ".join(dict.fromkeys(a.arch for a in record.artifacts))
+    assert f"the machine code of {first}, {second} is identical ({archs})" in judge(record).notes
+
+
 def test_a_peers_failure_is_a_note() -> None:
     record = of([])
     bad = factory.outcome("cudnn", "mission", "check", "failed", "no such backend")

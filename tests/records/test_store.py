@@ -287,7 +287,14 @@ def test_ids_sort_by_time() -> None:
     assert ids == sorted(ids)
     assert all(store.RUN_ID.fullmatch(i) for i in ids)
     assert ids[0].startswith("20260930T235958Z-")
-    assert len({store.new_id(start) for _ in range(20)}) > 1
+
+
+def test_ids_of_one_second_sort_by_time_too() -> None:
+    start = datetime.datetime(2026, 9, 30, 23, 59, 58, tzinfo=datetime.UTC)
+    ids = [store.new_id(start + datetime.timedelta(microseconds=us)) for us in range(0, 1_000_000, 49_999)]
+    assert ids == sorted(set(ids)) and ids[0].endswith("-0000") and ids[-1].endswith("-fffe")
+    ids = [store.new_id() for _ in range(50)]
+    assert ids == sorted(set(ids))
 
 
 def test_a_run_is_not_there_before_it_is_complete(tmp_path: Path) -> None:

@@ -63,6 +63,19 @@ def test_the_command_line_finds_it(tmp_path: Path) -> None:
     assert done.returncode == 2 and "found kernels/mine, kernels/other" in done.stderr
 
 
+def test_a_suite_in_a_project_uses_the_folders_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, expected in (("kernels/mine", "../../build"), ("kernels", "../build"), ("mine", "build")):
+        monkeypatch.chdir(suite(tmp_path / place))
+        assert find.of_project("build") == expected
+    monkeypatch.chdir(tmp_path / "kernels" / "mine")
+    Path("build").mkdir()
+    assert find.of_project("build") == "build", "where there is one already"
+    monkeypatch.chdir(tmp_path)
+    assert find.of_project("build") == "build"
+    done = flashcore("report", cwd=tmp_path / "kernels" / "mine")
+    assert done.returncode == 2 and done.stderr.startswith("flashcore: ../../profiles: expected a recorded run")
+
+
 def test_the_roofs_suite_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert find.roofs_suite() == Path("kernels/roofs")  # as the published run names it

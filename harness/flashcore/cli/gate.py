@@ -67,8 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rules(arguments: argparse.Namespace) -> Rules:
-    if arguments.recorded and arguments.shapes:
-        raise UsageError("--shape: expected without RUN, which is checked on all its shapes; found both")
+    if arguments.recorded and arguments.suite is not None:
+        hint = "leave out RUN to check the suite's sources; --budgets FILE adds budgets to those in RUN"
+        raise UsageError(f"--suite: expected without RUN, which has its suite's budgets; found both\n  hint: {hint}")
     if arguments.ratchet and len(arguments.recorded) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
     compare = not arguments.recorded or arguments.baseline is not None
@@ -78,6 +79,7 @@ def _rules(arguments: argparse.Namespace) -> Rules:
         require=arguments.require,
         budgets=_budgets(arguments.budgets),
         variant=arguments.variant,
+        shapes=tuple(arguments.shapes),
         compare=compare,
         baseline=arguments.baseline,
     )

@@ -112,8 +112,24 @@ def _reason(error: Exception, command: str) -> FlashcoreError | None:
     return None
 
 
+class _Once(argparse.Action):
+    """Stores an option's value. A second one is refused: the first would be dropped silently."""
+
+    _first: Any = None
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        if option and self._first is not None:
+            parser.error(f"{option}: expected it once, found {self._first} and {values}")
+        self._first = values
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     """Suggests the command, option or choice that a misspelled one may have meant."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.register("action", None, _Once)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = super().parse_known_args(args, namespace)

@@ -23,7 +23,7 @@ from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
-from flashcore.suites.find import suite_folder
+from flashcore.suites.find import of_project, suite_folder
 
 _DEFAULTS = Settings("")
 _POSITIVE = ("time_limit", "check.repeats", "bench.samples")
@@ -80,14 +80,14 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
 def add_profiles(parser: argparse.ArgumentParser) -> None:
     """The folder of runs."""
     text = "recorded runs (default: %(default)s)"
-    parser.add_argument("--profiles", default=default("profiles"), metavar="DIR", help=text)
+    parser.add_argument("--profiles", default=of_project(default("profiles")), metavar="DIR", help=text)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
     """The folders of runs and builds."""
     add_profiles(parser)
     text = "compiled objects (default: %(default)s)"
-    parser.add_argument("--build-dir", dest="build", default=default("build"), metavar="DIR", help=text)
+    parser.add_argument("--build-dir", dest="build", default=of_project(default("build")), metavar="DIR", help=text)
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:

@@ -444,6 +444,10 @@ class _Gate:
             yield "no date was given: no waiver counts as expired"
         if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
             yield f"judged only for {', '.join(suite.archs)}: CUDA_ARCH names no other arch"
+        built = grouped(((a.arch, a.code), a.variant) for a in self.record.artifacts if a.code)
+        alike = grouped((", ".join(same), arch) for (arch, _), same in built.items() if len(same) > 1)
+        for variants, archs in alike.items():
+            yield f"the machine code of {variants} is identical ({', '.join(archs)})"
         for outcome in self.record.outcomes:
             variant = suite.variants.get(outcome.variant)
             if variant is not None and variant.is_reference and outcome.status == "failed":

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from flashcore.errors import UsageError
@@ -14,7 +15,8 @@ from flashcore.gate.baseline import DEFAULT, Baseline
 from flashcore.gate.judge import Judgement
 from flashcore.gate.together import together
 from flashcore.model.record import Record
-from flashcore.model.suite import TIERS, Budget, Tier
+from flashcore.model.suggest import did_you_mean
+from flashcore.model.suite import TIERS, Budget, Suite, Tier
 from flashcore.suites.load import select
 
 
@@ -26,6 +28,7 @@ class Rules:
         require: the highest tier whose missing facts are gaps.
         budgets: budgets in addition to those of the suite. Their facts are required whatever their tier.
         variant: a glob of the variants to judge; ``None`` for all.
+        shapes: the names of the shapes to judge; empty for all. A baseline is compared on all.
         compare: whether to compare with a baseline.
         baseline: the baseline's file; ``None`` for that of the suite, which need not exist.
         day: the day that waivers' dates are compared with; today if ``None``.
@@ -34,6 +37,7 @@ class Rules:
     require: Tier = TIERS[0]
     budgets: Sequence[Budget] = ()
     variant: str | None = None
+    shapes: tuple[str, ...] = ()
     compare: bool = True
     baseline: str | None = None
     day: date | None = None
@@ -59,7 +63,7 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
     """Judges one run, or one of each chip together: the worst exit code counts.
 
     Raises:
-        UsageError: no variant has the name, or the baseline cannot be read or is one of another suite.
+        UsageError: no variant or shape has the name, or the baseline cannot be read or is one of another suite.
     """
     records = [replace(r, suite=replace(r.suite, budgets=(*r.suite.budgets, *rules.budgets))) for r in records]
     file = baseline_path(records[0], rules.baseline) if rules.compare else None
@@ -69,26 +73,43 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
             f"{file}: expected a baseline of {records[0].suite.name}, found one of {old.suite} with {len(old.values)} "
             "facts\n  hint: name another, or write it again with: flashcore baseline save"
         )
+    for budget in rules.budgets:
+        _require_matches(budget, [r.suite for r in records])
+    selected_shapes = [{s.name: s for s in select(r.suite, None, rules.shapes)[1]} for r in records]
     variants = None
     if rules.variant is not None:
         selected = (v.name for r in records for v in select(r.suite, rules.variant)[0] if not v.is_reference)
         variants = list(dict.fromkeys(selected))
     judgements = [
         judge.judge(
-            record,
+            replace(record, suite=replace(record.suite, shapes=shapes)),
             require=rules.require,
             today=rules.day or today(),
             variants=variants,
             baseline=old,
             insisted=[budget.name for budget in rules.budgets],
         )
-        for record in records
+        for record, shapes in zip(records, selected_shapes, strict=True)
     ]
     judgement = together(records, judgements)
     if file and not old:
         missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
         judgement = replace(judgement, notes=(*judgement.notes, missing))
     return Judged(records, judgement, variants, file, old)
+
+
+def _require_matches(budget: Budget, suites: Sequence[Suite]) -> None:
+    """Raises:
+    UsageError: a glob of a budget in a file of its own matches nothing of the suites, so that it would never fail.
+    """
+    for what in ("variants", "shapes", "archs") if budget.tier == "static" else ("variants", "shapes"):
+        names = {name for suite in suites for name in getattr(suite, what)}
+        for glob in getattr(budget, what):
+            if not any(fnmatchcase(name, glob) for name in names):
+                raise UsageError(
+                    f"budget {budget.name}: {what}: expected a glob that matches one of {', '.join(sorted(names))}, "
+                    f"found {glob!r}{did_you_mean(glob, names)}"
+                )
 
 
 def today() -> date:

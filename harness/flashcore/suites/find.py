@@ -35,6 +35,15 @@ def near(folder: Path) -> Path:
     raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {names}\n  hint: {hint}")
 
 
+def of_project(folder: str) -> str:
+    """The path of a folder such as ``build``: in the current folder or, where that is a suite in a project's
+    ``kernels`` and has no such folder, in the project."""
+    parts = Path.cwd().parts[-2:]
+    if not Path(MANIFEST).is_file() or "kernels" not in parts or Path(folder).exists():
+        return folder
+    return str(Path(*[".."] * (2 - parts.index("kernels")), folder))
+
+
 def suite_folder(given: str | None) -> str:
     """The folder of the suite that ``--suite`` names, by itself or by its manifest; without it the one that is near.
 

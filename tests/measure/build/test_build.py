@@ -219,6 +219,22 @@ def test_config_and_arithmetic_change_the_code(toy: Built, copy: Copy, tmp_path:
     assert code_of(changed, "two_steps") != code_of(toy, "two_steps")
 
 
+@pytest.mark.parametrize("text", ["", "// UNREAD", "#ifndef UNREAD\n#define UNREAD 4\n#endif", '#include "UNREAD.h"'])
+def test_a_macro_that_no_source_reads_is_refused(
+    compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path, text: str
+) -> None:
+    suite = copy()
+    (suite / "include" / "UNREAD.h").touch()
+    source, manifest = suite / "scale.cu", suite / "suite.toml"
+    source.write_text(f"{text}\n{source.read_text()}")
+    manifest.write_text(manifest.read_text().replace("ELEMENTS = 4", "ELEMENTS = 4, UNREAD = 1"))
+    (artifact,) = compile_one(suite, tmp_path / "build", "wide").artifacts
+    assert artifact.status == "failed"
+    assert "config of wide: expected macros that its sources read, found UNREAD" in artifact.message
+    source.write_text(f"#ifdef UNREAD\n#endif\n{source.read_text()}")
+    assert compile_one(suite, tmp_path / "build", "wide").artifacts[0].status == "ok"
+
+
 def test_the_closure_holds_no_path_of_this_machine(toy: Built, first: Built, copy: Copy, tmp_path: Path) -> None:
     moved = compile_one(copy(), tmp_path / "build", "two_steps")
     assert moved.of("two_steps").cached, "a suite elsewhere finds what was built"

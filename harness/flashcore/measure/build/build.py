@@ -308,10 +308,16 @@ def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Pa
     """Renames a complete unit to the name by which the next build finds it.
 
     Raises:
-        FlashcoreError: a source changed while it was compiled; the folder cannot be written.
+        FlashcoreError: a source changed while it was compiled; no source reads a macro of the config; the folder cannot
+            be written.
     """
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
     key, files = builder.inputs.learn(unit.name, unit.question, rule, problem, since)
+    if unread := builder.inputs.unread(unit.variant.config, files):
+        raise UsageError(
+            f"config of {unit.variant.name}: expected macros that its sources read, found {', '.join(unread)}, "
+            "which none of them reads\n  hint: correct the name, or remove it"
+        )
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")

@@ -35,6 +35,7 @@ _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
 # One that is not closed extends to the end: it is read once.
 _COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)"
 _BLANKS = rb"(" + _STRING + rb")|\s+"
+_DEFINES = rb"(?:# *ifndef (\w+)\s+)?# *define (?(1)\1\b|\w+)"
 _TOKEN = _STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']"""
 
 
@@ -151,6 +152,12 @@ class Inputs:
             below = next((f for f in self._declared if real.startswith(f + os.sep)), os.path.dirname(real))
             texts.add((os.path.relpath(real, below), hashlib.sha256(plain_text(Path(real).read_bytes())).hexdigest()))
         return digest([parts, self._flags, sorted(texts), sorted(generated.items())])
+
+    def unread(self, names: Iterable[str], files: Iterable[str]) -> list[str]:
+        """The macros that none of the files reads. Defining one, also where it is not yet, does not read it."""
+        texts = b"\n".join(plain_text(Path(self._root, file).read_bytes()) for file in files)
+        words = {*re.findall(rb"\w+", re.sub(_STRING, b"", re.sub(_DEFINES, b"", texts)))}
+        return [name for name in names if name.encode() not in words]
 
     def _entries(self, name: str, question: str) -> list[dict[str, Any]]:
         try:
