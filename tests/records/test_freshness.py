@@ -165,9 +165,10 @@ def test_everything_fresh_is_taken_over() -> None:
     found = freshness.join(record, present, set())
     facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not stale
-    assert {f.source for f in facts} <= freshness.MEASURED.keys()
+    assert {f.source for f in facts if f.name != "waves"} <= freshness.MEASURED.keys()
     assert {f.subject.case for f in facts} == set(present)
-    assert len(facts) == sum(f.source in freshness.MEASURED for f in record.facts)
+    waves = sum(f.name == "waves" and f.subject.arch == record.gpu_arch for f in record.facts)
+    assert waves and len(facts) == waves + sum(f.source in freshness.MEASURED for f in record.facts)
     assert len(outcomes) == len(record.outcomes) and {o.origin for o in outcomes} == {record.id}
     assert samples == record.samples
     assert origin is not None
@@ -201,7 +202,7 @@ def test_what_the_present_run_measured_is_not_taken_over() -> None:
     found = freshness.join(record, present, measured)
     facts, outcomes, samples = found.facts, found.outcomes, found.samples
     own = [f for f in facts if f.subject.case == "fast/mission"]
-    assert own and {f.source for f in own} == {Source.NCU}
+    assert own and {f.source for f in own if f.name != "waves"} == {Source.NCU}
     assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
     assert not [k for k in samples if k.startswith("fast/mission/")]
 
@@ -235,5 +236,20 @@ def test_nothing_fresh_has_no_origin() -> None:
 
 def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
     record, present = recorded()
-    sources = {f.source for f in freshness.join(record, present, set()).facts}
+    sources = {f.source for f in freshness.join(record, present, set()).facts if f.name != "waves"}
     assert not sources & {Source.PTXAS, Source.CUBIN, Source.SASS, Source.PLAN, Source.OCCUPANCY, Source.FORMULA}
+
+
+def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
+    at: dict[str, str] = {"shape": "mission", "arch": "sm_90a", "kernel": "fast_kernel"}
+    waves, smem = (factory.fact(name, 2, "fast", source=Source.OCCUPANCY, **at) for name in ("waves", "smem"))  # type: ignore[arg-type]
+    keys = {"fast/mission": KEY}
+    record = factory.record(facts=[waves, smem], keys=keys)
+
+    def joined(present: CaseKey, measured: set[tuple[str, str]]) -> list[str]:
+        facts = freshness.join(record, {"fast/mission": present}, measured).facts
+        return [f.name for f in facts if f in (waves, smem)]
+
+    assert joined(KEY, set()) == ["waves"]
+    assert joined(dataclasses.replace(KEY, code="another"), set()) == []
+    assert joined(KEY, {("fast/mission", "profile")}) == []

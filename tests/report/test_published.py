@@ -6,11 +6,15 @@ import functools
 
 import pytest
 
+from flashcore import report
+from flashcore.gate.wording import summary
 from flashcore.model.record import Record
 from flashcore.records import store
-from flashcore.report import overview_page
+from flashcore.report import cells, guardrail_page, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
+from flashcore.report.cells import Cell
 from flashcore.report.overview_page import Overview, Section
+from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
 from tests.conftest import ROOT
 
@@ -79,3 +83,46 @@ def test_every_speedup_in_a_remedy_is_the_steps() -> None:
         for remedies in book().remedies(shape).values():
             for r in remedies:
                 assert 1 / r.faster == pytest.approx(steps[r.variant].ratio, rel=1e-12)
+
+
+def test_the_roof_that_a_share_is_of_is_among_the_roofs_drawn() -> None:
+    for section in roofline_page.Roofline(book()).shapes:
+        drawn = section.drawn
+        assert drawn is not None, section.shape.name
+        for row, share, over in zip(drawn["table"][1:], drawn["shares"], drawn["over"], strict=True):
+            *_, intensity, tflops, _ = row
+            above = [drawn["roofs"][i] for i in over if drawn["roofs"][i]["origin"] != "measured"]
+            above = above or [drawn["roofs"][i] for i in over]
+            bandwidths = [r for r in above if not r["compute"]] or [
+                drawn["roofs"][i] for i in over if not drawn["roofs"][i]["compute"]
+            ]
+            ceilings = [r["value"] for r in above if r["compute"]] + [r["value"] * intensity / 1e3 for r in bandwidths]
+            assert share == pytest.approx(100 * tflops / min(ceilings), abs=0.06), row
+
+
+def test_bytes_are_exact_and_tma_traffic_is_drawn_past_l1() -> None:
+    drawing = case("tma_split_keys", "mission").memory
+    assert drawing is not None
+    assert "524,288 B" in drawing.svg and "342,048 passes" in drawing.svg
+    assert "TMA, past L1" in drawing.svg and "both ways" in drawing.svg
+    other = case("mma_split_keys", "mission").memory
+    assert other is not None and "TMA" not in other.svg and "both ways" not in other.svg
+    assert cells.six_digits(8_224_608.0) == 8_224_608 and cells.six_digits(0.123456789) == 0.123457
+
+
+def test_waves_of_an_arch_without_a_gpu_say_why_they_are_missing() -> None:
+    view = VariantView(book(), published().suite.variants["tma_split_keys"])
+    waves = 3 + variant_page.OCCUPANCY.index("waves")
+    by_arch = {row[0].text: row[waves] for row in view.occupancy}
+    assert by_arch["sm_90a"].kind == "number"
+    assert all("number of SMs is unknown" in c.title for arch, c in by_arch.items() if arch != "sm_90a")
+
+
+def test_the_counts_of_unmeasured_results_include_those_of_goals() -> None:
+    unmeasured = book().judgement.counts("goal")["unmeasured"]
+    assert unmeasured and f" goals reached, {unmeasured} unmeasured" in summary(book().judgement)
+    page = guardrail_page.page(book())
+    part = report._Part(book(), [page], False, Cell(""), "")
+    legend = part.html(page.template, page, anchor="guardrails", view=page.view).split("</fieldset>")[0]
+    counts = book().judgement.counts()
+    assert f"{counts['unmeasured']:,} limits, {unmeasured} goals" in legend

@@ -21,7 +21,11 @@ def summary(judgement: Judgement) -> str:
     word = words.get(judgement.exit_code, "UNMEASURED")
     named = f"{counts['fail']} failed, {counts['waived']} waived, {counts['pass']} passed"
     gaps = f"{counts['unmeasured']} unmeasured ({len(judgement.gaps)} of them required)"
-    goals = f"; {judgement.counts('goal')['pass']} of {len(judgement.goals)} goals reached" if judgement.goals else ""
+    goals = ""
+    if judgement.goals:
+        reached = judgement.counts("goal")
+        goals = f"; {reached['pass']} of {len(judgement.goals)} goals reached"
+        goals += f", {reached['unmeasured']} unmeasured" if reached["unmeasured"] else ""
     out = f"; {judgement.left_out} unsupported left out" if judgement.left_out else ""
     return f"gate {word}: {named}, {gaps}{goals}{out} (exit {int(judgement.exit_code)})"
 

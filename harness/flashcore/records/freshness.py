@@ -125,6 +125,11 @@ def _other_compilers(present: CaseKey, recorded: CaseKey) -> tuple[tuple[str, st
     )
 
 
+def _measured_by(fact: Fact, arch: str | None) -> Stage | None:
+    """The stage that a fact of a GPU of this arch comes from; waves are of the plan, and of the GPU's number of SMs."""
+    return "profile" if fact.name == "waves" and fact.subject.arch == arch else MEASURED.get(fact.source)
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What a recorded run adds: facts, outcomes and samples of fresh cases, the reasons of stale ones, the origin."""
@@ -157,7 +162,9 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
     facts = [
         f
         for f in (recorded.facts if outcomes else ())
-        if f.source in MEASURED and (case := f.subject.case) in fresh and (case, MEASURED[f.source]) not in measured
+        if (stage := _measured_by(f, recorded.gpu_arch))
+        and (case := f.subject.case) in fresh
+        and (case, stage) not in measured
     ]
     samples = {
         k: v

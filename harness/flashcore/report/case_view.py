@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ from flashcore.report import drawings
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, unbroken, words
 from flashcore.report.view import Case
 
+#: Instructions that copy from L2 to shared memory past L1 (TMA).
+_BULK_COPY = re.compile(r"\b(UTMALDG|UBLKCP)\b")
 MOST_LINES = 20
 MOST_INSTRUCTIONS = 12
 MOST_LIMITERS = 6
@@ -122,7 +125,13 @@ class CaseView(Case):
         """The bytes between the levels of memory."""
         if self.number("l2_bytes") is None:
             return None
-        return drawings.memory(self.subject.case, _reader(self), _reader(self.parent) if self.parent else None)
+        parent = _reader(self.parent) if self.parent else None
+        return drawings.memory(self.subject.case, _reader(self), parent, tma=self._uses_tma())
+
+    def _uses_tma(self) -> bool:
+        """Whether its code has bulk copies to shared memory."""
+        listings = self.book.listings.get(self.subject.case, ())
+        return any(_BULK_COPY.search(i.text) for x in listings for i in x.instructions)
 
     @property
     def heat(self) -> list[HotKernel]:

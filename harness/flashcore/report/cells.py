@@ -101,6 +101,6 @@ def words(name: str) -> str:
 
 
 def six_digits(value: float) -> float | int:
-    """A value for a chart: six significant digits, more than is shown."""
+    """A value for a chart: whole numbers exactly, others to six significant digits, more than is shown."""
     short = float(f"{value:.6g}")
-    return int(short) if short.is_integer() else short
+    return int(value) if float(value).is_integer() else short

@@ -100,11 +100,12 @@ _BOXES = (
 )
 
 
-def memory(case: str, read: Read, read_parent: Read | None) -> Drawing:
+def memory(case: str, read: Read, read_parent: Read | None, *, tma: bool = False) -> Drawing:
     """The traffic between registers, shared memory, L1, L2 and DRAM, with hit rates and how busy each is; the
     parent's figures below, smaller.
 
     Args:
+        tma: whether it copies tiles from L2 to shared memory past L1; L2's bytes then are those of both ways.
         read, read_parent: counter (or ``shared_busy``, %) → its value in the catalogue's unit; ``None`` if unmeasured.
     """
     parts = [
@@ -112,6 +113,9 @@ def memory(case: str, read: Read, read_parent: Read | None) -> Drawing:
         f'<text x="{tenth(x + w / 2)}" y="{y + 22}" class="middle strong">{name}</text>'
         for name, x, y, w in _BOXES
     ]
+    if tma:
+        parts.append('<path class="flow" d="M85 144V221H196m-7 -5l8 5l-8 5"/>')
+        parts.append('<text x="20" y="240" class="begin">TMA, past L1</text>')
     table: list[list[Any]] = [["counter", "value", "parent"]]
     for x, y, facts in _FLOWS:
         parts.append(f'<path class="flow" d="M{x} {y + 4}v54m-5 -7l5 8l5 -8"/>')
@@ -119,6 +123,7 @@ def memory(case: str, read: Read, read_parent: Read | None) -> Drawing:
         at, side = (x - 10, "end") if x > WIDTH / 2 else (x + 12, "begin")
         for row, (fact, word, busy) in zip((y, y + 25), facts, strict=True):
             share = read(busy) if busy else None
+            word = "both ways" if tma and fact == "l2_bytes" else word
             text = _figure(fact, read(fact), word) + ("" if share is None else f", {share:.0f} % busy")
             parts.append(f'<text x="{at}" y="{row + 16}" class="{side}">{escape(text)}</text>')
             if read_parent is not None:
@@ -133,7 +138,7 @@ def _figure(fact: str, value: float | None, word: str) -> str:
     if value is None:
         return f"{word} unmeasured".strip()
     unit = "B" if fact.endswith("bytes") else "pct" if fact.endswith("hit") else "1"
-    return " ".join(filter(None, (*quantity(float(f"{value:.4g}"), unit), word)))
+    return " ".join(filter(None, (*quantity(value, unit), word)))
 
 
 def svg(label: str, height: int, parts: Sequence[str]) -> Markup:

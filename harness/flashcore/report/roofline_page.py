@@ -105,6 +105,7 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
     """The chart's data: roofs, points, the ladder's path through them, and the variants that are always labelled."""
     ladder, suite = book.ladder(shape), book.record.suite
     best, peer = ladder.best, ladder.peer
+    drawn = _drawn(roofs, points)
     head = "variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time µs", "FLOP per byte", "TFLOP/s"
     return {
         "kind": "roofline",
@@ -120,6 +121,8 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
         ],
         "roles": {p.subject.variant: suite.role(suite.variants[p.subject.variant]) for p in points},
         "shares": [p.share and round(100 * p.share, 1) for p in points],
+        #: The roofs that each point's share is of: those of the focus are drawn.
+        "over": [[drawn.index(r) for r in _ceilings(p)] for p in points],
         "faults": {i: p.faults for i, p in enumerate(points) if p.faults},
         "roofs": [
             {
@@ -129,7 +132,7 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
                 "origin": r.origin,
                 "label": f"{significant(r.value, 3)} {r.unit} {_origin(r)}",
             }
-            for r in _drawn(roofs, points)
+            for r in drawn
         ],
         "named": {
             "winner": best and best.variant.name,
@@ -147,20 +150,21 @@ def _origin(roof: Roof) -> str:
 
 
 def _drawn(roofs: Sequence[Roof], points: Sequence[Point]) -> list[Roof]:
-    """One roof for each resource and origin: the highest of those at the clocks seen.
+    """The roofs of these points and their levels, each once: a clock or a GPU that was seen has roofs of its own.
 
     Where the clock was seen, the datasheet's own roof adds nothing.
     """
     resources = {*LEVELS, *(p.roof for p in points)}
-    ceilings = [ceiling for p in points for ceiling in (p.theory, p.measured)]
-    candidates = [r for r in roofs if r.resource in resources]
-    candidates += [r for c in ceilings for r in (c.compute, c.bandwidth) if r is not None]
-    best: dict[tuple[str, str], Roof] = {}
-    for roof in candidates:
-        higher = best.setdefault((roof.resource, roof.origin), roof)
-        if roof.value > higher.value:
-            best[roof.resource, roof.origin] = roof
-    return [r for (name, origin), r in best.items() if origin != "datasheet" or (name, "at clock seen") not in best]
+    above = dict.fromkeys(r for p in points for r in _ceilings(p))
+    seen = {r.resource for r in above if r.origin == "at clock seen"}
+    others = (r for r in roofs if r.resource in resources and (r.origin != "datasheet" or r.resource not in seen))
+    return list(dict.fromkeys((*above, *others)))
+
+
+def _ceilings(point: Point) -> list[Roof]:
+    """The roofs above a point, each once."""
+    each = (roof for c in (point.theory, point.measured) for roof in (c.compute, c.bandwidth) if roof is not None)
+    return list(dict.fromkeys(each))
 
 
 def _point_row(point: Point) -> list[Cell]:

@@ -47,6 +47,8 @@ OCCUPANCY = (
     "smem",
     "workspace_bytes",
 )
+#: Why a fact of the launch plan is missing that not only the plan decides.
+_ABSENT = {"waves": "no GPU of this arch was measured, so its number of SMs is unknown"}
 MOST_VERDICTS, MOST_SHAPES, MOST_ROWS = 12, 40, 200
 #: How ncu marks a link in a text of its rules: `@section:Name:text@`, `@url:text:https:…@`, `@source:file:line:text@`.
 _LINK = re.compile(r"@(?:section:[^:@]*:([^@]*)|url:([^@]*?):https?://[^@]*|source:[^@]*?:\d+:([^@]*))@")
@@ -210,7 +212,10 @@ class VariantView:
                 Cell(arch),
                 Cell(", ".join(shape for shape, _ in on), kind="wrap"),
                 Cell(kernel or "all kernels"),
-                *(_figure(fact) if fact else missing("not recorded") for fact in on[0][1]),
+                *(
+                    _figure(f) if f else missing(_ABSENT.get(n, "not recorded"))
+                    for n, f in zip(OCCUPANCY, on[0][1], strict=True)
+                ),
             ]
             for (arch, kernel, _), on in alike.items()
         ][:MOST_ROWS]

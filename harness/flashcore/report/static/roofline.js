@@ -11,15 +11,26 @@
 
   const points = (given) => given.table.slice(1).map(([v, k, , level, by, , bytes, time, x, y, regime], i) => ({
     v, k: k ?? "", level, by, x, y, regime, time, gbps: bytes / time / 1e3,
-    role: given.roles[v], share: given.shares[i], faults: given.faults[i] ?? [],
+    role: given.roles[v], share: given.shares[i], over: given.over[i], faults: given.faults[i] ?? [],
   }));
   const tell = (p) => [
     `${p.v}${p.k ? ` › ${p.k}` : ""}: ${short(p.y)} TFLOP/s at ${short(p.x)} FLOP/B of ${NAMES[p.level]}`,
-    p.share === null ? "no roof is known" : `${p.share} % of the roof above it`,
+    p.share === null ? "no roof is known" : `${p.share} % of the roof above it, at its own clock`,
     `${short(p.time)} µs, ${short(p.gbps)} GB/s, FLOPs by ${p.by}`,
     ...p.faults.map((f) => `cannot be right: ${f}`),
   ];
 
+  // One roof for each resource and origin: that of the focus, whose share is told, else the highest.
+  function roofsOf(given, focused) {
+    const own = new Set(focused.flatMap((p) => p.over));
+    const chosen = new Map();
+    given.roofs.forEach((r, i) => {
+      const key = `${r.resource} ${r.origin}`;
+      const best = chosen.get(key);
+      if (best === undefined || own.has(i) > own.has(best) || (own.has(i) === own.has(best) && r.value > given.roofs[best].value)) chosen.set(key, i);
+    });
+    return [...chosen.values()].map((i) => given.roofs[i]);
+  }
   function choices(plot) {
     const form = document.querySelector(`form[data-for="${plot.id}"]`);
     const level = form?.elements.level?.value || "dram";
@@ -46,11 +57,12 @@
     const by = every.some((p) => p.by === "hardware") ? "hardware" : "formula";
     const cases = every.filter((p) => !p.k && p.by === by);
     const here = every.filter((p) => p.level === level && (kernels || !p.k) && (formula || p.by === by));
-    const slopes = given.roofs.filter((r) => r.resource === level);
-    const flats = given.roofs.filter((r) => r.compute);
-    const ridges = flats.flatMap((c) => slopes.map((s) => (c.value / s.value) * 1e3));
     const { focus, names } = named(given);
     const linked = cases.filter((p) => p.v === focus);
+    const roofs = roofsOf(given, linked);
+    const slopes = roofs.filter((r) => r.resource === level);
+    const flats = roofs.filter((r) => r.compute);
+    const ridges = flats.flatMap((c) => slopes.map((s) => (c.value / s.value) * 1e3));
     const xs = [...here.map((p) => p.x), ...linked.map((p) => p.x), ...ridges];
     const ys = [...here.map((p) => p.y), ...flats.map((r) => r.value)];
     const across = [log(Math.min(...xs)) - 0.3, log(Math.max(...xs)) + 0.45];
