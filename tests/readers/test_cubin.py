@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import struct
 from pathlib import Path
@@ -11,6 +12,11 @@ import pytest
 from flashcore.errors import FlashcoreError
 from flashcore.readers import cubin
 from tests.measure.static.test_facts import ARCHS, DATA, MANGLED, text
+
+
+def sample(name: str) -> bytes:
+    """A recorded cubin of another compiler."""
+    return lzma.decompress((DATA / f"{name}.cubin.xz").read_bytes())
 
 
 def usage(arch: str) -> dict[str, dict[str, int]]:
@@ -72,6 +78,35 @@ def test_what_a_kernel_demands_of_a_launch(attribute: int, demands: dict[str, in
     other = rank if attribute == 0x3F else struct.pack("<BBHIII", 4, attribute, 12, 64, 2, 1)
     kernels = cubin.parse(data.replace(bounds, other), "sm_90a", "").kernels
     assert {k.name: k.demands for k in kernels if k.demands} == {"spills": demands}
+
+
+@pytest.mark.parametrize(
+    ("name", "spills", "block"),
+    [("spills_ptxas_13_0", (736, 788), None), ("spills_cute", (1804, 1896), (512, 1, 1))],
+)
+def test_spills_and_the_required_block_are_read(
+    name: str, spills: tuple[int, int], block: tuple[int, int, int] | None
+) -> None:
+    """The bytes are those of ``ptxas -v``; of CuTe's kernel, those that its listing's widths add up to."""
+    (kernel,) = cubin.parse(sample(name), "sm_90a", name).kernels
+    assert (kernel.spills, kernel.block) == (spills, block)
+
+
+@pytest.mark.parametrize("damage", ["kind", "offset", "instruction", "width"])
+def test_a_note_that_is_about_anything_else_leaves_spills_unmeasured(damage: str) -> None:
+    data = bytearray(sample("spills_ptxas_13_0"))
+    notes = data.index(struct.pack("<II", 1, 0x310))  # the first
+    code = next(s.offset for s in cubin.sections_of(bytes(data)) if s.name == ".text.k") + 0x310
+    if damage == "kind":
+        data[notes] = 2
+    elif damage == "offset":
+        data[notes + 4 : notes + 8] = struct.pack("<I", 1 << 30)
+    elif damage == "instruction":
+        data[code] ^= 1
+    else:
+        data[code + 9] |= 0xE
+    (kernel,) = cubin.parse(bytes(data), "sm_90a", "damaged").kernels
+    assert kernel.spills is None and kernel.registers
 
 
 @pytest.mark.parametrize("keep", [0, 3, 64, 1000, 16000])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static.facts import facts
+from flashcore.model.causes import NotInLog
 from flashcore.model.record import Artifact, Fact
 from flashcore.readers import sass, spills
 from flashcore.readers.spills import Evidence, Site, classify, loop_depths
@@ -47,9 +49,11 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
             log = folder / "variant.log"
             log.write_text(done.stderr + done.stdout)
             artifact = Artifact("x", arch, "ok", cubin=str(folder / "variant.cubin"), log=str(log))
-            table = found.setdefault((arch, cap), {})
-            for fact in facts(artifact, SOURCE.parent)[0]:
-                table.setdefault(fact.subject.kernel or "", {})[fact.name] = fact
+            for key, built in ((arch, artifact), (f"{arch} unlogged", replace(artifact, log=None))):
+                (folder / "static.json").unlink(missing_ok=True)
+                table = found.setdefault((key, cap), {})
+                for fact in facts(built, SOURCE.parent)[0]:
+                    table.setdefault(fact.subject.kernel or "", {})[fact.name] = fact
     return found
 
 
@@ -93,6 +97,20 @@ def test_the_code_moves_the_very_bytes_that_ptxas_counts(compiled: Compiled, arc
     kernel = compiled[arch, 40]["spills"]
     count = (kernel["sass_ldl"].number or 0) + (kernel["sass_stl"].number or 0)
     assert f"{count:.0f} accesses in the code" in kernel["local_memory"].note
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_without_a_log_the_cubin_lists_the_same_bytes(compiled: Compiled, arch: str) -> None:
+    logged, listed = compiled[arch, 40]["spills"], compiled[f"{arch} unlogged", 40]["spills"]
+    for name in ("spill_store_bytes", "spill_load_bytes"):
+        assert (logged[name].value, logged[name].detail, logged[name].source) == (listed[name].value, "", "ptxas")
+        assert listed[name].value and listed[name].source == "cubin"
+    assert listed["local_memory"].value == "spills"
+    for kernel, cap in (("neither", 40), ("indexed", 255), ("spills", 255)):
+        facts = compiled[f"{arch} unlogged", cap][kernel]
+        assert facts["spill_store_bytes"].value is None, "a cubin without notes does not say that nothing spills"
+        assert facts["spill_store_bytes"].detail == NotInLog()
+    assert compiled[f"{arch} unlogged", 255]["indexed"]["local_memory"].detail == NotInLog()
 
 
 # --- loops --------------------------------------------------------------------------------------
@@ -197,7 +215,8 @@ COMPUTED = Site(False, 4, 2, False, "k.cu", 12)
         (Evidence(4, 4, 136, (STORE, LOAD, COMPUTED)), "spills and array", "k.cu:9"),
         (Evidence(4, 4, 40, (STORE, LOAD, LOAD)), "spills and array", "k.cu:9"),  # more bytes than spilled
         (Evidence(0, 0, 16, ()), "stack frame", ""),
-        (Evidence(None, None, 0, (LOAD,)), "array", "k.cu:9"),
+        (Evidence(None, None, 0, (LOAD,)), "unmeasured", "k.cu:9"),
+        (Evidence(None, None, 128, (COMPUTED,)), "unmeasured", "k.cu:12"),
         (Evidence(None, None, 0, ()), "none", ""),
         (Evidence(), "unmeasured", ""),
     ],

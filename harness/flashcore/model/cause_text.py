@@ -120,6 +120,10 @@ _EVENTS = "events around each of {calls} calls, less the median of empty pairs"
 
 Form = str | Callable[[Any], str]
 
+_SPILLS = (
+    "the ptxas log has {logged_stores} B of spill stores and {logged_loads} B of loads, "
+    "the cubin lists {listed_stores} B and {listed_loads} B"
+)
 FORMS: dict[type[c.Detail], Form] = {
     c.Unknown: lambda x: f"recorded by a plugin that is not loaded: {x.recorded}",
     c.Message: "{message}",
@@ -182,7 +186,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NoNvml: lambda x: x.message or "NVML told nothing",
     c.NoTool: "no {tool} on this machine",
     c.Unreadable: "{tool} could not read it",
-    c.NotInLog: "the ptxas log does not name this kernel",
+    c.NotInLog: "the ptxas log does not name this kernel, and its cubin lists no spills",
+    c.SpillsDisagree: _SPILLS,
+    c.SpillsNotListed: _SPILLS,
     c.CalledSeparately: "{function} is compiled separately, and its callers are not known",
     c.UnknownArch: "the limits of {arch} are not known here",
     c.NoMachineCode: "no machine code to read",

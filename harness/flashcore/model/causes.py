@@ -549,9 +549,19 @@ class Unreadable(Cause):
 
 
 class NotInLog(Cause):
-    """The compiler's log does not name the kernel."""
+    """The compiler's log does not name the kernel, and the cubin does not list its spills."""
 
     code = "not_in_log"
+
+
+class SpillsDisagree(Cause):
+    """The cubin lists more bytes of spill stores or loads than the compiler's log has."""
+
+    code = "spills_disagree"
+    logged_stores: int
+    logged_loads: int
+    listed_stores: int
+    listed_loads: int
 
 
 class CalledSeparately(Cause):
@@ -855,6 +865,16 @@ class WorstInput(Basis):
     code = "worst_input"
     seed: int
     kind: str
+
+
+class SpillsNotListed(Basis):
+    """Spill bytes of the compiler's log, of which the cubin lists fewer: not the registers that a function saves."""
+
+    code = "spills_not_listed"
+    logged_stores: int
+    logged_loads: int
+    listed_stores: int
+    listed_loads: int
 
 
 class SourceLine(Basis):

@@ -19,7 +19,11 @@ from flashcore.errors import FlashcoreError
 
 # EIATTR numbers.
 _REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
-_CLUSTER, _MAX_CLUSTER, _BLOCK = 0x3D, 0x3F, 0x10
+_CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
+_SPILL = 1  # the kind of a note about a spill or a refill
+#: The low 12 bits of an instruction from sm_70 on, and the bytes by the three bits of its access width.
+_STL, _LDL = 0x387, 0x983
+_WIDTHS = (1, 1, 2, 2, 4, 8, 16)
 #: From sm_90 on ``.nv.shared.<kernel>`` includes what the system reserves in each block.
 RESERVED_SMEM = 1024
 
@@ -28,7 +32,10 @@ RESERVED_SMEM = 1024
 class Kernel:
     """A kernel's resources: registers per thread, stack and parameters in bytes, static shared memory in bytes per
     block (without what the system reserves) and named barriers; and what its source demands of a launch: the most
-    threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing."""
+    threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing.
+
+    ``spills`` are the bytes per thread that it stores and reloads, functions in its section included, where ptxas lists
+    them; ``None`` where it lists none, which may also mean that this ptxas lists no spills."""
 
     name: str
     registers: int
@@ -40,6 +47,7 @@ class Kernel:
     max_cluster: int | None = None
     block: tuple[int, int, int] | None = None  # __block_size__
     cluster: tuple[int, int, int] | None = None  # __cluster_dims__
+    spills: tuple[int, int] | None = None
 
     @property
     def demands(self) -> dict[str, int]:
@@ -112,10 +120,12 @@ def _read(data: bytes, arch: str) -> Cubin:
     reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
     kernels = []
     for name in names:
-        info = dict(_attributes(data, by_name.get(f".nv.info.{name}")))
+        attributes = [*_attributes(data, by_name.get(f".nv.info.{name}"))]
+        info = dict(attributes)
         shared = by_name.get(f".nv.shared.{name}")
         text = by_name.get(f".text.{name}")
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
+        notes = b"".join(payload for number, payload in attributes if number == _NOTES)
         kernels.append(
             Kernel(
                 name=name,
@@ -129,6 +139,7 @@ def _read(data: bytes, arch: str) -> Cubin:
                 max_cluster=int.from_bytes(most, "little") if most else None,
                 block=_sizes(info.get(_BLOCK)),
                 cluster=_sizes(info.get(_CLUSTER)),
+                spills=_spills(data[text.offset : text.offset + text.size], notes) if text and notes else None,
             )
         )
     separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
@@ -142,6 +153,20 @@ def code_of(data: bytes) -> str:
         ValueError: it is not a cubin.
     """
     return _code_hash(data, sections_of(data))
+
+
+def _spills(code: bytes, notes: bytes) -> tuple[int, int] | None:
+    """The bytes of the spills and refills that the notes list by offset; ``None`` if one of them is anything else."""
+    totals = {_STL: 0, _LDL: 0}
+    try:
+        for kind, offset in struct.iter_unpack("<II", notes):
+            low, high = struct.unpack_from("<QQ", code, offset)
+            if kind != _SPILL:
+                return None
+            totals[low & 0xFFF] += _WIDTHS[high >> 9 & 7]
+    except (struct.error, LookupError):
+        return None
+    return totals[_STL], totals[_LDL]
 
 
 def _u8(payload: bytes | None) -> int:

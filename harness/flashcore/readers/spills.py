@@ -196,11 +196,11 @@ def classify(evidence: Evidence) -> Usage:
         uncounted = spilled is not None and sum(s.bytes for s in accesses) > spilled
         has_array = uncounted or not all(s.slot for s in accesses)
     use: Use
-    if spilled is None and accesses is None:
+    if spilled is None and (accesses is None or accesses):
         use = "unmeasured"
     elif spilled:
         use = "spills and array" if has_array else "spills"
-    elif has_array or (spilled is None and accesses):
+    elif has_array:
         use = "array"
     elif evidence.stack:
         use = "stack frame"

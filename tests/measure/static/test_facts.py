@@ -14,8 +14,8 @@ import pytest
 
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as facts_module
-from flashcore.model.causes import Message
-from flashcore.model.record import Artifact, Facts, Launch, Plan, Subject
+from flashcore.model.causes import Detail, Message, NotInLog, SpillsDisagree, SpillsNotListed
+from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, sass
 from tests.conftest import TESTS
 
@@ -63,13 +63,36 @@ def test_a_stack_frame_is_not_a_spill(artifact: Artifact) -> None:
     assert of(facts, "spills", "spill_store_bytes") == 52
 
 
-def test_a_log_that_names_no_kernel_leaves_spills_unmeasured(artifact: Artifact) -> None:
+def spilled(artifact: Artifact, kernel: str = "spills") -> tuple[Fact, Fact]:
+    """A kernel's spill facts."""
+    stores, loads = (
+        Facts(facts_module.facts(artifact)[0]).get(name, Subject("kernels", "sm_90a", kernel=kernel))
+        for name in ("spill_store_bytes", "spill_load_bytes")
+    )
+    assert stores is not None and loads is not None
+    return stores, loads
+
+
+def test_a_log_that_names_no_kernel_leaves_spills_to_the_cubin(artifact: Artifact) -> None:
     assert artifact.log is not None
     Path(artifact.log).write_text("ptxas info    : 0 bytes gmem\n", encoding="utf-8")
-    fact = Facts(facts_module.facts(artifact)[0]).get(
-        "spill_store_bytes", Subject("kernels", "sm_90a", kernel="spills")
-    )
-    assert fact is not None and fact.value is None and "ptxas log" in fact.note
+    assert [(f.value, f.source, f.detail) for f in spilled(artifact)] == [(52, Source.CUBIN, "")] * 2
+    (fact, _) = spilled(artifact, "shared")
+    assert fact.value is None and fact.detail == NotInLog() and "ptxas log" in fact.note
+
+
+@pytest.mark.parametrize(
+    ("logged", "value", "kind"), [(48, None, SpillsDisagree), (0, None, SpillsDisagree), (60, 60, SpillsNotListed)]
+)
+def test_a_log_that_the_cubin_contradicts(
+    artifact: Artifact, logged: int, value: int | None, kind: type[Detail]
+) -> None:
+    assert artifact.log is not None
+    log = text("static_sm_90a.log").replace("52 bytes spill", f"{logged} bytes spill")
+    Path(artifact.log).write_text(log, encoding="utf-8")
+    for fact in spilled(artifact):
+        assert (fact.value, fact.source, fact.detail) == (value, Source.PTXAS, kind(logged, logged, 52, 52))
+        assert f"the ptxas log has {logged} B of spill stores" in fact.note and "the cubin lists 52 B" in fact.note
 
 
 CALLS = """ptxas info    : 16404 bytes gmem
@@ -93,15 +116,21 @@ def test_what_a_called_function_spills_its_kernel_does() -> None:
     assert facts_module.ptxas_spills(CALLS) == {"calls": (1368, 1384), "none": (0, 0)}
 
 
-@pytest.mark.parametrize(("spilled", "expected"), [(52, None), (0, 0)])
+@pytest.mark.parametrize(("logged", "listed", "expected"), [(52, None, None), (0, (52, 52), None), (0, None, 0)])
 def test_functions_that_are_compiled_apart(
-    artifact: Artifact, monkeypatch: pytest.MonkeyPatch, spilled: int, expected: int | None
+    artifact: Artifact,
+    monkeypatch: pytest.MonkeyPatch,
+    logged: int,
+    listed: tuple[int, int] | None,
+    expected: int | None,
 ) -> None:
     assert artifact.log is not None
-    log = re.sub(r"\d+ bytes spill", f"{spilled} bytes spill", text("static_sm_90a.log"))
+    log = re.sub(r"\d+ bytes spill", f"{logged} bytes spill", text("static_sm_90a.log"))
     Path(artifact.log).write_text(log, encoding="utf-8")
-    read = cubin.read
-    monkeypatch.setattr(cubin, "read", lambda *a: dataclasses.replace(read(*a), separate=("_Z5heavyPKfi",)))
+    content = cubin.read(DATA / "static_sm_90a.cubin", "sm_90a")
+    kernels = tuple(dataclasses.replace(k, spills=k.spills and listed) for k in content.kernels)
+    content = dataclasses.replace(content, kernels=kernels, separate=("_Z5heavyPKfi",))
+    monkeypatch.setattr(cubin, "read", lambda *a: content)
     fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
     assert fact is not None and fact.value == expected
     assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are not known"
@@ -119,7 +148,7 @@ def test_a_log_of_one_endless_line() -> None:
     assert time.process_time() - began < 10
 
 
-@pytest.mark.parametrize("kept", ['{"format": 6}', '{"format": 5, "code": "x"}', "[6]", "6", "{", '{"format": "6"}'])
+@pytest.mark.parametrize("kept", ['{"format": 8}', '{"format": 7, "code": "x"}', "[8]", "8", "{", '{"format": "8"}'])
 def test_static_facts_kept_in_another_form_are_read_again(artifact: Artifact, kept: str) -> None:
     assert artifact.cubin is not None
     Path(artifact.cubin).with_name("static.json").write_text(kept, encoding="utf-8")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import re
 import subprocess
 from collections import Counter
@@ -30,6 +31,8 @@ from flashcore.model.causes import (
     NoMachineCode,
     NotInLog,
     NoTool,
+    SpillsDisagree,
+    SpillsNotListed,
     Unreadable,
     as_json,
     from_json,
@@ -70,9 +73,9 @@ OPCODES = {
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 7  # of static.json; raise it when what is read changes
+_FORMAT = 8  # of static.json; raise it when what is read changes
 _BY_KERNEL = ("kernels", "sass", "local")
-_REQUIRED = {"code", "warnings", "spills_unknown", *_BY_KERNEL}
+_REQUIRED = {"code", "warnings", *_BY_KERNEL}
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -81,8 +84,8 @@ _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spil
 def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str]:
     """Static facts of one built (variant, arch), and the hash of its code.
 
-    Facts are about (variant, arch, kernel). Spill bytes come from the ptxas log, SASS counts from
-    ``nvdisasm``; where one of them is missing its facts are unmeasured and say so.
+    Facts are about (variant, arch, kernel). Spill bytes come from the ptxas log and the cubin, SASS counts from
+    ``nvdisasm``; where these are missing, or contradict each other, the facts are unmeasured and say so.
 
     Args:
         root: the suite's folder, that source lines are named relative to.
@@ -132,27 +135,39 @@ def _cached(path: Path) -> dict[str, Any] | None:
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
     words = log.read_text(encoding="utf-8", errors="replace") if log else ""
-    counted = ptxas_spills(words)
-    cause: Cause = NotInLog()
-    if content.separate and any(map(any, counted.values())):
-        cause, counted = CalledSeparately(content.separate[0]), {}
+    logged = ptxas_spills(words)
+    separate = None
+    if content.separate and (any(map(any, logged.values())) or any(k.spills for k in content.kernels)):
+        separate = CalledSeparately(content.separate[0])
     code = listing(path, disassembler)
     functions = sass.parse(code or "")
     return {
         "format": _FORMAT,
         "code": content.code,
         "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", words),
-        "spills_unknown": as_json(cause),
         "kernels": {
-            k.name: {
-                **{name: getattr(k, name) for name in _RESOURCES},
-                "spills": counted.get(k.name),
-                "demands": k.demands,
-            }
+            k.name: {name: getattr(k, name) for name in (*_RESOURCES, "demands")}
+            | _spills(logged.get(k.name), k.spills, separate)
             for k in content.kernels
         },
         "sass": None if code is None else {name: sass_counts(code) for name, code in functions.items()},
         "local": {name: [astuple(site) for site in spills.sites(code)] for name, code in functions.items()},
+    }
+
+
+def _spills(logged: tuple[int, int] | None, listed: tuple[int, int] | None, separate: Cause | None) -> dict[str, Any]:
+    """A kernel's bytes of spill stores and loads, of the log if it has them and of the cubin if not, or why not."""
+    spilled = logged or listed
+    detail: Detail | None = separate
+    if separate is None and spilled is None:
+        detail = NotInLog()
+    elif separate is None and spilled and listed and spilled != listed:
+        more = any(map(operator.gt, listed, spilled))
+        detail = (SpillsDisagree if more else SpillsNotListed)(*spilled, *listed)
+    return {
+        "spills": None if isinstance(detail, Cause) else spilled,
+        "spills_source": Source.PTXAS if logged or listed is None else Source.CUBIN,
+        "spills_detail": detail and as_json(detail),
     }
 
 
@@ -211,9 +226,10 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
     values = data["kernels"][kernel]
     for name, value in ({name: values[name] for name in _RESOURCES} | values["demands"]).items():
         yield _fact(subject, name, value, Source.CUBIN)
-    spilled = values["spills"] or (None, None)
-    for name, value in zip(("spill_store_bytes", "spill_load_bytes"), spilled, strict=True):
-        yield _fact(subject, name, value, Source.PTXAS, from_json(data["spills_unknown"]) if value is None else "")
+    stores, loads = values["spills"] or (None, None)
+    detail = from_json(values["spills_detail"]) if values["spills_detail"] else ""
+    for name, value in (("spill_store_bytes", stores), ("spill_load_bytes", loads)):
+        yield _fact(subject, name, value, Source(values["spills_source"]), detail)
     warnings = data["warnings"]
     yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, ", ".join(sorted(set(warnings))))
     counts = (data["sass"] or {}).get(kernel, {})
@@ -230,8 +246,10 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
     usage = spills.classify(spills.Evidence(stores, loads, values["stack_bytes"], sites))
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
     yield _fact(subject, "sass_local_loop", inside, Source.SASS, NoMachineCode() if sites is None else "")
-    measured = usage.use != "unmeasured"
-    use, detail = (usage.use, usage.text) if measured else (None, NoMachineCode())
+    use: Value | None = usage.use
+    detail: Detail | str = usage.text
+    if use == "unmeasured":
+        use, detail = None, NoMachineCode() if sites is None else from_json(values["spills_detail"])
     yield _fact(subject, "local_memory", use, Source.SASS, detail)
     if usage.worst:
         yield _fact(subject, "local_memory_site", str(usage.worst), Source.SASS, usage.worst)
