@@ -18,14 +18,14 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.gpus import lost_in, measured_on
+from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
 from flashcore.measure.workers.journal import Result, Task, answers
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.cluster import cluster
 from tests import stages
 from tests.conftest import TOY
-from tests.measure.profile.test_profile import NAMES, case, profiling
+from tests.measure.profile.test_profile import NAMES, RECORDED_NS, case, durations, profiling
 from tests.measure.workers.test_supervisor import actor, does
 
 
@@ -119,7 +119,10 @@ def test_tasks_are_shared_and_what_they_need_goes_along(nodes: Any, tmp_path: Pa
 def test_a_profiler_there_brings_its_tables_back(nodes: Any, tmp_path: Path) -> None:
     """The rounds of a stand-in for ncu: commands go along, and what it writes beside the journals comes back."""
     cases = [case(name) for name in NAMES]
-    here = profile.profiled(cases, tmp_path / "here", profiling(batch=2))
+    # Cases are dealt to the GPUs in turn, and the stand-in plays its recording from the start for each batch.
+    two = Pool([LocalGpu("GPU-0"), LocalGpu("GPU-1")])
+    here = profile.profiled(cases, tmp_path / "here", profiling(batch=2, workers=two))
+    assert durations(here) == [RECORDED_NS[i] for i in (0, 0, 1, 1, 0)]
     workers = Pool(cluster.connect(nodes.address))
     there = profile.profiled(cases, tmp_path / "there", profiling(batch=2, workers=workers))
     assert there.facts == here.facts and {o.status for o in there.outcomes} == {"ok"}
