@@ -102,7 +102,7 @@ def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidenc
     for subject in counted:
         found = limiters(known, subject.variant, subject.shape or "")
         assert found.limiters, subject
-        waits = [x.share for x in found.limiters if x.kind.startswith(("stall_", "idle_"))]
+        waits = [x.rank for x in found.limiters if x.kind.startswith(("stall_", "idle_"))]
         assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in found.limiters)
         assert not any(x.kind == "launch" for x in found.limiters)
     assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", limiters(known, "tma_split_keys", "mission").text)
@@ -157,7 +157,7 @@ def test_warps_that_could_issue_are_held_by_nothing() -> None:
 def test_stalls_count_as_far_as_nothing_is_issued_meanwhile() -> None:
     busy = {**COUNTED, "issue_active": 90.0, "stall_share_wait": 50.0}
     assert kinds(**busy) == ["issue", "stall_wait"]
-    assert limiters(Readings(record(**busy)), "fast", "mission").limiters[1].share == pytest.approx(5.0)
+    assert limiters(Readings(record(**busy)), "fast", "mission").limiters[1].rank == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from flashcore import report
 from flashcore.gate.wording import summary
-from flashcore.model.record import Record
+from flashcore.model.record import Record, Subject
 from flashcore.records import store
 from flashcore.report import cells, guardrail_page, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
@@ -126,3 +126,22 @@ def test_the_counts_of_unmeasured_results_include_those_of_goals() -> None:
     legend = part.html(page.template, page, anchor="guardrails", view=page.view).split("</fieldset>")[0]
     counts = book().judgement.counts()
     assert f"{counts['unmeasured']:,} limits, {unmeasured} goals" in legend
+
+
+def test_a_stall_has_one_share_on_every_page() -> None:
+    """26.0 % of all stalls: not also 17.4 % (of the cycles without an issue) as a limiter."""
+    view, record = case("tma_split_keys", "mission"), published()
+    compared = 0
+    for x in view.limiters.limiters:
+        if x.kind.startswith("stall_"):
+            reason = x.kind.removeprefix("stall_")
+            recorded = record.facts.number(f"stall_share_{reason}", view.subject)
+            assert recorded is not None and x.share == recorded and f" {recorded:.0f} %" in x.brief
+            assert next(b.percent for b in view.stalls if b.name == reason.replace("_", " ")) == recorded
+            compared += 1
+    assert compared >= 6
+    assert [r.before for _, remedies in view.ranked for r in remedies]
+    for limiter, remedies in view.ranked:
+        for r in remedies:
+            parent = record.facts.number(f"stall_share_{limiter.kind[6:]}", Subject(r.parent, shape="mission"))
+            assert r.before == parent

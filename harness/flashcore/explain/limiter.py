@@ -3,7 +3,7 @@
 Three kinds of evidence are compared by the share of time, or of the GPU's capacity, that they take:
 
 - a resource near its roof: DRAM, L2, shared memory, the tensor pipe, issue slots, special functions;
-- stalled warps: a stall reason's share, scaled by the share of cycles in which the schedulers issue nothing;
+- stalled warps: a stall reason's share of all stalls, ranked by its part of the cycles in which nothing is issued;
 - idle SMs: fewer blocks than SMs, or a partly filled last wave.
 
 Without counters, the problem's formulas and the measured time show how near its roof each resource is. If none is near,
@@ -84,9 +84,10 @@ class Limiter:
         kind: a resource (``dram``, ``exp``), ``stall_<reason>``, ``bank_conflicts`` or ``idle_sms``; comparable across
             cases.
         brief: in a few words, with its number: ``wait stalls 23 %``.
-        share: the share of time or capacity it takes, %; limiters are ranked by it.
+        share: the share of time or capacity it takes, %; of a stall reason, its share of all stalls, as everywhere.
         evidence: the counters that show it, with their values.
         facts: the names of these counters.
+        idle: of a stall reason, the share of cycles in which nothing was issued; in the others it costs no time.
     """
 
     kind: str
@@ -94,6 +95,12 @@ class Limiter:
     share: float
     evidence: str
     facts: tuple[str, ...]
+    idle: float = 1.0
+
+    @property
+    def rank(self) -> float:
+        """The share of time by which it is compared with others, %."""
+        return self.share * self.idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +155,7 @@ _CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], Limiters]] = WeakKeyDi
 
 
 def limiters(readings: Readings, name: str | None, shape: str) -> Limiters:
-    """Returns a case's limiters, ranked by share; computed once per readings."""
+    """Returns a case's limiters, ranked by their share of the time; computed once per readings."""
     variant = readings.record.suite.variants.get(name or "")
     if variant is None:
         return Limiters(())
@@ -165,7 +172,7 @@ def _limiters(case: _Case) -> Limiters:
         return case.by_formula()
     # A wait for a busy resource is no second limiter, and L2 does not limit bytes that come from DRAM.
     resources = sorted(case.resources(), key=lambda x: (x.kind != "dram", -x.share))
-    waits = sorted((x for x in (*case.stalls(), *case.idle()) if x.share >= WORTH), key=lambda x: (-x.share, x.kind))
+    waits = sorted((x for x in (*case.stalls(), *case.idle()) if x.rank >= WORTH), key=lambda x: (-x.rank, x.kind))
     return Limiters((*resources, *waits), _longest_phase(case.record, case.subject))
 
 
@@ -247,7 +254,7 @@ class _Case:
     # --- waits ------------------------------------------------------------------------------------
 
     def stalls(self) -> Iterator[Limiter]:
-        """Yields each stall reason; its share is scaled by the share of cycles in which nothing is issued."""
+        """Yields each stall reason with its share of all stalls."""
         idle = 1 - (self("issue_active") or 0.0) / 100
         longest = max((self(f"stall_share_{reason}") or 0.0 for reason in _WAITS), default=0.0)
         for reason, what in _WAITS.items():
@@ -261,9 +268,7 @@ class _Case:
             if share == longest and (occupancy := self("achieved_occupancy")) is not None and occupancy < 25:
                 text += f"; few warps to hide it (achieved occupancy {occupancy:.0f} %)"
             words = reason.replace("_", " ").removesuffix(" stall")
-            yield Limiter(
-                f"stall_{reason}", f"{words} stalls {share:.0f} %", share * idle, text, (fact, "issue_active")
-            )
+            yield Limiter(f"stall_{reason}", f"{words} stalls {share:.0f} %", share, text, (fact, "issue_active"), idle)
 
     # --- SMs without work -------------------------------------------------------------------------
 

@@ -215,7 +215,7 @@
       const shares = facts.flatMap(([fact], i) => (fact.startsWith("stall_share_") ? [[fact.slice(12), i]] : []));
       const stalls = (c) => c && Object.fromEntries(shares.map(([reason, i]) => [words(reason), c.c[i] ?? null]).filter(([, v]) => v !== null));
       const box = this.part("charts");
-      box.innerHTML = this.bars("stalls", "Stalls", "Why warps were held, % of all", of(0, stalls), of(1, stalls))
+      box.innerHTML = this.bars("stalls", "Stalls", "Why warps were held, % of all stalls", of(0, stalls), of(1, stalls))
         + this.bars("phases", "Phases", "Where warps were found, % of the samples", of(0, (c) => c?.p), of(1, (c) => c?.p));
       window.charts.watch(box);
     }
