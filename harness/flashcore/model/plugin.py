@@ -99,7 +99,7 @@ SHIPPED: Mapping[str, Entries] = {
     "languages": {"triton": "triton"},
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster"},
-    "formats": dict.fromkeys(("junit", "sarif", "github"), "formats"),
+    "formats": dict.fromkeys(("junit", "sarif", "gitlab", "github"), "formats"),
     "pages": {"compare": "compare"},
     "api": {
         **dict.fromkeys(("capture", "captured", "sweep"), "capture"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from flashcore.cli import gate
+from flashcore.errors import Exit
 from flashcore.model.record import Record
 from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Rules, judge_records
@@ -38,7 +41,7 @@ def workflow_commands(record: Record) -> str:
     return github.workflow_commands(judged(record), places(record))
 
 
-@pytest.mark.parametrize("form", ["junit", "sarif", "github"])
+@pytest.mark.parametrize("form", ["junit", "sarif", "gitlab", "github"])
 def test_the_same_record_gives_the_same_text(form: str, record: Record) -> None:
     assert render(form, record) == render(form, record)
     assert render(form, record).endswith("\n")
@@ -82,6 +85,60 @@ def test_sarif_holds_failures_gaps_and_suppressed_waivers(record: Record) -> Non
     where = [r["locations"][0]["logicalLocations"][0] for r in run["results"]]
     kinds = {w["fullyQualifiedName"]: w["kind"] for w in where}
     assert kinds["fast/fast_kernel (sm_89)"] == "function" and kinds["split (sm_90a)"] == "module"
+
+
+#: What GitLab requires of an issue (its documentation of Code Quality, "Code Quality report format").
+CODE_QUALITY = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["description", "check_name", "fingerprint", "severity", "location"],
+        "properties": {
+            "description": {"type": "string", "minLength": 1},
+            "check_name": {"type": "string", "minLength": 1},
+            "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "properties": {
+                    "path": {"type": "string", "pattern": r"^[^/.]"},
+                    "lines": {"required": ["begin"], "properties": {"begin": {"type": "integer", "minimum": 1}}},
+                },
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gitlabs_report_is_valid_and_empty_only_if_the_gate_passes(kind: str, tmp_path: Path) -> None:
+    record = example(kind, tmp_path)
+    issues = json.loads(render("gitlab", record))
+    jsonschema.validate(issues, CODE_QUALITY)
+    prints = [i["fingerprint"] for i in issues]
+    assert len(set(prints)) == len(prints)
+    assert bool([i for i in issues if i["severity"] != "info"]) == (judged(record).exit_code != 0)
+
+
+def test_gitlabs_report_has_failures_gaps_and_waivers_at_their_lines(record: Record) -> None:
+    issues = json.loads(render("gitlab", record))
+    judgement = judged(record)
+    counts = Counter(i["severity"] for i in issues)
+    assert counts["major"] == len(judgement.failed) and counts["info"] == len(judgement.waived) > 0
+    assert counts["minor"] == len(judgement.unexplained_gaps) > 0
+    registers = [i for i in issues if i["check_name"] == "registers_limit" and i["severity"] == "major"]
+    assert registers[0]["location"] == {"path": "my kernels/fast.cu", "lines": {"begin": 4}}
+    assert "registers 140" in registers[0]["description"]
+    failed = next(i for i in issues if i["check_name"] == "builds")
+    assert failed["location"]["path"] == "my kernels/split.cu"
+
+
+def test_gitlabs_report_of_a_gate_that_could_not_judge_is_not_empty(tmp_path: Path) -> None:
+    record = factory.record(suite(tmp_path))
+    judgement = dataclasses.replace(judged(record), verdicts=(), exit_code=Exit.INCAPABLE)
+    issues = json.loads(plugins.find("formats", "gitlab")(judgement, record, places(record)))
+    assert [(i["check_name"], i["severity"]) for i in issues] == [("gate", "major")]
 
 
 def test_annotations_stand_on_the_line_that_is_to_blame(record: Record) -> None:

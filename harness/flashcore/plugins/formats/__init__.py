@@ -7,6 +7,7 @@ PLUGIN = Plugin(
     formats={
         "junit": "flashcore.plugins.formats.junit:render",
         "sarif": "flashcore.plugins.formats.sarif:render",
+        "gitlab": "flashcore.plugins.formats.gitlab:render",
         "github": "flashcore.plugins.formats.github:render",
     },
 )
