@@ -223,9 +223,16 @@ def test_the_hook_names_a_command_that_there_is() -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert hook["entry"] == "flashcore gate" and hook["pass_filenames"] is False
     files = re.compile(hook["files"])
-    for name in ("kernels/a.cu", "k/include/b.cuh", "suite.toml", "kernels/x/baseline.txt", "k/more/budgets.toml"):
+    for name in (
+        "kernels/a.cu",
+        "k/include/b.cuh",
+        "suite.toml",
+        "kernels/x/baseline.txt",
+        "k/more/budgets.toml",
+        "ops/k.py",
+    ):
         assert files.search(name)
-    for name in ("README.md", "src/main.py", "notes/my_suite.toml.bak", "pyproject.toml"):
+    for name in ("README.md", "src/main.pyc", "notes/my_suite.toml.bak", "pyproject.toml"):
         assert not files.search(name)
 
 

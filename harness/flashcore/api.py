@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore import frames
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
 from flashcore.model import plugin
 from flashcore.model.record import Fact, Record
-from flashcore.model.suite import Tier
+from flashcore.model.suggest import did_you_mean
+from flashcore.model.suite import TIERS, Tier
+from flashcore.model.text import shortened
 from flashcore.pipeline import plugins
 from flashcore.records import lookup, store
 from flashcore.suites import load
@@ -73,6 +75,19 @@ def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -
     return Run(store.read(lookup.find(Path(profiles), None if run is None else str(run))))
 
 
+def recorded(run: Run) -> Record:
+    """The record of a run.
+
+    Raises:
+        UsageError: it is something else, such as a run's id.
+    """
+    if not isinstance(run, Run):
+        raise UsageError(
+            f"expected a Run, found {shortened(run)}\n  hint: fc.read_run(…) reads one by its id or folder"
+        )
+    return run.record
+
+
 class JudgedRun(NamedTuple):
     """A row per :class:`~flashcore.gate.judge.Verdict`, and how ``flashcore gate RUN`` exits."""
 
@@ -86,16 +101,22 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
     Args:
         require: the highest tier in which an unmeasured limit leads to exit code 3.
         today: the day that waivers' dates are compared with; today in UTC if ``None``.
+
+    Raises:
+        UsageError: ``require`` is no tier.
     """
+    if require not in TIERS:
+        raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(str(require), TIERS)}")
+    record = recorded(run)
     day = today or datetime.datetime.now(datetime.UTC).date()
-    judgement = gate.judge(run.record, require=require, today=day)
+    judgement = gate.judge(record, require=require, today=day)
     return JudgedRun(frames.frame(gate.Verdict, judgement.verdicts), judgement.exit_code)
 
 
 def roofline(run: Run) -> DataFrame:
     """A row per :class:`~flashcore.explain.roofline.Point`: every case and each of its kernels, at each level that was
     measured. What a point lacks is unmeasured among the run's facts, with its reason."""
-    return frames.frame(rooflines.Point, rooflines.points(run.record))
+    return frames.frame(rooflines.Point, rooflines.points(recorded(run)))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from flashcore.chips import devices
-from flashcore.model.catalogue import OWN_STAGE, spec_of
+from flashcore.model.catalogue import FACTS, OWN_STAGE, chip_of, spec_of
 from flashcore.model.causes import (
     Cause,
     DidNotCompile,
@@ -231,8 +231,12 @@ class Expansion:
         if budget.fact == "plan_matches" or not self._names(budget, variant.imported):
             return
         other_gpu = self._other_gpu(budget)
+        # A metric that the catalogue has is recorded by its name there.
+        chip = chip_of(divmod(int((self.record.gpu_arch or "sm_0")[3:].rstrip("af")), 10)) or "unknown"
+        same = (s.name for s in FACTS.values() if s.ncu_name(chip) == budget.fact and not s.opcodes)
+        names = (budget.fact, *same)
         for shape in self.shapes(variant, budget.shapes, "profile"):
-            facts = self._at(budget.fact, variant.name, shape=shape)
+            facts = next(filter(None, (self._at(name, variant.name, shape=shape) for name in names)), {})
             launches = [s for s in facts if s.launch is not None] or [s for s in facts if s.kernel is not None]
             for subject in launches or [Subject(variant.name, shape=shape)]:
                 yield Expectation(subject, facts.get(subject), NotReturned(report=True), other_gpu)

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import flashcore as fc
+from flashcore.errors import UsageError
 from tests.conftest import ROOT
 
 #: What a user's script begins with, on a machine whose GPU and ncu are stood in for.
@@ -60,6 +63,27 @@ if __name__ == "__main__":
     # Three calls to warm up, which this stand-in does not tell from the one in the range.
     assert [(row["n"], row["value"]) for row in rows] == [(0, 4.0), (1, 4.0), (2, None)]
     assert "ValueError: two is too many" in rows[2]["note"]
+
+
+def test_a_sweep_takes_tuples_and_single_values(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run("""
+def work(n, *more, scale=1):
+    launch(f"work/c{(512, 3, 7, 9).index(n)}_n_{n}" + "".join(f"_more{i}_{m}" for i, m in enumerate(more)))
+if __name__ == "__main__":
+    shown(fc.sweep(work, [(512,), 3, (7, 8), [9]]), "kernel_launches", "n", "more0")
+""")
+    assert done.returncode == 0, done.stderr
+    rows = eval(done.stdout, {"nan": None})
+    assert [(row["n"], row["value"]) for row in rows] == [(512, 4.0), (3, 4.0), (7, 4.0), (9, 4.0)]
+    assert rows[2]["more0"] == 8
+
+
+@pytest.mark.parametrize(("config", "why"), [((1, 2), "too many positional"), ({"m": 1}, "missing"), ((), "missing")])
+def test_a_config_that_the_function_does_not_take_is_refused_at_once(config: Any, why: str) -> None:
+    def work(n: int) -> None: ...
+
+    with pytest.raises(UsageError, match=rf"expected arguments of work\(n.*{why}"):
+        fc.sweep(work, [(1,), config])
 
 
 def test_a_decorated_function_gives_the_frame_and_a_failing_call_raises(

@@ -59,6 +59,23 @@ def test_the_gate_judges_imported_kernels_by_budgets_of_a_file(
     assert gate(profiles, tmp_path, kernels, metric)["code"] == code
 
 
+@pytest.mark.parametrize(
+    ("metric", "limit", "code"),
+    [
+        ("gpu__time_duration.sum", 1e9, 0),
+        ("gpu__time_duration.sum", 1, 1),
+        ("launch__registers_per_thread", 255, 0),
+        ("launch__registers_per_thread", 1, 1),
+    ],
+)
+def test_a_budget_may_name_what_the_catalogue_has_by_its_name_of_ncu(
+    metric: str, limit: float, code: int, profiles: tuple[Path, str], tmp_path: Path
+) -> None:
+    text = f'[[budget]]\nname = "a"\nfact = "{metric}"\nmax = {limit}\nkernels = ["saxpy*"]\n'
+    (tmp_path / "budgets.toml").write_text(text)
+    assert main(["gate", profiles[1], "--budgets", str(tmp_path / "budgets.toml")]) == code
+
+
 def test_what_a_budget_of_a_file_names_is_required_and_said_to_be(
     profiles: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,24 @@ def test_the_raw_page_in_automatic_units(tmp_path: Path) -> None:
     assert report.results[0].text("device__attribute_display_name") == "NVIDIA H200"
 
 
+def test_a_size_in_automatic_units_is_its_bytes(tmp_path: Path) -> None:
+    """Also where the catalogue has no such metric, and in the name of the shape."""
+    header = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
+    header += '"Device","CC","gpu__time_duration.sum","launch__shared_mem_per_block_dynamic","x__traffic.sum"\n'
+    row = ',"1","a","h","k(int)","1","7","(32, 1, 1)","(4, 1, 1)","0","9.0"'
+    text = f'{header}"","","","","","","","","","","","msecond","Kbyte/block","Mbyte"\n'
+    text += f'"0"{row},"1.25","213.220","1.1"\n"1"{row},"1.20","0.024","2"\n'
+    record = recorded(read(text, tmp_path))
+    assert {s: record.suite.shapes[s].params["dynamic_smem"] for s in record.suite.shapes} == {
+        "g4_b32_s213220": 213_220, "g4_b32_s24": 24,
+    }  # fmt: skip
+    facts = record.facts
+    assert facts.number("ncu_dynamic_smem", Subject("k", shape="g4_b32_s213220")) == 213_220
+    assert facts.number("ncu_duration", Subject("k", shape="g4_b32_s24")) == 1_200_000
+    traffic = facts.get("x__traffic.sum", Subject("k", shape="g4_b32_s213220", kernel="k(int)", launch=0))
+    assert traffic is not None and (traffic.value, traffic.unit) == (1_100_000, "byte")
+
+
 def test_the_details_page_with_labels_and_rules(tmp_path: Path) -> None:
     report = read(text_of("app_details"), tmp_path)
     facts = recorded(report).facts
@@ -105,7 +123,7 @@ def test_the_long_form_that_metrics_prints_by_itself(tmp_path: Path) -> None:
     text = f'==PROF== Connected\nits own output\n{header}{row}"gpu__time_duration.sum","usecond","1.50"\n'
     text += f'{row}"smsp__inst_executed.sum","inst","1,024"\n'
     (result,) = read(text, tmp_path).results
-    assert (value(result, "smsp__inst_executed.sum"), value(result, "gpu__time_duration.sum")) == (1024, 1.5)
+    assert (value(result, "smsp__inst_executed.sum"), value(result, "gpu__time_duration.sum")) == (1024, 1500)
     assert recorded(read(text, tmp_path)).facts.number("ncu_duration", Subject("k", shape="g4_b32")) == 1500
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from flashcore import frames
+from flashcore.api import recorded
 from flashcore.explain import diff
 from flashcore.plugins.compare import differences
 
@@ -28,8 +29,12 @@ class ComparedRuns(NamedTuple):
 
 
 def compare(a: Run, b: Run) -> ComparedRuns:
-    """What changed from ``a`` to ``b``."""
-    before, after = a.record, b.record
+    """What changed from ``a`` to ``b``.
+
+    Raises:
+        UsageError: one of them is no run.
+    """
+    before, after = recorded(a), recorded(b)
     static = frames.frame(diff.Change, diff.changes(before, after))
     times = [] if diff.comparable(before, after) else differences.timing(before, after)
     return ComparedRuns(static, frames.frame(diff.TimeChange, times), tuple(differences.remarks(before, after)))

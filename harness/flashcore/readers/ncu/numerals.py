@@ -6,6 +6,7 @@ can have written is evidence; numbers that both can have, without evidence, are 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -82,6 +83,18 @@ _COUNT = re.compile(
     r"|SM|branches|(?:inst|warp|block|thread|cycle|sector|request|wavefront|register|cluster|pass|sample|tag|ops?)s?"
     r"(?:/(?:thread|warp|block))?"
 )
+
+_SCALED = re.compile(r"(?P<prefix>[KMGT])(?P<base>(?:byte|hz|Hz|inst|cycle|sector|request|warp|thread|block|op)s?\b.*)")
+
+
+@functools.cache
+def base(unit: str) -> tuple[float, str]:
+    """The unit that ncu prints with ``--print-units base`` instead of this one, and how many of it this one is."""
+    if match := _SCALED.fullmatch(unit):
+        return _SCALE[match["prefix"]], match["base"]
+    if (match := _TIME.fullmatch(unit)) and match["prefix"] != "n":
+        return 1e9 / _PARTS[match["prefix"]], "ns"
+    return 1, unit
 
 
 def convert(value: float, unit: str, wanted: str) -> float | None:

@@ -42,7 +42,8 @@ class LayoutError(RecordError):
 
 
 def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
-    """Reads one cell, as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``.
+    """Reads one cell, as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``, in ncu's base unit: what
+    is printed as 0.024 Kbyte is 24 byte.
 
     Args:
         mark: the decimal mark, ``.`` or ``,``.
@@ -54,7 +55,11 @@ def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
     value = numerals.number(match["value"] if match else text, mark)
     if value is None:
         return Metric(text, unit)
-    return Metric(value, unit, _instances(match["instances"], mark) if match else {})
+    instances = _instances(match["instances"], mark) if match else {}
+    factor, unit = numerals.base(unit)
+    if factor != 1:  # to 12 digits: ncu prints fewer, and the product would have others behind them
+        value, instances = float(f"{value * factor:.12g}"), {n: v * factor for n, v in instances.items()}
+    return Metric(value, unit, instances)
 
 
 def _instances(text: str, mark: str) -> dict[str, float]:
