@@ -247,8 +247,9 @@ def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, "_swap", full_disk)
-    with pytest.raises(WriteError, match="No space"):
+    with pytest.raises(WriteError, match="No space") as caught:
         report.render(full(), tmp_path / "r")
+    assert caught.value.exit_code == 4, "the machine's failure, no wrong usage"
     assert {n: unpacked((tmp_path / "r" / n).read_text(encoding="utf-8")) for n in before} == before
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
 

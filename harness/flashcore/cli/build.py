@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from flashcore.cli import options, progress
+from flashcore.cli import check, options, progress
 from flashcore.cli.grid import cell, grid
-from flashcore.errors import Exit
 from flashcore.measure.compiling import compile_all
 from flashcore.model.record import Artifact, Fact, Facts
 from flashcore.pipeline.opening import open_context
@@ -31,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
     print(table(built.artifacts, built.facts))
-    return Exit.FAILED if any(note.status == "failed" for note in built.notes) else Exit.OK
+    return check.built(built.artifacts, built.plans)
 
 
 def table(artifacts: Sequence[Artifact], measured: Iterable[Fact]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from flashcore.cli import options, progress, text_tables
 from flashcore.errors import Exit, worst
 from flashcore.measure.settings import Settings
-from flashcore.model.record import Record
+from flashcore.model.causes import CompilerStopped
+from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.on_cpu import check_peers
 from flashcore.pipeline.run import Run
@@ -41,5 +43,12 @@ def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
 def failed(record: Record) -> Exit:
     """The exit code of a command that measured: whether anything failed in this run."""
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
-    bad = bad or any(p.crashed for p in record.plans)
-    return Exit.FAILED if bad or any(a.status == "failed" for a in record.artifacts) else Exit.OK
+    return Exit.FAILED if bad else built(record.artifacts, record.plans)
+
+
+def built(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
+    """The exit code of a build: whether a variant or its plan failed, or the machine stopped a compiler."""
+    failures = [a.cause for a in artifacts if a.status == "failed"]
+    if any(p.crashed for p in plans) or not all(isinstance(cause, CompilerStopped) for cause in failures):
+        return Exit.FAILED
+    return Exit.INCAPABLE if failures else Exit.OK

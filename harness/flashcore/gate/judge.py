@@ -30,6 +30,7 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import (
     BelowFloor,
     Cause,
+    CompilerStopped,
     DidNotCompile,
     DoesNotFit,
     Impossible,
@@ -180,15 +181,16 @@ def judge(
     comparison = Comparison() if baseline is None else compare(record, baseline, variants, today)
     for budget, expectations in comparison.expectations:
         verdicts += gate.verdicts(budget, expectations)
+    trouble = (*gate.trouble.values(), *gate.stopped)
     return Judgement(
         tuple(verdicts),
         tuple(gate.uses()),
         (*gate.notes(), *comparison.notes, *_overall_notes(verdicts)),
         len(gate.expansion.left_out),
         require,
-        _exit(verdicts, gate.trouble),
+        _exit(verdicts, trouble),
         comparison.relaxed,
-        tuple(gate.trouble.values()),
+        trouble,
     )
 
 
@@ -233,6 +235,7 @@ class _Gate:
         self.today = today
         self.insisted = insisted
         self.expansion = Expansion(record, variants)
+        self.stopped: list[str] = []  # compilations, each with the reason
         #: Compiler → why its static facts cannot be compared with the suite's budgets.
         self.trouble = {} if baseline is None else another_compiler(record, baseline)
         for compiler, version in compilers(record).items():
@@ -265,6 +268,9 @@ class _Gate:
                 reason = ""
                 if artifact is None:
                     status, reason = "unmeasured", text(NotBuilt())
+                elif isinstance(artifact.cause, CompilerStopped):
+                    status, reason = "unmeasured", artifact.message
+                    self.stopped.append(f"{variant.name} for {arch}: {reason}")
                 elif artifact.status == "failed":
                     status, reason = "fail", artifact.message or "the build failed"
                     if foreign := self._foreign("builds", variant.name):

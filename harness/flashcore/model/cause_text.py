@@ -140,6 +140,8 @@ FORMS: dict[type[c.Detail], Form] = {
     c.Interrupted: "interrupted",
     c.NotBuilt: lambda x: f"not built for {x.arch}" if x.arch else "not built",
     c.CompileFailed: "{message}",
+    c.CompilerStopped: "the compiler neither accepted nor rejected the source:\n{message}\n  hint: free disk space "
+    "and memory, or set MAX_JOBS lower",
     c.DidNotCompile: lambda x: f"did not compile for {x.arch}" if x.arch else "it does not build",
     c.UnsupportedArch: _arch,
     c.PlanRefused: "{message}",

@@ -245,6 +245,13 @@ class CompileFailed(Cause):
     line: int = 0
 
 
+class CompilerStopped(Cause):
+    """The source was neither compiled nor rejected: no space, memory or files, or a compiler killed by a signal."""
+
+    code = "compiler_stopped"
+    message: str
+
+
 class DidNotCompile(Cause):
     """What needs this build is left out, since the build failed."""
 

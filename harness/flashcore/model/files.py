@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -13,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from flashcore.errors import WriteError
+from flashcore.errors import Exit, WriteError
 
 #: The ending of a run's folder while the run is under way.
 PARTIAL = ".partial"
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 @contextlib.contextmanager
@@ -27,10 +29,13 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         begun = any(p.suffix == PARTIAL and p.is_dir() for p in (path, *path.parents))
         kept = "; what was measured is kept: continue with --resume" if begun else ""
-        raise WriteError(
+        failure = WriteError(
             f"{path}: cannot write: {error.strerror or error}\n"
             f"  hint: free space, or name a folder that can be written{kept}"
-        ) from error
+        )
+        if error.errno in _MACHINE:
+            failure.exit_code = Exit.INCAPABLE
+        raise failure from error
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -17,12 +17,16 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.cli import check
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.gate import judge
 from flashcore.measure.build import build, launch_plan
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts
+from flashcore.model.causes import CompileFailed, CompilerStopped
 from flashcore.model.record import Artifact, Fact
 from flashcore.suites import load
+from tests import factory
 from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, no_disassembler
 
 PLAIN_AND_TWO_STEPS = "[pt]*[ns]"
@@ -345,8 +349,64 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
     output, error = process.communicate(timeout=200)
     assert "Traceback" not in error
     assert output.startswith("two_steps failed")
-    assert "not made" in output or "error" in output.lower(), output
+    assert "neither accepted nor rejected" in output and "File size limit exceeded" in output, output
     assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+def failing_nvcc(nvcc: toolchain.Nvcc, folder: Path, words: str, end: str, times: int = 9) -> str:
+    """A compiler that says so many times that it cannot work, and ends so; then it works."""
+    script = folder / "failing_nvcc"
+    script.write_text(
+        f'#!/bin/sh\ncase "$*" in *--version*|*--dryrun*) exec "{nvcc.path}" "$@";; esac\n'
+        f'echo x >> "{folder}/count"\n[ $(wc -l < "{folder}/count") -le {times} ] || exec "{nvcc.path}" "$@"\n'
+        f"cat <<'END'\n{words}\nEND\n{end}\n"
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+STOPPED = {
+    "no space": ("<built-in>: fatal error: when writing output to /tmp/a.ii: No space left on device", "exit 1"),
+    "killed": ("", "kill -9 $$"),
+    "its child killed": ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "exit 9"),
+    "no memory": ("a.h(9): catastrophic error: out of memory", "exit 4"),
+    "no files": ("/bin/sh: 0: cannot open x: Too many open files", "exit 2"),
+    "no word": ("", "exit 1"),
+}
+
+
+@pytest.mark.parametrize("how", STOPPED)
+def test_a_stopped_compiler_is_no_regression(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    words, end = STOPPED[how]
+    monkeypatch.setenv("NVCC", failing_nvcc(compiler, tmp_path, words, end))
+    built = compile_one(TOY, tmp_path / "build", "two_steps")
+    artifact = built.of("two_steps")
+    assert artifact.status == "failed" and isinstance(artifact.cause, CompilerStopped), artifact.message
+    assert words in artifact.message and ("signal 9" in artifact.message) == ("killed" in how)
+    assert (tmp_path / "count").read_text() == "x\n" * 2, "it is tried once more"
+    record = factory.bare_record(built.suite, artifacts=(artifact,))
+    judgement = judge.judge(record, variants=["two_steps"])
+    assert (judgement.exit_code, [v.status for v in judgement.verdicts if v.budget == "builds"]) == (4, ["unmeasured"])
+    assert words in judgement.trouble[0]
+    assert check.built(built.artifacts, []) == 4
+
+
+def test_a_compiler_killed_once_is_tried_again(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVCC", failing_nvcc(compiler, tmp_path, "", "kill -9 $$", times=1))
+    assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
+
+
+def test_a_rejected_source_may_name_trouble(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "two_steps.cu", "float* copy =", "flaot* /* out of memory */ copy =")
+    cause = compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cause
+    assert isinstance(cause, CompileFailed) and cause.line
+    edit(root / "two_steps.cu", "flaot*", "#error No space left on device\nfloat*")
+    assert isinstance(compile_one(root, tmp_path / "build", "two_steps").of("two_steps").cause, CompileFailed)
 
 
 def test_no_room_for_the_first_file(compiler: toolchain.Nvcc, tmp_path: Path) -> None:

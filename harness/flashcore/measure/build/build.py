@@ -14,9 +14,8 @@ import os
 import re
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,13 @@ from flashcore.measure.build.ninja_graph import (
 )
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import UnsupportedArch
+from flashcore.model.causes import Cause, CompilerStopped, UnsupportedArch
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
 from flashcore.readers import host_code
-from flashcore.readers.compiler_log import compile_failed
+from flashcore.readers.compiler_log import failed
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -51,6 +50,7 @@ _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
 _COUNT = r"\[(\d+)/(\d+) "
 _MANIFEST = "unit.json"  # a complete folder's contents
 _MOST_CHARACTERS = 20_000  # of a compiler's output
+_MOST_LINES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +235,17 @@ def _units(
     return units, artifacts
 
 
-def _compile(builder: _Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None]) -> list[Artifact]:
-    """Compiles the units, each in a folder of this build only, and names those that are complete."""
+def _compile(
+    builder: _Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None], *, again: bool = False
+) -> list[Artifact]:
+    """Compiles the units, each in a folder of this build only, and names those that are complete.
+
+    What the machine stopped, and not the compiler rejected, is tried ``again`` with fewer compilers at once.
+    """
     started, since = time.monotonic(), time.time_ns()
+    jobs = os.environ.get("MAX_JOBS", "")
+    if again and (not jobs or jobs.isdecimal()):
+        jobs = str(max(1, int(jobs or os.cpu_count() or 1) // 4))
     suite = builder.suite
     with made_in(builder.root) as workplace:
         units = [replace(u, folder=workplace / u.name) for u in units]
@@ -247,36 +255,62 @@ def _compile(builder: _Builder, units: Sequence[Unit], options: Options, say: Ca
         problems = {u.variant.problem for u in units}
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         commands = graph(suite, units, bindings, builder.nvcc, toolchain.find_cxx(), builder.torch_root)
-        output = _ninja(commands, builder.nvcc, options, say)
+        output = _ninja(commands, builder.nvcc, options, jobs, say)
         seconds = round(time.monotonic() - started, 3)
         artifacts = []
+        stopped = []
         for unit in units:
             if missing := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
-                artifacts.append(_failed(unit, _why(unit, missing, output), seconds))
-                continue
-            try:
-                final, contents = _named(builder, unit, bindings[unit.variant.problem], since)
-            except FlashcoreError as error:
-                artifacts.append(_failed(unit, str(error), seconds))
+                cause: Cause = _why(unit, missing, output)
             else:
-                artifacts.append(_artifact(unit, final, contents, seconds))
-    return artifacts
+                try:
+                    final, contents = _named(builder, unit, bindings[unit.variant.problem], since)
+                    artifacts.append(_artifact(unit, final, contents, seconds))
+                    continue
+                except FlashcoreError as error:
+                    cause = CompilerStopped(str(error))
+            if isinstance(cause, CompilerStopped):
+                stopped.append(unit)
+            artifact = Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds)
+            artifacts.append(artifact)
+    if not stopped or again:
+        return artifacts
+    say(f"{len(stopped)} compilations were stopped, which are tried again with fewer at once")
+    names = {unit.name for unit in stopped}
+    made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in names]
+    return made + _compile(_Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, again=True)
 
 
-def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str], None]) -> str:
-    """Runs the graph; returns the end of the output of ninja and its commands, without progress."""
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """The lines that ninja's commands wrote, without progress: of failures by ninja's line of their targets."""
+
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+
+    def of(self, target: Path | None = None) -> str:
+        """The message about a target; ``None``: of all that failed, and of ninja."""
+        parts = [lines for heading, lines in self.failures.items() if target is None or f"{target} " in heading]
+        text = "".join(line for lines in (*parts, *([] if target else [self.others])) for line in lines)
+        return text[:_MOST_CHARACTERS].strip()
+
+
+def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Callable[[str], None]) -> _Output:
+    """Runs the graph."""
     # The graph is passed through a pipe: no file of it is left, however this process ends.
     command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
     if options.verbose:
         command.append("-v")
-    if jobs := os.environ.get("MAX_JOBS"):
+    if jobs:
         command += ["-j", jobs]
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] "}  # as _COUNT reads it
+    # As _COUNT and the reader of the compilers' messages read it.
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] ", "LC_ALL": "C.UTF-8"}
     for name in dependencies.STRAY:
         environment.pop(name, None)
     # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
-    output: deque[str] = deque(maxlen=40)
+    result = _Output()
+    lines = result.others
     with subprocess.Popen(
         command,
         env=environment,
@@ -292,16 +326,22 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, say: Callable[[str
                 process.stdin.write(text)
                 process.stdin.close()
             for line in process.stdout:
-                if count := re.match(_COUNT, line):
+                if line.startswith("FAILED: "):
+                    next(process.stdout, "")  # the command
+                    lines = result.failures.setdefault(line, [])
+                elif count := re.match(_COUNT, line):
                     say(Step(line.rstrip(), int(count[1]), int(count[2])))
-                elif options.verbose:
-                    say(line.rstrip())
-                if not line.startswith("["):
-                    output.append(line[:_MOST_CHARACTERS])
+                    lines = result.others
+                else:
+                    if options.verbose:
+                        say(line.rstrip())
+                    lines = result.others if line.startswith("ninja: ") else lines
+                    if not re.match(_CHATTER, line) and len(lines) < _MOST_LINES:
+                        lines.append(line[:_MOST_CHARACTERS])
         except BaseException:
             process.terminate()  # ninja ends its compilers
             raise
-    return "".join(output)
+    return result
 
 
 def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Path, dict[str, Any]]:
@@ -347,23 +387,14 @@ def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
         return {}
 
 
-def _why(unit: Unit, missing: str, output: str) -> str:
+def _why(unit: Unit, missing: str, output: _Output) -> Cause:
     """The tools' explanation of a file that was not made."""
-    log = unit.folder / (LOG if missing == CUBIN else f"{missing}.log")
-    text = ""
-    if log.is_file():
-        with log.open(encoding="utf-8", errors="replace") as stream:
-            lines = iter(lambda: stream.readline(_MOST_CHARACTERS), "")
-            text = "".join(line for line in lines if not re.match(_CHATTER, line))
-    message = text[:_MOST_CHARACTERS].strip()
-    if message and missing == CUBIN:
-        return message
-    reason = message or output.strip()[-_MOST_CHARACTERS:] or "no reason was given (VERBOSE=1 shows more)"
-    return f"{missing}: not made\n{reason}"
-
-
-def _failed(unit: Unit, message: str, seconds: float) -> Artifact:
-    return Artifact(unit.variant.name, unit.arch, "failed", compile_failed(message), flags=unit.flags, seconds=seconds)
+    message = output.of(unit.folder.resolve() / missing)
+    reason = message or output.of() or "no reason was given (VERBOSE=1 shows more)"
+    if not message or missing != CUBIN:
+        reason = f"{missing}: not made\n{reason}"
+    # Without a message of its own, the compiler has not seen it.
+    return failed(reason) if message else CompilerStopped(reason)
 
 
 def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:

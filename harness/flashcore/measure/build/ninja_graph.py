@@ -67,20 +67,23 @@ def graph(
     """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
     q = shlex.quote
     root = q(os.path.join(".", suite.root))  # a relative one may begin with a dash
+    # On a full disk ninja still gets a compiler's output, which is therefore no file until the compiler succeeded.
     # The log is whole before anything that was made is moved into place: another build may read it.
-    logged = "> $log.$$$$ 2>&1; code=$$?; mv $log.$$$$ $log; if [ $$code = 0 ]; then"
-    otherwise = "else cat $log; exit 1; fi"
+    logged = "2>&1); code=$$?; if [ $$code = 0 ]; then printf '%s\\n' \"$$output\" > $log.$$$$ && mv $log.$$$$ $log &&"
+    otherwise = (
+        'else printf \'%s\\n\' "$$output"; [ $$code -le 128 ] || echo "ended by signal $$((code - 128))"; exit 1; fi'
+    )
     lines = [
         "ninja_required_version = 1.5",
         f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
         "rule cubin",
-        f"  command = cd {root} && {{ $nvcc $flags -cubin $in_abs -o $out.$$$$; }} {logged} "
+        f"  command = cd {root} && output=$$($nvcc $flags -cubin $in_abs -o $out.$$$$ {logged} "
         f"mv $out.$$$$ $out; {otherwise}",
         "  description = $what",
         "rule object",
         # --keep leaves the cubin that went into the object; its other intermediates are dropped.
-        f"  command = cd {root} && {{ mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
-        f"$dir/keep.$$$$ $in_abs -o $out.$$$$; }} {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
+        f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
+        f"$dir/keep.$$$$ $in_abs -o $out.$$$$ {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
         f"rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
         "  description = $what",
         "rule binding",
@@ -88,7 +91,7 @@ def graph(
         "  description = $what",
         "rule link",
         "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries "
-        "> $out.log 2>&1 && mv $out.$$$$ $out || { cat $out.log; exit 1; }",
+        "&& mv $out.$$$$ $out",
         "  description = $what",
         "rule sass",
         # A disassembler older than the arch fails; the SASS facts are then unmeasured, and the build goes on.

@@ -32,7 +32,7 @@ from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
 from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.readers import cubin
-from flashcore.readers.compiler_log import compile_failed
+from flashcore.readers.compiler_log import failed
 
 TRACED, LOG = "traced.json", "variant.log"
 _FORMAT = 3  # of what is kept; raise it when that changes
@@ -204,7 +204,7 @@ def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
     name, arch, folder = unit.variant.name, unit.arch, unit.folder
     traced = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
     if "error" in traced:
-        return Artifact(name, arch, "failed", compile_failed(traced["error"]), seconds=seconds)
+        return Artifact(name, arch, "failed", failed(traced["error"]), seconds=seconds)
     return Artifact(
         variant=name,
         arch=arch,
