@@ -17,7 +17,7 @@ from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
-from flashcore.model.causes import CodeChanged
+from flashcore.model.causes import CodeChanged, CompileFailed
 from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Suite
 from flashcore.plugins.languages.triton import calls as triton_calls
@@ -313,8 +313,11 @@ def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_pa
     own = [suite.variants[n] for n in ("sound", "comment")]
     first, second = traced.build(suite, tmp_path / "build", (ARCH,), own)
     assert first.status == second.status == "failed"
-    assert "the tensor x was asked for .sum" in first.message
-    assert "SyntaxError" in second.message
+    line = wrong.splitlines().index("    x.sum()") + 1
+    assert first.message.startswith(f"sound.py({line}): error: AttributeError: the tensor x was asked for .sum")
+    assert second.message.startswith("comment.py(1): error: SyntaxError: '(' was never closed\n")
+    for artifact, place in ((first, ("sound.py", line)), (second, ("comment.py", 1))):
+        assert isinstance(artifact.cause, CompileFailed) and (artifact.cause.file, artifact.cause.line) == place
 
 
 def test_a_tensor_that_the_shape_leaves_out_is_none() -> None:

@@ -58,10 +58,22 @@ def _one(task: Mapping[str, Any], compiler: str) -> None:
         _answer(folder, {"compiler": compiler, **trace(task, folder)})
     except FlashcoreError as error:
         _answer(folder, {"error": str(error)})
-    except BaseException:
-        _answer(folder, {"error": traceback.format_exc(limit=-6)})
+    except BaseException as error:
+        _answer(folder, {"error": _message(error, os.path.realpath(task["root"]) + os.sep)})
     finally:
         os._exit(0)
+
+
+def _message(error: BaseException, root: str) -> str:
+    """The error as compilers put it, at the last line of the suite that it came through; then the traceback."""
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno))
+    inside = [(f.removeprefix(root), n) for name, n in places if (f := os.path.realpath(name)).startswith(root)]
+    place = "{}({}): error: ".format(*inside[-1]) if inside else ""
+    reason = error.msg if isinstance(error, SyntaxError) else (str(error).strip().splitlines() or [""])[-1]
+    trace = "".join(traceback.format_exception(error, limit=-6))
+    return f"{place}{type(error).__name__}: {reason}\n{trace}"
 
 
 def _answer(folder: Path, answer: Mapping[str, Any]) -> None:
