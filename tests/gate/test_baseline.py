@@ -18,6 +18,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline, judge, regressions
 from flashcore.gate.baseline import Baseline, parse, save
 from flashcore.gate.judge import Judgement
+from flashcore.model.causes import CompilerStopped
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import GatePolicy, GateRule, RecordedCubins, Waiver
@@ -230,6 +231,8 @@ def test_a_build_that_fails_leaves_its_facts_as_they_were_and_exits_1(
     assert baseline_command.save(broken, old, file, ratchet=ratchet) is Exit.FAILED
     assert "not saved: fast for sm_90a does not build" in capsys.readouterr().err
     assert ("fast sm_90a" in file.read_text()) is (old is not None)
+    stopped = tuple(replace(a, cause=CompilerStopped("") if a.status == "failed" else None) for a in artifacts)
+    assert baseline_command.save(replace(broken, artifacts=stopped), old, file, ratchet=ratchet) is Exit.INCAPABLE
 
 
 def test_without_a_baseline_nothing_is_compared_with_one(tmp_path: Path) -> None:

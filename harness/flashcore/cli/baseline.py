@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from flashcore.cli import options, progress
+from flashcore.cli import check, options, progress
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import baseline
 from flashcore.gate.baseline import Baseline
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
     """Writes the present facts as the baseline. Facts that are worse than the old ones, and those of variants that do
-    not build, keep their lines, and the command exits 1."""
+    not build, keep their lines, and the command exits 1 (4 if the machine stopped every compilation that failed)."""
     saved = baseline.save(record, old, ratchet=ratchet)
     if not saved.baseline.values:
         raise UsageError(f"{file}: expected static facts to write, found none: nothing was built")
@@ -45,4 +45,5 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
     for words in saved.kept:
         print(f"not loosened: {words}", file=sys.stderr)
     print(f"{file}: {len(saved.baseline.values)} facts, {baseline.words(saved.baseline.compilers)}", file=sys.stderr)
-    return Exit.FAILED if saved.kept or saved.failed else Exit.OK
+    code = check.built(record.artifacts, record.plans)
+    return Exit.FAILED if saved.kept or (saved.failed and code is Exit.OK) else code
