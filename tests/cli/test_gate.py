@@ -23,7 +23,7 @@ from flashcore.pipeline.judging import Rules, baseline_path, judge_records
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TOY
 from tests.gate.test_formats import TODAY, troubled
 
 
@@ -71,7 +71,7 @@ def test_a_manifest_cannot_have_files_outside_its_suite_read_as_a_baseline(tmp_p
     suite = factory.suite(root=str(tmp_path / "suite"))
     record = factory.record(replace(suite, gate=replace(suite.gate, baseline=own)))
     with pytest.raises(UsageError, match="expected a baseline within the suite's folder"):
-        baseline_path(record)
+        baseline_path(record.suite)
 
 
 def test_gating_peers_alone_is_wrong_usage(tmp_path: Path) -> None:  # item 5
@@ -170,3 +170,13 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
     assert gate() == (Exit.UNMEASURED, {"NVIDIA H200": "pass", "NVIDIA H100": "unmeasured"}), "of code that is gone"
     recorded("20260104T000000Z-0001", "NVIDIA H200", 5.0, recording="")
     assert gate() == (Exit.OK, {None: "pass"}), "the newest recording is of one GPU"
+
+
+def test_a_baseline_of_another_suite_is_refused_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gate, "each_present", lambda *_: pytest.fail("it was compiled"))
+    other = ROOT / "kernels" / "attention" / "baseline.txt"
+    words = ["gate", "--suite", str(TOY), "--baseline", str(other), "--build-dir", str(tmp_path)]
+    assert main(words) == Exit.USAGE
+    assert "expected a baseline of toy, found one of" in capsys.readouterr().err

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with progress.shown(arguments.quiet) as say:
         record = present(options.settings(arguments, upto=None), say)
-    file = baseline_path(record, new=True)
+    file = baseline_path(record.suite, new=True)
     return save(record, baseline.read(file), file, ratchet=arguments.ratchet)
 
 

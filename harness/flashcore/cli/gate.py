@@ -19,8 +19,9 @@ from flashcore.model.record import Record
 from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED
 from flashcore.pipeline import plugins
-from flashcore.pipeline.judging import Judged, Rules, judge_records
+from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_records
 from flashcore.pipeline.present import each_present
+from flashcore.suites.load import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         records = options.all_recorded(arguments)
     else:
         settings = options.settings(arguments, upto=None)
+        baseline_of(load(settings.suite, Path(settings.build)), rules)  # before anything is compiled
         with progress.shown(arguments.quiet) as say:
             records = each_present(settings, say)
     judged = judge_records(rules, records)

@@ -66,13 +66,7 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
         UsageError: no variant or shape has the name, or the baseline cannot be read or is one of another suite.
     """
     records = [replace(r, suite=replace(r.suite, budgets=(*r.suite.budgets, *rules.budgets))) for r in records]
-    file = baseline_path(records[0], rules.baseline) if rules.compare else None
-    old = baseline.read(file) if file else None
-    if old and not (old.values and old.suite == records[0].suite.name):
-        raise UsageError(
-            f"{file}: expected a baseline of {records[0].suite.name}, found one of {old.suite} with {len(old.values)} "
-            "facts\n  hint: name another, or write it again with: flashcore baseline save"
-        )
+    file, old = baseline_of(records[0].suite, rules)
     for budget in rules.budgets:
         _require_matches(budget, [r.suite for r in records])
     selected_shapes = [{s.name: s for s in select(r.suite, None, rules.shapes)[1]} for r in records]
@@ -112,20 +106,36 @@ def _require_matches(budget: Budget, suites: Sequence[Suite]) -> None:
                 )
 
 
+def baseline_of(suite: Suite, rules: Rules) -> tuple[Path | None, Baseline | None]:
+    """The path of the baseline that the rules compare with, and its content, if it exists.
+
+    Raises:
+        UsageError: it cannot be read or is one of another suite.
+    """
+    file = baseline_path(suite, rules.baseline) if rules.compare else None
+    old = baseline.read(file) if file else None
+    if old and not (old.values and old.suite == suite.name):
+        raise UsageError(
+            f"{file}: expected a baseline of {suite.name}, found one of {old.suite} with {len(old.values)} "
+            "facts\n  hint: name another, or write it again with: flashcore baseline save"
+        )
+    return file, old
+
+
 def today() -> date:
     """The day that waivers' dates are compared with."""
     return datetime.now(UTC).date()
 
 
-def baseline_path(record: Record, named: str | None = None, *, new: bool = False) -> Path:
+def baseline_path(suite: Suite, named: str | None = None, *, new: bool = False) -> Path:
     """The path of the suite's baseline: the one that the user names, else the manifest's.
 
     Raises:
         UsageError: the manifest's path, or a link in its place, leads out of the suite's folder; or a named file does
             not exist: only the default file may be missing, which is reported.
     """
-    root = Path(record.suite.root)
-    declared = record.suite.gate.baseline
+    root = Path(suite.root)
+    declared = suite.gate.baseline
     path = Path(named) if named is not None else root / (declared or DEFAULT)
     if named is None and not path.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
