@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import fcntl
 import functools
 import lzma
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,9 +91,54 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if Gpu.find() is None:
         for item in items:
             if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="no CUDA GPU on this machine"))
+                item.add_marker(pytest.mark.skip(reason="gpu: no CUDA GPU on this machine"))
     long = {item.path for item in items if {"compiler", "chromium"} & {*getattr(item, "fixturenames", ())}}
     items.sort(key=lambda item: item.path not in long)
+
+
+class Lack(enum.StrEnum):
+    """What a skipped test lacks: each reason of a skip starts with one of these and a colon."""
+
+    GPU = "gpu"
+    HEADERS = "headers"  # that a script fetches from the network, or that only a CUDA toolkit has
+    PACKAGE = "package"
+    PLUGIN = "plugin"
+    TOOL = "tool"
+
+
+def refusal(reason: str, *, complete: bool) -> str:
+    """Why a test may not be skipped for this reason; empty if it may.
+
+    Args:
+        complete: the environment has all that can be installed (``FLASHCORE_TESTS=complete``).
+    """
+    kind = "package" if reason.startswith("could not import ") else reason.partition(":")[0]
+    if kind not in [*Lack]:
+        return f"expected a skip's reason to start with one of {', '.join(Lack)} and a colon, found {reason!r}"
+    if complete and kind not in (Lack.GPU, Lack.HEADERS):
+        return f"expected all that can be installed, found a test skipped: {reason}"
+    return ""
+
+
+def _judge_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if refused := refusal(reason, complete=os.environ.get("FLASHCORE_TESTS") == "complete"):
+            report.outcome, report.longrepr = "failed", refused
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _judge_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _judge_skip(report)
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -104,9 +150,9 @@ def compiler() -> toolchain.Nvcc:
         toolchain.find_cxx()
         toolchain.find_ninja()
     except FlashcoreError as error:
-        pytest.skip(f"building needs more: {error}")
+        pytest.skip(f"tool: building needs more: {error}")
     if toolchain.torch_root() is None:
-        pytest.skip("building operators needs torch's headers")
+        pytest.skip("package: building operators needs torch's headers")
     return nvcc
 
 
@@ -114,7 +160,7 @@ def skip_without(kind: plugin.Kind, *names: str) -> None:
     """Skips a test that needs plugins which are not installed."""
     for name in names:
         if words := plugin.missing(kind, name):
-            pytest.skip(f"{name}{words}")
+            pytest.skip(f"plugin: {name}{words}")
 
 
 class StuckNvcc:

@@ -70,7 +70,7 @@ def test_a_session_reads_as_recorded(
     needs = re.findall(r"(?m)^# needs ([\w-]+) ?(.*)$", recorded)
     for name, detail in needs:
         if name not in parts or not parts[name].startswith(detail):
-            pytest.skip(f"the session needs {name} {detail}")
+            pytest.skip(f"tool: the session needs {name} {detail}")
     folder = shutil.copytree(GOLDEN / "work", tmp_path / "work")
     shutil.copytree(TOY, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "published").symlink_to(ROOT / "profiles")

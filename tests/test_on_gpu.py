@@ -74,7 +74,7 @@ def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
     assert not lookup.unfinished(folder / "profiles")
 
 
-@pytest.mark.skipif(not have_ncu(), reason="no ncu on this machine")
+@pytest.mark.skipif(not have_ncu(), reason="gpu: no ncu on this machine")
 def test_every_case_is_profiled(whole: tuple[Record, Path]) -> None:
     record, _ = whole
     for variant, launches in (("plain", 1), ("wide", 1), ("two_steps", 2), ("torch_mul", 1)):
@@ -276,7 +276,7 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path) -> None:
     facts = newest(tmp_path).facts
     subject = Subject("plain", shape="small")
     if facts.number("bench_other_processes", subject) is None:
-        pytest.skip("NVML tells no processes here")
+        pytest.skip("gpu: NVML tells no processes here")
     fact = facts.get("isolated_p50", subject)
     assert fact is not None and fact.value is None and "other processes used the GPU" in fact.note
 
@@ -284,7 +284,7 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stage", ["check", "bench", "profile"])
 def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> None:
     if stage == "profile" and not have_ncu():
-        pytest.skip("no ncu on this machine")
+        pytest.skip("gpu: no ncu on this machine")
     words = ["profile", "--suite", str(TOY), "--profiles", str(tmp_path / "profiles"),
              "--build-dir", str(tmp_path / "build"), "-o", str(tmp_path / "report"), *FEW]  # fmt: skip
     first = subprocess.Popen(
@@ -449,7 +449,7 @@ for seq, depth in ((512, 64), (1100, 128)):  # a cluster; blocks that take tiles
 
 
 @pytest.mark.skipif(
-    not (gpu := Gpu.numbered(1)) or gpu.capability != (9, 0), reason="needs two GPUs, the second of sm_90"
+    not (gpu := Gpu.numbered(1)) or gpu.capability != (9, 0), reason="gpu: needs two GPUs, the second of sm_90"
 )
 def test_on_the_second_gpu_while_the_first_is_current(
     compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory
@@ -466,7 +466,7 @@ def test_on_the_second_gpu_while_the_first_is_current(
 def test_the_regimes_read_what_they_say() -> None:
     """Issue 10, item 10: spins give slope 1, a programmatic twin is not faster than its plain form, A/A is 1."""
     if not (gpu := Gpu.find()) or gpu.capability < (9, 0):
-        pytest.skip("programmatic launches need sm_90")
+        pytest.skip("gpu: programmatic launches need sm_90")
     command = [sys.executable, "-m", "benchmarks.regimes", "--samples", "100"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == Exit.OK, done.stdout + done.stderr

@@ -272,9 +272,9 @@ def record_of(suite: Suite, artifact: Artifact, plans: Sequence[Plan], nvcc: str
 @pytest.fixture(scope="module")
 def world(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> World:
     if toolchain.optional_tool("nvdisasm") is None:
-        pytest.skip("no nvdisasm on this machine")
+        pytest.skip("tool: no nvdisasm on this machine")
     if compiler.release != "13.0":
-        pytest.skip(f"planted for nvcc 13.0, found {compiler.version}")
+        pytest.skip(f"tool: planted for nvcc 13.0, found {compiler.version}")
     return World(tmp_path_factory.mktemp("planted"))
 
 

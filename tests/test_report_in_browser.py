@@ -28,7 +28,7 @@ from tests.plugins.compare.test_page import MORE, contradicting
 from tests.report.test_chips_page import H200, L4
 from tests.report.test_report import TODAY, full
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs Chromium and Playwright")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="tool: needs Chromium and Playwright")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ def f(x: int | None, y: str = "a") -> int | None:
 """
 
 
-needs_cosmic_ray = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="cosmic-ray is not installed")
+needs_cosmic_ray = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="package: cosmic-ray is not installed")
 
 
 @needs_cosmic_ray

@@ -206,7 +206,7 @@ def vendor_header() -> Path | None:
 def test_the_vendors_calculator_agrees(tmp_path: Path) -> None:
     header, compiler = vendor_header(), shutil.which("g++")
     if header is None or compiler is None:
-        pytest.skip("needs g++ and a CUDA toolkit that has cuda_occupancy.h")
+        pytest.skip("headers: needs g++ and a CUDA toolkit that has cuda_occupancy.h")
     source, program = tmp_path / "calculator.cpp", tmp_path / "calculator"
     source.write_text(PROGRAM, encoding="utf-8")
     subprocess.run([compiler, "-I", str(header), "-o", str(program), str(source)], check=True, timeout=60)

@@ -51,7 +51,7 @@ def test_the_exit_code_stands_when_nobody_reads_either_stream() -> None:
     assert done.returncode == Exit.FAILED
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="tool: no /dev/full here")
 @pytest.mark.parametrize(("start", "code"), [(LONG, Exit.FAILED), (SHORT.replace("FAILED", "OK"), Exit.INCAPABLE)])
 def test_output_that_is_lost_is_no_success(start: str, code: Exit) -> None:
     with open("/dev/full", "w") as full:

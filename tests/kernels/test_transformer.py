@@ -19,7 +19,7 @@ MODEL = ROOT / "examples/transformer/model.py"
 def test_the_operator_serves_in_a_model(tmp_path: Path) -> None:
     gpu = Gpu.find()
     if gpu is None or gpu.capability != (9, 0):
-        pytest.skip("the operator is for Hopper")
+        pytest.skip("gpu: the operator is for Hopper")
     suite = str(ROOT / "kernels/attention")
     made = flashcore("build", "--suite", suite, "--variant", "attention", "--build-dir", str(tmp_path), cwd=tmp_path)
     assert made.returncode == 0, made.stdout + made.stderr

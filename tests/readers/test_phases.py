@@ -134,11 +134,11 @@ def listing(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The disassembler's text of the real compiler's code."""
     disassembler = toolchain.optional_tool("nvdisasm")
     if disassembler is None:
-        pytest.skip("no nvdisasm on this machine")
+        pytest.skip("tool: no nvdisasm on this machine")
     try:
         nvcc = toolchain.find_nvcc()
     except Exception as error:
-        pytest.skip(f"no nvcc: {error}")
+        pytest.skip(f"tool: no nvcc: {error}")
     cubin = tmp_path_factory.mktemp("phases") / "variant.cubin"
     options = ["-O3", "--use_fast_math", "-lineinfo", "-cubin", "-arch=sm_90a"]
     subprocess.run([nvcc.path, *options, DATA / "phases.cu", "-o", cubin], check=True)

@@ -32,11 +32,11 @@ SPILL_LINE, INDEX_LINE = (
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], dict[str, dict[str, Fact]]]:
     """(arch, register cap) → kernel → fact name → fact, of the real compiler and disassembler."""
     if toolchain.optional_tool("nvdisasm") is None:
-        pytest.skip("no nvdisasm on this machine")
+        pytest.skip("tool: no nvdisasm on this machine")
     try:
         nvcc = toolchain.find_nvcc()
     except Exception as error:
-        pytest.skip(f"no nvcc: {error}")
+        pytest.skip(f"tool: no nvcc: {error}")
     found: dict[tuple[str, int], dict[str, dict[str, Fact]]] = {}
     for arch in ARCHS:
         for cap in (40, 255):

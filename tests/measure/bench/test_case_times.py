@@ -281,7 +281,7 @@ def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
 
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+        pytest.skip("gpu: there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use") as caught:
         case_times.run(stages.context(tmp_path, device="cuda"), [case("right")], tmp_path)
     assert caught.value.exit_code == 4

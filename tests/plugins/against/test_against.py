@@ -213,7 +213,7 @@ def test_the_same_machine_code_needs_no_gpu(toy: Path) -> None:
 
 def test_other_code_cannot_be_judged_without_a_gpu(toy: Path) -> None:
     if Gpu.find() is not None:
-        pytest.skip("there is a GPU")
+        pytest.skip("gpu: there is a GPU")
     source = toy / "scale.cu"
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
     code, said, heard = gate(toy)

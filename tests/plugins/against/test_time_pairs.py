@@ -118,7 +118,7 @@ def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
 
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+        pytest.skip("gpu: there is a GPU")
     with pytest.raises(CapabilityError, match="no CUDA GPU that this process can use"):
         turns([contest("right", "right")], tmp_path, processes=1)
 

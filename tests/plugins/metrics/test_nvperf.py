@@ -76,9 +76,9 @@ def real() -> Path:
     try:
         library = nvperf.find()
     except CapabilityError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"package: {error}")
     if "13.0.85" not in nvperf.name_of(library):
-        pytest.skip(f"{library} is of another release than the committed tables")
+        pytest.skip(f"package: {library} is of another release than the committed tables")
     return library
 
 

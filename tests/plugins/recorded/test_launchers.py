@@ -31,7 +31,9 @@ def test_a_recorded_launcher_sees_what_a_shape_leaves_out(update: Built) -> None
 LADDER = ROOT / "examples" / "sgemm"
 
 
-@pytest.mark.skipif(not (LADDER / "SGEMM_CUDA").is_dir(), reason="sh examples/sgemm/fetch.sh brings the headers")
+@pytest.mark.skipif(
+    not (LADDER / "SGEMM_CUDA").is_dir(), reason="headers: sh examples/sgemm/fetch.sh brings the headers"
+)
 def test_a_kernel_of_a_public_ladder_is_used_as_it_is(compiler: Nvcc, tmp_path: Path) -> None:
     built = compile_one(LADDER, tmp_path, "warp_tiles")
     assert [(a.status, a.message) for a in built.artifacts] == [("ok", "")]

@@ -111,7 +111,7 @@ def test_no_result_at_all_is_a_page_too(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     if PROGRAM is None:
-        pytest.skip("needs Chromium and Playwright")
+        pytest.skip("tool: needs Chromium and Playwright")
     with browser() as found:
         yield found
 
