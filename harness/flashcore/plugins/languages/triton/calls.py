@@ -166,18 +166,24 @@ def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
         knobs.nvidia.dump_ptxas_log, knobs.compilation.always_compile = before
 
 
+class _NoTorch:
+    """Makes ``import torch`` fail. Triton 3.9 would take a ``None`` in ``sys.modules`` for the module."""
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        if name == "torch":
+            raise ModuleNotFoundError("torch is not imported to compile", name=name)
+
+
 @contextlib.contextmanager
 def _compiling(output: io.StringIO) -> Iterator[None]:
     """Records ptxas's output. Triton imports torch, if it can, to know its tensors: here there are none."""
-    absent = "torch" not in sys.modules
-    if absent:
-        sys.modules["torch"] = None  # type: ignore[assignment]
+    sys.meta_path.insert(0, _NoTorch)
     try:
         with contextlib.redirect_stdout(output):
             yield
     finally:
-        if absent:
-            del sys.modules["torch"]
+        sys.meta_path.remove(_NoTorch)
 
 
 def _call(
