@@ -64,7 +64,7 @@ def device(folder: Path) -> Path:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
         path.write_bytes(b"")
     except OSError:
-        pytest.skip("a device can be made by root only")
+        pytest.skip("tool: a device can be made by root only")
     return path
 
 
