@@ -80,8 +80,7 @@ def sample_report(sample_reports: Path) -> Callable[[str], Report]:
 def sample_record(sample_report: Callable[[str], Report]) -> Callable[[str], Record]:
     """One of them as a record."""
     assemble = pytest.importorskip("flashcore.plugins.imports.assemble")
-    created = {"created": "2026-01-01T00:00:00Z"}
-    return lambda name: assemble.record_of("20260101T000000Z-0000", [sample_report(name)], **created)
+    return lambda name: assemble.record_of("20260101T000000Z-0000", [sample_report(name)])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -328,7 +328,7 @@ def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) ->
     values: dict[str, Value | None] = {
         f"{mode}_p50": statistics.median(times),
         f"{mode}_mean": statistics.fmean(times),
-        f"{mode}_std": statistics.pstdev(times),
+        f"{mode}_std": statistics.stdev(times),
         f"{mode}_samples": len(times),
     }
     if mode in ("isolated", "cold"):
@@ -381,10 +381,11 @@ def on_l4(record: Record, **changes: Any) -> Record:
         for f in record.facts
         if f.subject.variant in here or f.subject.arch or f.source is Source.FORMULA
     ]
+    samples = {k: tuple(10 * x for x in v) for k, v in record.samples.items() if k.partition("/")[0] in here}
     own = environment(gpu="NVIDIA L4", gpu_arch="sm_89", gpu_sms=58, gpu_memory_bytes=24 * 10**9,
                       gpu_l2_bytes=48 << 20, gpu_sm_clock_mhz=2040.0)  # fmt: skip
     fields: dict[str, Any] = {"id": "20260102T040000Z-0002", "environment": own, "outcomes": tuple(outcomes),
-                              "facts": Facts(facts), "roofs": (), "samples": {}}  # fmt: skip
+                              "facts": Facts(facts), "roofs": (), "samples": samples}  # fmt: skip
     return replace(record, **{**fields, **changes})
 
 
@@ -446,7 +447,6 @@ def bare_record(suite: Suite | None = None, facts: Iterable[Fact] = (), **change
     chosen = suite if suite is not None else globals()["suite"]()
     fields: dict[str, Any] = {
         "id": "20260102T030405Z-0001",
-        "created": "2026-01-02T03:04:05Z",
         "command": "make profile",
         "suite": chosen,
         "environment": environment(),

@@ -42,7 +42,7 @@ def figure(text: str, unit: str) -> float:
 def test_the_figures_of_a_launch_are_the_readers_within_a_hundredth(
     variant: str, sample_report: Any, sample_reports: Path, tmp_path: Path
 ) -> None:
-    record = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")], created="2026-01-01T00:00:00Z")
+    record = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
     page = Page(render(record, tmp_path / "r")[f"variant/{variant}.html"])
     own = list(read_by_itself(sample_reports / "app_full.ncu-rep"))[LAUNCHES[variant]]
     data = compare_page.page(Book(record, "static", None)).view.data

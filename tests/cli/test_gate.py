@@ -148,7 +148,8 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
         outcomes = [CaseOutcome(v, s, stage, "ok") for v in made.suite.variants for s in shapes for stage in GPU_STAGES]
         known = {case: replace(key, code=code or key.code) for case, key in made.keys.items()}
         record = replace(made, id=run_id, environment=where, facts=Facts([*made.facts, *facts]), keys=known,
-                         outcomes=tuple(outcomes), stale={}, recording=recording)  # fmt: skip
+                         outcomes=tuple(outcomes), stale={}, recording=recording,
+                         samples={"warp/main/isolated": (us,)})  # fmt: skip
         store.write(record, folder := store.begin(tmp_path, run_id))
         store.complete(folder)
 

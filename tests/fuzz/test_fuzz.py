@@ -223,6 +223,7 @@ def record_files() -> dict[str, Any]:
         return {
             p.name: json.loads(gzip.decompress(p.read_bytes()) if p.suffix == ".gz" else p.read_bytes())
             for p in sorted(run.iterdir())
+            if p.name != store.SUMS
         }
 
 
@@ -258,6 +259,7 @@ def test_record(folder: Path, seed: int, values: list[Any]) -> None:
         if name == victim and chance.random() < 0.2:
             packed = noised(packed, values, chance)
         (run / name).write_bytes(packed)
+    store.seal(run)
     try:
         record = store.read(run)
     except FlashcoreError:

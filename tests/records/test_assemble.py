@@ -29,6 +29,7 @@ def recorded(profiles: Path, *runs: Record, damaged: Sequence[str] = ()) -> Path
         store.write(run, folder := store.begin(profiles, run.id))
         if run.id in damaged:
             (folder / store.FACTS).write_bytes(b"no facts")
+            store.seal(folder)
         store.complete(folder)
     return profiles
 
@@ -76,9 +77,9 @@ def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
     )
     lazy = dataclasses.replace(run, facts=Facts(Lazy(unreadable)))
     done: set[tuple[str, str]] = {(o.case, o.stage) for o in run.outcomes}
-    assert freshness.join(lazy, run.keys, done).facts == []
+    assert freshness.join(lazy, run.keys, done, "").facts == []
     changed = {case: dataclasses.replace(key, code="changed") for case, key in run.keys.items()}
-    assert freshness.join(lazy, changed, set()).facts == []
+    assert freshness.join(lazy, changed, set(), "").facts == []
     for _ in range(2):
         with pytest.raises(RecordError, match="read"):
-            freshness.join(lazy, run.keys, done - {("fast/mission", "bench")})
+            freshness.join(lazy, run.keys, done - {("fast/mission", "bench")}, "")

@@ -97,7 +97,7 @@ def test_what_a_key_depends_on(tmp_path: Path) -> None:
     first = keys(loaded)
     assert set(first) == {"plain/tail", "plain/small", "torch_mul/tail", "torch_mul/small"}
     peer = first["torch_mul/tail"]
-    assert peer.peer and peer.code and dataclasses.replace(peer, code="") == PEER
+    assert peer.peer and peer.code and dataclasses.replace(peer, code="", settings="") == PEER
     assert first["plain/tail"] != first["plain/small"]
     case = "plain/small"
     assert keys(loaded, code="d")[case].code != first[case].code
@@ -162,7 +162,7 @@ def recorded() -> tuple[Record, dict[str, CaseKey]]:
 
 def test_everything_fresh_is_taken_over() -> None:
     record, present = recorded()
-    found = freshness.join(record, present, set())
+    found = freshness.join(record, present, set(), "")
     facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not stale
     assert {f.source for f in facts if f.name != "waves"} <= freshness.MEASURED.keys()
@@ -178,7 +178,7 @@ def test_everything_fresh_is_taken_over() -> None:
 def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
     record, present = recorded()
     here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
-    found = freshness.join(record, here, set())
+    found = freshness.join(record, here, set(), "")
     assert not found.stale and found.origin is not None
     said = "(by the text of their sources, which is the same: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
     assert found.origin.what.endswith(said)
@@ -187,7 +187,7 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    found = freshness.join(record, present, set())
+    found = freshness.join(record, present, set(), "")
     facts, outcomes, samples, stale = found.facts, found.outcomes, found.samples, found.stale
     assert list(stale) == ["fast/mission"] and stale["fast/mission"] == CodeChanged("device")
     assert "fast/mission" not in {f.subject.case for f in facts}
@@ -199,7 +199,7 @@ def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
     measured = {("fast/mission", "check"), ("fast/mission", "bench")}
-    found = freshness.join(record, present, measured)
+    found = freshness.join(record, present, measured, "")
     facts, outcomes, samples = found.facts, found.outcomes, found.samples
     own = [f for f in facts if f.subject.case == "fast/mission"]
     assert own and {f.source for f in own if f.name != "waves"} == {Source.NCU}
@@ -214,7 +214,7 @@ def test_listings_come_along_where_their_profile_does() -> None:
     record = dataclasses.replace(record, listings=listings)
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
     measured = {("split/mission", "profile")}
-    found = freshness.join(record, present, measured)
+    found = freshness.join(record, present, measured, "")
     measured.add(("fast/long", "profile"))  # what is measured or joined later is no business of this one's
     assert [x.subject.case for x in found.listings] == ["fast/long"]
 
@@ -222,13 +222,13 @@ def test_listings_come_along_where_their_profile_does() -> None:
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    assert not freshness.join(record, present, {("fast/mission", "check")}).stale
+    assert not freshness.join(record, present, {("fast/mission", "check")}, "").stale
 
 
 def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
-    found = freshness.join(record, changed, set())
+    found = freshness.join(record, changed, set(), "")
     facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
     assert not facts and not outcomes and not samples and origin is None
     assert set(stale) == set(present)
@@ -236,7 +236,7 @@ def test_nothing_fresh_has_no_origin() -> None:
 
 def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
     record, present = recorded()
-    sources = {f.source for f in freshness.join(record, present, set()).facts if f.name != "waves"}
+    sources = {f.source for f in freshness.join(record, present, set(), "").facts if f.name != "waves"}
     assert not sources & {Source.PTXAS, Source.CUBIN, Source.SASS, Source.PLAN, Source.OCCUPANCY, Source.FORMULA}
 
 
@@ -247,7 +247,7 @@ def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
     record = factory.record(facts=[waves, smem], keys=keys)
 
     def joined(present: CaseKey, measured: set[tuple[str, str]]) -> list[str]:
-        facts = freshness.join(record, {"fast/mission": present}, measured).facts
+        facts = freshness.join(record, {"fast/mission": present}, measured, "").facts
         return [f.name for f in facts if f in (waves, smem)]
 
     assert joined(KEY, set()) == ["waves"]

@@ -101,6 +101,7 @@ def test_a_run_of_schema_2_is_read_with_causes(tmp_path: Path) -> None:
     for row in facts["facts"]:
         row[5] = details[row[5]] if isinstance(row[5], int) else row[5]
     (tmp_path / store.FACTS).write_bytes(gzip.compress(json.dumps(facts).encode()))
+    (tmp_path / store.SUMS).unlink()
     found = store.read(tmp_path)
     assert [*found.facts] == [*record.facts] and found.plans == record.plans and found.stale == record.stale
     assert found.outcomes[0].cause == causes.Hang(5.0)

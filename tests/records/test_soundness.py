@@ -40,6 +40,7 @@ def change(folder: Path, file: str, edit: Callable[[Any], None]) -> None:
     edit(data)
     text = json.dumps(data).encode()
     path.write_bytes(gzip.compress(text) if packed else text)
+    store.seal(folder)
 
 
 def row(index: int, value: Any) -> Callable[[Any], None]:
@@ -136,6 +137,7 @@ def test_a_header_that_no_run_has_is_refused(run: Path, edit: Callable[[Any], No
 def test_deep_nesting_is_refused(run: Path, file: str) -> None:  # item 18
     text = b"[" * 100_000
     (run / file).write_bytes(gzip.compress(text) if file.endswith(".gz") else text)
+    store.seal(run)
     with pytest.raises(RecordError, match="cannot be read"):
         store.read(run)
 

@@ -80,6 +80,7 @@ def change_header(folder: Path, **changes: Any) -> None:
     data = json.loads(path.read_bytes())
     data.update(changes)
     path.write_text(json.dumps(data), encoding="utf-8")
+    store.seal(folder)
 
 
 @pytest.fixture
@@ -193,6 +194,7 @@ def test_a_file_cut_short_is_refused(run: Path, name: str, part: float) -> None:
 @pytest.mark.parametrize("name", [store.HEADER, store.FACTS, store.SAMPLES])
 def test_a_missing_file_is_refused(run: Path, name: str) -> None:
     (run / name).unlink()
+    store.seal(run)
     with pytest.raises(RecordError, match=rf"{name}: expected .*, found no such file"):
         store.read(run)
 
@@ -203,6 +205,9 @@ def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
     data = bytearray((run / name).read_bytes())
     data[at] ^= 0xFF
     (run / name).write_bytes(bytes(data))
+    with pytest.raises(RecordError, match=name):
+        whole(run)
+    store.seal(run)
     if at == 9:  # gzip's note of the operating system: nobody reads it
         whole(run)
         return
@@ -219,6 +224,7 @@ def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
 )  # fmt: skip
 def test_rows_that_are_no_facts_are_refused(run: Path, content: object) -> None:
     (run / store.FACTS).write_bytes(gzip.compress(json.dumps(content).encode()))
+    store.seal(run)
     with pytest.raises(RecordError, match="expected rows of facts"):
         store.read(run)
 
@@ -238,12 +244,14 @@ def test_samples_of_another_form_are_refused(run: Path, content: object) -> None
 )  # fmt: skip
 def test_listings_of_another_form_are_refused(run: Path, content: object) -> None:
     (run / store.LISTINGS).write_bytes(gzip.compress(json.dumps(content).encode()))
+    store.seal(run)
     with pytest.raises(RecordError, match="expected instructions by kernel"):
         whole(run)
 
 
 def test_listings_are_not_read_before_somebody_looks(run: Path) -> None:
     (run / store.LISTINGS).write_bytes(b"no listings")
+    store.seal(run)
     record = store.read(run)
     assert record.facts
     with pytest.raises(RecordError, match="listings"):
@@ -252,6 +260,7 @@ def test_listings_are_not_read_before_somebody_looks(run: Path) -> None:
 
 def test_facts_of_an_opened_run_are_not_read_before_somebody_looks(run: Path) -> None:
     (run / store.FACTS).write_bytes(b"no facts")
+    store.seal(run)
     record = store.opened(run)
     assert record.outcomes
     for _ in range(2):
@@ -261,6 +270,7 @@ def test_facts_of_an_opened_run_are_not_read_before_somebody_looks(run: Path) ->
 
 def test_a_run_without_listings_is_read(run: Path) -> None:
     (run / store.LISTINGS).unlink()
+    store.seal(run)
     assert tuple(store.read(run).listings) == ()
 
 

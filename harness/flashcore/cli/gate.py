@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain import explain
 from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS
-from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
 from flashcore.model.record import Record
 from flashcore.model.suite import Budget
@@ -23,6 +22,7 @@ from flashcore.model.text import UNMEASURED
 from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_records
 from flashcore.pipeline.present import each_present
+from flashcore.records import lookup, store
 from flashcore.suites.load import load
 
 
@@ -40,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
 
 
-def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
-    """Judges, and shows the verdicts with those that a plugin adds."""
+def run(arguments: argparse.Namespace) -> int:
     # Facts and verdicts are never garbage: kernels/attention takes 2.1 s of processor time, without this line 2.9 s.
     gc.set_threshold(100_000)
     outputs = output.parse(arguments.format, _formats())
@@ -53,13 +52,16 @@ def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
         baseline_of(load(settings.suite, Path(settings.build)), rules)  # before anything is compiled
         with progress.shown(arguments.quiet) as say:
             records = each_present(settings, say)
-    judged = judge_records(replace(rules, more=more), records)
+    judged = judge_records(rules, records)
     for name, record in zip(arguments.recorded, judged.records, strict=False):
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets for imported kernels, found none\n"
                 f"  hint: flashcore gate {name} --budgets FILE; only to look at them: flashcore report {name}"
             )
+    judged = replace(
+        judged, judgement=replace(judged.judgement, notes=(*judged.judgement.notes, *_integrity(arguments, judged)))
+    )
     if judged.variants == []:
         raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only references")
     show(judged, outputs)
@@ -69,6 +71,14 @@ def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
     if arguments.ratchet:
         tighten(judged)
     return judged.judgement.exit_code
+
+
+def _integrity(arguments: argparse.Namespace, judged: Judged) -> Iterator[str]:
+    """Whether the files of each run that is judged or joined are as they were recorded; altered ones are refused."""
+    where = options.places(arguments)
+    for name in arguments.recorded or dict.fromkeys(origin.run for r in judged.records for origin in r.joined):
+        run = lookup.find(where, name)
+        yield f"run {run.name}: {'intact' if store.verify(run) else 'without hashes of its files'}"
 
 
 def _rules(arguments: argparse.Namespace) -> Rules:

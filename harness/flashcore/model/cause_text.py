@@ -231,6 +231,8 @@ FORMS: dict[type[c.Detail], Form] = {
     c.Gone: "this kernel or fact does not exist any more (if this is intended: flashcore baseline save)",
     c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
     c.NeverMeasured: "never measured",
+    c.FilesChanged: lambda cause: f"stale: read by the recorded check and changed since: {', '.join(cause.files)}",
+    c.SettingsChanged: "stale: the problem's seeds, or the shape's repeats or rank_by, changed",
     c.ReferenceChanged: "stale: the peer's file or the problem changed",
     c.NoHostHash: "stale: {part} without a hash of the host code: record it again",
     c.CodeChanged: "stale: the {part} code, the plan or the problem changed",

@@ -818,6 +818,19 @@ class ReferenceChanged(Stale):
     code = "reference_changed"
 
 
+class FilesChanged(Stale):
+    """Files changed that the problem or the variant's Python code read while it was checked."""
+
+    code = "files_changed"
+    files: tuple[str, ...]
+
+
+class SettingsChanged(Stale):
+    """The problem's ``seeds``, or the shape's ``repeats`` or ``rank_by``, changed."""
+
+    code = "settings_changed"
+
+
 class NoHostHash(Stale):
     """The ``recorded`` run, or what is ``built`` now, has no hash of the host code."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flashcore.model.text import significant
+from flashcore.model.times import speedup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +109,7 @@ def ratios(before: Sequence[float], series: Sequence[Sequence[float]], *, paired
         if min(a) <= 0 or min(b) <= 0:
             raise ValueError("expected positive times")
         drawn.append(_resampled_medians(a, _SEED) / _resampled_medians(b, _SEED if paired else _SEED + 1))
-        values.append(statistics.median(a) / statistics.median(b))
+        values.append(speedup(a, b) if paired else statistics.median(a) / statistics.median(b))
     if not series:
         return []
     tail = 50 * (1 - CONFIDENCE)

@@ -18,6 +18,8 @@ from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
 SCHEMA_VERSION = 3
+#: A Python file of a suite → each file that was read while it ran, by its path in the suite's folder → its SHA-256.
+Reads = Mapping[str, Mapping[str, str]]
 _Item = TypeVar("_Item", covariant=True)
 
 
@@ -349,6 +351,7 @@ class CaseKey:
     compares only within one ``nvcc`` release and ``host`` within one ``cxx``; across them ``closure`` does (the
     sources' text without comments, and the flags). Peers have ``peer`` set, carry library versions in their run's
     environment, and are never stale.
+    ``settings`` hashes what else a result depends on: seeds, repeats, the mode that ranks; empty in older runs.
     """
 
     code: str
@@ -357,6 +360,7 @@ class CaseKey:
     peer: bool = False
     host: str = ""
     cxx: str = ""
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,12 +469,12 @@ class Record:
     ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
     case to why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
     microseconds, in the order of the rounds. ``listings`` are those of the kernels whose warps were sampled.
+    ``reads`` has what Python read in the suite's folder while cases were checked; older runs have none.
     ``recording`` is the same in all runs that one command recorded, one for each kind of GPU; empty where it recorded
     one.
     """
 
     id: str
-    created: str
     command: str
     suite: Suite
     environment: Environment
@@ -488,6 +492,13 @@ class Record:
     listings: Collection[Listing] = ()
     gpus: tuple[SharingGpu, ...] = ()  # where several shared the cases; a run of one GPU has none here
     recording: str = ""
+    reads: Reads = field(default_factory=dict)
+
+    @property
+    def created(self) -> str:
+        """When it was recorded, by its id: UTC, as ``2026-11-21T09:30:00Z``."""
+        day, time = self.id[:8], self.id[9:15]
+        return f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}Z"
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """The measured roofs of a case: of the GPU that did the stage for it, else the run's."""
@@ -543,6 +554,7 @@ class StageResult:
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     listings: tuple[Listing, ...] = ()
     ncu: str | None = None
+    reads: Reads = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,6 +572,7 @@ class Measured(StageResult):
             {**self.samples, **result.samples},
             (*self.listings, *result.listings),
             result.ncu or self.ncu,
+            result.reads or self.reads,
             (*self.notes, note),
             self.gpus,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -60,10 +59,11 @@ def record_of(
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     listings: list[Collection[Listing]] = [measured.listings]
     stale: dict[str, Stale] = {}
+    reads = [measured.reads]
     origins: list[Origin] = []
     for run in recorded:
         try:
-            joined = freshness.join(run, keys, done)
+            joined = freshness.join(run, keys, done, suite.root)
         except RecordError as error:
             lookup.tell_skipped(run.id, error)
             continue
@@ -73,13 +73,13 @@ def record_of(
         outcomes += joined.outcomes
         listings.append(joined.listings)
         samples = {**joined.samples, **samples}
+        reads.append(joined.reads)
         done |= {(o.case, o.stage) for o in joined.outcomes}
         if joined.origin is not None:
             origins.append(joined.origin)
     measured_cases = {case for case, _ in done}
     return Record(
         id=run_id,
-        created=datetime.datetime.strptime(run_id.split("-")[0], "%Y%m%dT%H%M%SZ").isoformat() + "Z",
         command=findings.command,
         suite=suite,
         environment=findings.environment,
@@ -96,6 +96,7 @@ def record_of(
         roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,
         recording=findings.recording,
+        reads=freshness.merged(reads),
     )
 
 

@@ -7,15 +7,38 @@ a case does not change. What is not fresh is *stale* and counts as unmeasured.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from flashcore.model import cause_text
-from flashcore.model.causes import CodeChanged, NeverMeasured, NoHostHash, ReferenceChanged, SourcesChanged, Stale
-from flashcore.model.record import Artifact, CaseKey, CaseOutcome, Fact, Lazy, Listing, Origin, Plan, Record, Source
+from flashcore.model.causes import (
+    CodeChanged,
+    FilesChanged,
+    NeverMeasured,
+    NoHostHash,
+    ReferenceChanged,
+    SettingsChanged,
+    SourcesChanged,
+    Stale,
+)
+from flashcore.model.record import (
+    Artifact,
+    CaseKey,
+    CaseOutcome,
+    Fact,
+    Lazy,
+    Listing,
+    Origin,
+    Plan,
+    Reads,
+    Record,
+    Source,
+)
 from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
 
 #: The sources of facts that only a GPU can give, and the stage of each.
@@ -67,7 +90,8 @@ def case_keys(
                 host=_hash([host.host, *case]) if host.host else "",
                 cxx=host.cxx,
             )
-        keys[f"{variant.name}/{shape.name}"] = key
+        settings = _hash([suite.problems[variant.problem].seeds, shape.repeats, shape.rank_by])
+        keys[f"{variant.name}/{shape.name}"] = replace(key, settings=settings)
     return keys
 
 
@@ -104,6 +128,8 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
     """Why the recorded facts are not about the present code; ``None`` if they are."""
     if recorded is None:
         return NeverMeasured()
+    if present.settings and recorded.settings not in ("", present.settings):
+        return SettingsChanged()
     if present.peer and recorded.peer:  # those of runs before this was recorded have no hash
         same = not (present.code and recorded.code) or present.code == recorded.code
         return None if same else ReferenceChanged()
@@ -115,6 +141,46 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
             return CodeChanged(part)
     compilers = _other_compilers(present, recorded)
     return SourcesChanged(compilers) if compilers and present.closure != recorded.closure else None
+
+
+def file_hash(path: str | Path) -> str:
+    """The SHA-256 of a file; empty if there is none."""
+    if not os.path.isfile(path):
+        return ""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def merged(reads: Iterable[Reads]) -> Reads:
+    """All files of several reads. One that had different content has no hash: it changed meanwhile."""
+    union: dict[str, dict[str, str]] = {}
+    for entry, files in (pair for one in reads for pair in one.items()):
+        known = union.setdefault(entry, {})
+        known |= {path: digest if known.get(path, digest) == digest else "" for path, digest in files.items()}
+    return union
+
+
+def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
+    """The Python files of the suite in ``root`` that read files which changed since the run, and these."""
+    hashes = functools.cache(lambda path: file_hash(Path(root, path)))
+    changed = {
+        entry: tuple(path for path, digest in files.items() if not digest or hashes(path) != digest)
+        for entry, files in recorded.reads.items()
+    }
+    return {entry: files for entry, files in changed.items() if files}
+
+
+def reasons(recorded: Record, present: Mapping[str, CaseKey], root: str) -> dict[str, Stale | None]:
+    """Why a run's facts are not about each present case, ``None`` if they are; ``root`` is the suite's folder."""
+    changed, suite = changed_reads(recorded, root), recorded.suite
+    stale: dict[str, Stale | None] = {}
+    for case, key in present.items():
+        stale[case] = freshness(key, recorded.keys.get(case))
+        if not stale[case] and changed:
+            variant = suite.variants[case.rpartition("/")[0]]
+            files = {f for x in (suite.problems[variant.problem].file, variant.kind.file) for f in changed.get(x, ())}
+            stale[case] = FilesChanged(tuple(sorted(files))) if files else None
+    return stale
 
 
 def _other_compilers(present: CaseKey, recorded: CaseKey) -> tuple[tuple[str, str, str], ...]:
@@ -140,20 +206,22 @@ class Joined:
     stale: dict[str, Stale]
     origin: Origin | None
     listings: Lazy[Listing]
+    reads: Reads
 
 
-def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]]) -> Joined:
+def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]], root: str) -> Joined:
     """Takes over what is fresh. The recorded facts are read only if the run has an outcome to take over.
 
     Args:
         measured: (case, stage) that the present run measured itself; they are not taken over.
+        root: the suite's folder.
 
     Raises:
         RecordError: the facts cannot be read.
     """
-    reasons = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
+    stale = reasons(recorded, present, root)
     here = {case for case, _ in measured}
-    fresh = {case for case, reason in reasons.items() if reason is None}
+    fresh = {case for case, reason in stale.items() if reason is None}
     outcomes = [
         replace(o, origin=o.origin or recorded.id)
         for o in recorded.outcomes
@@ -181,5 +249,7 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
     listings = Lazy(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
-    stale = {case: reason for case, reason in reasons.items() if reason and case not in here}
-    return Joined(facts, outcomes, samples, stale, origin, listings)
+    changed = changed_reads(recorded, root) if outcomes else recorded.reads
+    reads = {entry: files for entry, files in recorded.reads.items() if entry not in changed}
+    reported = {case: reason for case, reason in stale.items() if reason and case not in here}
+    return Joined(facts, outcomes, samples, reported, origin, listings, reads)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
 from flashcore.model.record import Fact, Record, Source, Subject, Value
 from flashcore.model.text import shortened
+from flashcore.model.times import of_samples, speedup, tflops
 
 #: No counter, size or rate comes near it; sums and ratios of smaller values stay finite.
 MOST = 1e30
@@ -102,6 +104,64 @@ def mistakes_in_facts(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
             yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"
         elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):
             yield f"fact {name} of {s}: expected a cause, or else a value, found {shortened(fact.detail)}"
+
+
+_OF_SAMPLES = ("_p50", "_mean", "_std", "_samples")
+_RATES = ("tflops", "speedup_vs_baseline", "speedup_vs_peer")
+_STORED = 1e-4  # samples are stored with four decimals of a µs
+
+
+def contradictions(record: Record, facts: Sequence[Fact]) -> Iterator[str]:
+    """Facts that do not follow from the record's samples, each with what was expected and what was found.
+
+    Rates of joined cases are not compared: the times and formulas that they were made of may not be joined with them.
+    """
+    measured = {
+        (f.subject.case, f.name): f.number
+        for f in facts
+        if f.source is Source.EVENTS and f.subject.shape and f.number is not None
+    }
+    flops = {f.subject.case: f.number for f in facts if f.name == "formula_flop"}
+    joined = {o.case for o in record.outcomes if o.stage == "bench" and o.origin}
+    derived: dict[tuple[str, str], float | None] = {}
+    for key, series in record.samples.items():
+        case, _, mode = key.rpartition("/")
+        derived |= {(case, f"{mode}_{name}"): value for name, value in of_samples(series).items()}
+    for (case, name), value in measured.items():
+        slack = _STORED
+        if name in _RATES:
+            if case in joined:
+                continue
+            expected, least = _rate(record, case, name, flops.get(case))
+            low, high = (measured.get((case, f"{name}{end}"), value) for end in ("_low", "_high"))
+            slack = 2 * value * _STORED / least if low <= value <= high else -1.0
+        elif name.endswith(_OF_SAMPLES):
+            expected = derived.get((case, name))
+        else:
+            continue
+        if expected is None or abs(value - expected) > slack:
+            samples = f"{expected:.9g}, by its samples" if expected is not None else "samples that it follows from"
+            yield f"fact {name} of {case}: expected {samples}, found {value:.9g}"
+
+
+def _rate(record: Record, case: str, name: str, flop: float | None) -> tuple[float | None, float]:
+    """A rate by the samples of its case, ``None`` where these are missing, and the least of the times it is made of."""
+    variant, _, name_of_shape = case.rpartition("/")
+    shape = record.suite.shapes[name_of_shape]
+    times = {v: s for v in record.suite.variants if (s := record.samples.get(f"{v}/{shape.name}/{shape.rank_by}"))}
+    if variant not in times:
+        return None, 1.0
+    if name == "tflops":
+        return flop and tflops(flop, times[variant]), min(times[variant])
+    peers = (
+        [v for v in times if record.suite.variants[v].is_reference]
+        if name.endswith("peer")
+        else [record.suite.baseline]
+    )
+    reference = min((times[v] for v in peers if v in times), key=statistics.median, default=None)
+    if reference is None:
+        return None, 1.0
+    return speedup(reference, times[variant]), min(*reference, *times[variant])
 
 
 def _misplaced(s: Subject, record: Record, archs: set[str]) -> str:

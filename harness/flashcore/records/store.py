@@ -17,6 +17,7 @@ import dataclasses
 import datetime
 import functools
 import gzip
+import hashlib
 import itertools
 import json
 import os
@@ -24,7 +25,7 @@ import re
 import time
 import typing
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,6 +43,7 @@ from flashcore.model.record import (
     Source,
     Subject,
 )
+from flashcore.model.text import shortened
 from flashcore.records import schema_2, soundness
 
 if TYPE_CHECKING:
@@ -51,8 +53,11 @@ HEADER = "run.json"
 FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
+SUMS = "SHA256SUMS"
 _SEPARATE = ("facts", "samples", "listings")  # in other files
-_LATER = ("gpus", "recording")  # came after the schema: absent where there is nothing to say
+#: Came after the schema: absent where there is nothing to say.
+_LATER: Mapping[str, Any] = {"gpus": (), "recording": "", "reads": {}}
+_CLOCK_SKEW = datetime.timedelta(days=1)
 _LOCK = "going.lock"
 #: The schemas that can be read.
 READABLE = (schema_2.VERSION, SCHEMA_VERSION)
@@ -123,6 +128,7 @@ def write(record: Record, folder: Path) -> None:
     """
     values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name not in _SEPARATE}
     header = {name: value for name, value in values.items() if value or name not in _LATER}
+    header["created"] = record.created
     subjects: dict[Subject, int] = {}
     details: dict[Detail, int] = {}
     rows = [
@@ -144,6 +150,13 @@ def write(record: Record, folder: Path) -> None:
         _pack(folder / LISTINGS, _listed(record.listings))
     text = json.dumps(header, indent=1, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
     write_atomically(folder / HEADER, text.encode())
+    seal(folder)
+
+
+def seal(folder: Path) -> None:
+    """Writes the hashes of a record's files, as ``sha256sum --check`` reads them."""
+    lines = (f"{digest}  {name}\n" for name, digest in _sums(folder).items())
+    write_atomically(folder / SUMS, "".join(lines).encode())
 
 
 def _pack(path: Path, data: Any) -> None:
@@ -199,6 +212,7 @@ def opened(folder: Traversable) -> Record:
             actual = f"the {'newer' if newer else 'older'} version {schema}"
             hint = "update flashcore" if newer else "record the run again"
         raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {actual}\n  hint: {hint}")
+    created = header.pop("created", None)
     from pydantic import ValidationError  # a quarter of the start of commands that read no run
 
     try:
@@ -216,11 +230,50 @@ def opened(folder: Traversable) -> Record:
         samples={k: tuple(v) for k, v in samples.items()},
         listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
     )
-    mistakes = list(soundness.mistakes(record))
-    if not RUN_ID.fullmatch(record.id):  # names the folder of its report
-        mistakes.insert(0, f"id: expected one such as {new_id()}, found {record.id[:100]!r}")
-    _refuse(folder, mistakes)
+    _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
+    if not verify(folder) and not old:
+        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found none\n  hint: restore that file")
     return record
+
+
+def _misdated(record: Record, created: object, folder: str) -> Iterator[str]:
+    """What is wrong with a run's id and date: the newest run is chosen by its id."""
+    try:
+        later = datetime.datetime.fromisoformat(record.created) - datetime.datetime.now(datetime.UTC)
+        wrong = not RUN_ID.fullmatch(record.id)  # it names the folder of its report
+    except ValueError:
+        wrong = True
+    if wrong:
+        yield f"id: expected one such as {new_id()}, found {record.id[:100]!r}"
+    elif later > _CLOCK_SKEW:
+        yield f"id: expected no time in the future, found {record.id}"
+    elif created != record.created:
+        yield f"created: expected {record.created}, as in its id, found {shortened(created)}"
+    elif RUN_ID.fullmatch(folder) and folder != record.id:
+        yield f"id: expected {folder}, as its folder is named, found {record.id}"
+
+
+def verify(folder: Traversable) -> bool:
+    """Whether a run has hashes of its files, which then are unchanged.
+
+    Raises:
+        RecordError: a file was altered, added or removed since the run was recorded.
+    """
+    if not (sums := folder / SUMS).is_file():
+        return False
+    recorded = {tuple(line.split("  ")[::-1]) for line in sums.read_bytes().decode(errors="replace").splitlines()}
+    if altered := sorted({name for name, *_ in recorded ^ set(_sums(folder).items())}):
+        raise RecordError(
+            f"{folder}: expected a run as it was recorded, with the hashes in {SUMS}, found altered: "
+            f"{', '.join(altered)}\n  hint: restore the run from its copy or from git, or record it again"
+        )
+    return True
+
+
+def _sums(folder: Traversable) -> dict[str, str]:
+    """The SHA-256 of each of a record's files."""
+    files = ((name, folder / name) for name in (HEADER, FACTS, SAMPLES, LISTINGS))
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files if file.is_file()}
 
 
 def _refuse(folder: Traversable, mistakes: Iterable[str]) -> None:
@@ -233,6 +286,7 @@ def _read_facts(folder: Traversable, record: Record, old: bool) -> tuple[Fact, .
     """The facts of a run whose header is read."""
     facts = _read_rows(folder / FACTS, "rows of facts", lambda data: _facts(schema_2.facts(data) if old else data))
     _refuse(folder, soundness.mistakes_in_facts(record, facts))
+    _refuse(folder, soundness.contradictions(record, facts))
     return facts
 
 
@@ -243,9 +297,7 @@ def _header_form() -> Any:
 
     hints = typing.get_type_hints(Record)
     form: dict[str, Any] = {
-        f.name: (hints[f.name], f.default if f.name in _LATER else ...)
-        for f in dataclasses.fields(Record)
-        if f.name not in _SEPARATE
+        f.name: (hints[f.name], _LATER.get(f.name, ...)) for f in dataclasses.fields(Record) if f.name not in _SEPARATE
     }
     return create_model("RunHeader", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **form)
 

@@ -29,7 +29,7 @@ pytest.importorskip("ncu_report")
 
 
 def recorded(*reports: Report, **options: Any) -> Record:
-    return assemble.record_of("20260101T000000Z-0000", reports, created="2026-01-01T00:00:00Z", **options)
+    return assemble.record_of("20260101T000000Z-0000", reports, **options)
 
 
 def of_launches(record: Record) -> dict[int, dict[str, Fact]]:
@@ -222,5 +222,5 @@ def test_a_run_is_kept_and_read_back(sample_report: Any, tmp_path: Path) -> None
     assert record.suite.name == "mine"
     assert (folder / "sources" / "app.cu").read_text().startswith("#include <cstdio>")
     bare = keep.keep([sample_report("app_full")], tmp_path, sources=False)
-    assert sorted(p.name for p in bare.iterdir()) == ["facts.json.gz", "run.json", "samples.json.gz"]
+    assert sorted(p.name for p in bare.iterdir()) == ["SHA256SUMS", "facts.json.gz", "run.json", "samples.json.gz"]
     assert not lookup.unfinished(tmp_path)

@@ -33,7 +33,7 @@ def read(text: str, folder: Path) -> Report:
 
 
 def recorded(report: Report) -> Record:
-    return assemble.record_of("20260101T000000Z-0000", [report], created="2026-01-01T00:00:00Z")
+    return assemble.record_of("20260101T000000Z-0000", [report])
 
 
 def european(text: str) -> str:

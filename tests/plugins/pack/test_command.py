@@ -62,7 +62,13 @@ class Runner:
         timed = [CaseOutcome("warp", shape, "bench", "ok") for shape in ("main", "wide")]
         outcomes = (*checked, *timed, CaseOutcome("warp", "main", "profile", "ok"))
         record = dataclasses.replace(
-            made, id=run_id, environment=gpu, facts=Facts([*made.facts, *facts]), outcomes=outcomes, stale={}
+            made,
+            id=run_id,
+            environment=gpu,
+            facts=Facts([*made.facts, *facts]),
+            outcomes=outcomes,
+            stale={},
+            samples={"warp/main/isolated": (us,)},
         )
         folder = store.begin(there, run_id)
         store.write(record, folder)

@@ -115,6 +115,9 @@ def test_a_damaged_run_a_link_and_too_much_are_not_packed(
         pack.packed(run)
     monkeypatch.undo()
     (run / store.FACTS).write_bytes(b"torn")
+    with pytest.raises(RecordError, match=f"found altered: {store.FACTS}"):
+        pack.packed(run)
+    store.seal(run)
     with pytest.raises(RecordError, match="cannot be read"):
         pack.packed(run)
 
@@ -208,6 +211,7 @@ def test_huge_files_are_refused_before_they_are_read(packed: Path, monkeypatch: 
     packed.write_bytes(whole_file)
     monkeypatch.setattr(store, "_MOST_UNPACKED", 1 << 16)
     bomb = gzip.compress(b" " * (1 << 20))
+    monkeypatch.setattr(store, "verify", lambda _: True)
     rewritten(packed, lambda files: files.update({f"{ID}/{store.FACTS}": bomb}), listed=True)
     with pytest.raises(RecordError, match=r"facts\.json\.gz: cannot be read: more than 0 MiB in it"):
         store.read(pack.opened(packed))

@@ -48,6 +48,7 @@ from flashcore.model.causes import (
 from flashcore.model.intervals import ratio
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
+from flashcore.model.times import of_samples, tflops
 
 #: The command line of the child.
 TARGET = python_process.child("flashcore.measure.bench.child")
@@ -285,13 +286,8 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
     note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
     samples = times.samples[mode]
     p50 = statistics.median(samples)
-    yield _fact(case, f"{mode}_p50", p50, note)
-    yield _fact(case, f"{mode}_mean", statistics.fmean(samples), note)
-    if len(samples) > 1:
-        yield _fact(case, f"{mode}_std", statistics.stdev(samples), note)
-    else:
-        yield _fact(case, f"{mode}_std", None, OneSample())
-    yield _fact(case, f"{mode}_samples", len(samples), note)
+    for name, value in of_samples(samples).items():
+        yield _fact(case, f"{mode}_{name}", value, OneSample() if value is None else note)
     if mode in times.calls:
         count = len(times.calls[mode])
         note = f"events around each of {count} calls, less the median of empty pairs"
@@ -325,7 +321,7 @@ def _tflops(case: Case, times: Sequence[float]) -> Fact:
     flop = work_of(load_problem(case.root, case.problem_file), case.params, case.roof).get("flop")
     if not flop or not times:
         return _fact(case, "tflops", None, NoFormula("flop") if times else NotTimed(case.rank_by))
-    return _fact(case, "tflops", flop / statistics.median(times) / 1e6, f"work()['flop'] over {case.rank_by}_p50")
+    return _fact(case, "tflops", tflops(flop, times), f"work()['flop'] over {case.rank_by}_p50")
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:

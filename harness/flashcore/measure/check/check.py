@@ -27,7 +27,7 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, InStep, NotCompared, OutOfBounds, Unanswered, WrongAnswer, from_json
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
-from flashcore.records.freshness import module_hash
+from flashcore.records.freshness import merged, module_hash
 
 #: The command line of the child.
 TARGET = python_process.child("flashcore.measure.check.child")
@@ -87,6 +87,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     return StageResult(
         tuple(fact for case in cases for fact in _facts(case, results[case.name])),
         tuple(_outcome(case, results[case.name]) for case in cases),
+        reads=merged(r.data.get("reads", {}) for r in results.values() if r.data),
     )
 
 

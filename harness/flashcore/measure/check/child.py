@@ -21,7 +21,7 @@ from flashcore.measure.workers.accuracy import (
 from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, damages, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.problem_file import load_problem, reads, watch
 from flashcore.measure.workers.references import Expected, References
 from flashcore.model.causes import Detail, NotFinite, WorstInput, as_json
 
@@ -47,6 +47,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     payload = task.payload
     case = Case.from_json(payload["case"])
     device = payload["device"]
+    watch(case.root)
     problem = load_problem(case.root, case.problem_file)
     # Edge inputs are checked for the suite's own variants, once; libraries need not handle them.
     edges = tuple(getattr(problem, "EDGE_KINDS", ()))
@@ -96,6 +97,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     return {
         "complaints": complaints,
         "out_of_bounds": outside,
+        "reads": reads(case.root),
         "worst": {name: (value, as_json(detail)) for name, (value, detail) in worst.items()},
     }
 

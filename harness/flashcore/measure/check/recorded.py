@@ -35,11 +35,12 @@ def known_right(context: Context, built: Built, recorded: Sequence[Record]) -> f
     keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, context.gpu_arch, built.nvcc)
     newest: dict[str, bool] = {}
     for run in recorded:
+        stale = freshness.reasons(run, keys, context.suite.root)
         same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)
         for o in run.outcomes:
             if o.stage != "check" or o.origin or o.case not in keys:  # what it joined, another machine may have found
                 continue
             key = run.keys.get(o.case)
-            fresh = key is not None and bool(key.code) and not freshness.freshness(keys[o.case], key)
+            fresh = key is not None and bool(key.code) and not stale[o.case]
             newest.setdefault(o.case, same and fresh and o.status == "ok")
     return frozenset(case for case, right in newest.items() if right)

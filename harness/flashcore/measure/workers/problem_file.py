@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import inspect
+import os
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, ClassVar
 
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.model.record import Reads
+from flashcore.records.freshness import file_hash
 
 _CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")
 
@@ -65,6 +70,47 @@ def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[s
 _siblings: dict[str, Path] = {}
 
 
+#: A Python file of a suite that was loaded → the files in its suite's folder that were read while its code ran, and the
+#: hash of each when it was first opened.
+_reads: dict[str, dict[str, str]] = {}
+
+
+@functools.cache
+def watch(root: str) -> None:
+    """Records from now on what the files of a suite read in its folder: modules and data."""
+    inside = str(Path(root).resolve()) + os.sep
+
+    def opened(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
+            return
+        path = os.path.abspath(os.fsdecode(arguments[0]))
+        if path.endswith(".pyc"):
+            with contextlib.suppress(ValueError):
+                path = importlib.util.source_from_cache(path)
+        if not path.startswith(inside) or arguments[2] & (os.O_WRONLY | os.O_CREAT):
+            return
+        frame: FrameType | None = sys._getframe(1)
+        readers: set[str] = set()
+        while frame:
+            readers.add(str(frame.f_globals.get("__file__")))
+            frame = frame.f_back
+        if threading.current_thread() is not threading.main_thread():
+            readers |= _reads.keys()  # whoever started it
+        for files in (_reads[reader] for reader in readers & _reads.keys() if path not in _reads[reader]):
+            files[path] = ""  # which reading it here does not enter again
+            files[path] = file_hash(path)
+
+    sys.addaudithook(opened)
+
+
+def reads(root: str) -> Reads:
+    """What was read since :func:`watch`, by paths in the suite's folder; files that are gone are left out."""
+    return {
+        os.path.relpath(reader, root): {os.path.relpath(p, root): digest for p, digest in files.items() if digest}
+        for reader, files in _reads.items()
+    }
+
+
 class _Lazily(MetaPathFinder):
     """Finds what a suite's function imports when it is called, long after its file was loaded: beside the file that
     imports, or a file of the suite that called it."""
@@ -93,6 +139,7 @@ def load_file(path: str) -> ModuleType:
         FlashcoreError: it raises while it is imported.
     """
     file = Path(path)
+    _reads[path] = {}
     if not any(isinstance(finder, _Lazily) for finder in sys.meta_path):
         sys.meta_path.append(_Lazily())
     _Lazily.folders.add(file.parent)

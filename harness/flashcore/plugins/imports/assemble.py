@@ -8,7 +8,6 @@ belong together, unlike the means of each value.
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,14 +35,12 @@ def record_of(
     name: str = PROBLEM,
     command: str = "",
     sources: bool = True,
-    created: str | None = None,
 ) -> Record:
     """The record of one or several reports of one GPU.
 
     Args:
         name: of its suite: records of one name are compared with each other.
         sources: whether to keep instructions and the source lines that they are of.
-        created: when, if not now; UTC as ``2026-11-21T22:31:46Z``.
 
     Raises:
         UsageError: the reports are of several kinds of GPU.
@@ -66,7 +63,6 @@ def record_of(
         variants[slug] = _variant(slug, kernel, arch, launched, [values[r.id] for r in launches])
     return Record(
         id=run_id,
-        created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         command=command,
         suite=_suite(name, reports, variants, shapes, arch),
         environment=gpu,

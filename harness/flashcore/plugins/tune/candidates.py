@@ -78,7 +78,7 @@ def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list
     built = compile_all(job)
     budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
     machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
-    record = Record("", "", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
+    record = Record("", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
     missed: dict[str, dict[str, tuple[float, str]]] = {}  # variant → budget → share of its limit, in words
     for v in judge(record, require="static").verdicts:
         if v.status == "fail" and v.budget in budgets:

@@ -1,0 +1,135 @@
+"""Freshness by what a suite's Python code read: modules found in any way, and data."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.model.causes import FilesChanged, SettingsChanged
+from flashcore.model.record import CaseKey, Reads, Record
+from flashcore.records import freshness, store
+from tests import factory
+
+PROBLEM = """
+import importlib, sys, threading
+from pathlib import Path
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "lib"))
+from helpers import core
+import package.part
+import elsewhere
+
+def answer():
+    thread = threading.Thread(target=lambda: (HERE / "threaded.bin").read_bytes())
+    thread.start()
+    thread.join()
+    (HERE / "written.txt").write_text("")
+    return importlib.import_module("late"), open(HERE / "data" / "weights.bin", "rb").read()
+"""
+FILES = {
+    "problem.py": PROBLEM,
+    "peers.py": "import peers_helper",
+    "peers_helper.py": "",
+    "unread.py": "",
+    "late.py": "",
+    "helpers/__init__.py": "",
+    "helpers/core.py": "from . import relative",
+    "helpers/relative.py": "",
+    "package/__init__.py": "",
+    "package/part.py": "",
+    "lib/elsewhere.py": "",
+    "data/weights.bin": "1",
+    "threaded.bin": "1",
+}
+READ = [n for n in FILES if n not in ("problem.py", "peers.py", "peers_helper.py", "unread.py")]
+#: As the child of check does, with Python's own cache of compiled files the second time.
+CHILD = """
+import json, sys
+from flashcore.measure.workers import problem_file as p
+p.watch(sys.argv[1])
+module = p.load_file(sys.argv[1] + "/problem.py")
+peers = p.load_file(sys.argv[1] + "/peers.py")
+module.answer()
+print(json.dumps(p.reads(sys.argv[1])))
+"""
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Reads]:
+    """A suite's folder, and what its problem read."""
+    root = tmp_path_factory.mktemp("reads").resolve() / "suite"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    run = [subprocess.run([sys.executable, "-c", CHILD, str(root)], capture_output=True, text=True) for _ in range(2)]
+    assert not run[1].returncode, run[1].stderr
+    assert run[0].stdout == run[1].stdout, "compiled files are not read instead"
+    return root, json.loads(run[1].stdout)
+
+
+def measured(reads: Reads) -> Record:
+    """A run whose problem read these files."""
+    made = factory.suite()
+    made = replace(made, problems={n: replace(p, file="problem.py") for n, p in made.problems.items()})
+    keys = {f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h", settings="s") for v, s in factory.cases(made)}
+    return factory.record(suite=made, keys=keys, reads=reads)
+
+
+def test_all_that_was_imported_or_opened_is_recorded(suite: tuple[Path, Reads]) -> None:
+    _, reads = suite
+    assert sorted(reads["problem.py"]) == sorted(READ)
+    assert set(reads["peers.py"]) >= {"peers_helper.py"}
+
+
+@pytest.mark.parametrize("file", READ)
+def test_a_change_of_what_was_read_is_stale(suite: tuple[Path, Reads], file: str, tmp_path: Path) -> None:
+    root, reads = suite
+    store.write(measured(reads), tmp_path)
+    run = store.read(tmp_path)
+    assert {*freshness.reasons(run, run.keys, str(root)).values()} == {None}
+    text = (root / file).read_text()
+    try:
+        (root / file).write_text(f"{text}\n")
+        assert {*freshness.reasons(run, run.keys, str(root)).values()} == {FilesChanged((file,))}
+        assert not freshness.join(run, run.keys, set(), str(root)).facts
+        (root / file).unlink()
+        assert {*freshness.reasons(run, run.keys, str(root)).values()} == {FilesChanged((file,))}
+    finally:
+        (root / file).write_text(text)
+
+
+def test_what_only_references_read_leaves_the_others_fresh(suite: tuple[Path, Reads]) -> None:
+    root, reads = suite
+    run = measured(reads)
+    (root / "peers_helper.py").write_text("# edited\n")
+    stale = {case for case, reason in freshness.reasons(run, run.keys, str(root)).items() if reason}
+    (root / "peers_helper.py").write_text("")
+    assert stale == {case for case in run.keys if case.startswith("cudnn/")}
+
+
+def test_a_file_that_changed_between_two_checks_is_never_fresh() -> None:
+    both = freshness.merged([{"problem.py": {"a": "1", "b": "2"}}, {"problem.py": {"a": "3"}}])
+    assert both == {"problem.py": {"a": "", "b": "2"}}
+    assert "problem.py" in freshness.changed_reads(measured(both), "/nowhere")
+
+
+def test_seeds_repeats_and_the_mode_that_ranks_are_part_of_the_key() -> None:
+    made = factory.suite()
+    pairs = [(made.variants["fast"], made.shapes["mission"])]
+    built = [factory.artifact("fast", "sm_90a", host="h")]
+
+    def key(suite: object = made, **changes: object) -> CaseKey:
+        shape = replace(made.shapes["mission"], **changes)  # type: ignore[arg-type]
+        keys = freshness.case_keys(suite, [(pairs[0][0], shape)], built, [], "sm_90a", "13")  # type: ignore[arg-type]
+        return keys["fast/mission"]
+
+    seeded = replace(made, problems={n: replace(p, seeds=(7, 8)) for n, p in made.problems.items()})
+    for other in (key(repeats=500), key(rank_by="back_to_back"), key(seeded)):
+        assert freshness.freshness(other, key()) == SettingsChanged()
+        assert freshness.freshness(other, replace(key(), settings="")) is None, "of a run before it was recorded"
+    assert freshness.freshness(key(), key()) is None
