@@ -42,7 +42,9 @@ LAZY = TESTS / "suites" / "lazy"
 UPDATE = TESTS / "suites" / "update"
 
 #: The variants of the faults suite whose launch plans fail without a GPU.
-HOST_FAULTS = ("plan_refuses", "plan_null", "plan_hangs", "plan_prints")
+HOST_FAULTS = (
+    "plan_refuses", "plan_null", "plan_hangs", "plan_prints", "plan_answers", "plan_shares", "plan_shares_too"
+)  # fmt: skip
 
 
 # How long an example takes says how busy the machine is.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,8 +39,28 @@ def test_a_plan_that_crashes_or_hangs_costs_only_itself(faulty: Built, monkeypat
         assert "signal 11" in errors.pop(("plan_null", shape))
         assert "no answer within 2 s" in errors.pop(("plan_hangs", shape))
         assert plans["plan_null", shape].crashed and plans["plan_hangs", shape].crashed
+        # It writes an answer to every open file and exits with 0.
+        assert "ended with exit code 0" in errors.pop(("plan_answers", shape))
+        sizes = [plans[v, shape].launches[0].dynamic_smem for v in ("plan_shares", "plan_shares_too")]
+        assert sizes[1] - sizes[0] == 1024
     assert not errors
     assert plans["plan_prints", "small"] == Plan("plan_prints", "small", plans["good", "small"].launches, 0)
+
+
+def test_variants_in_one_process_share_no_symbol(faulty: Built) -> None:
+    """As the operators of several variants do."""
+    libraries = [faulty.of(v).plan_library for v in ("plan_shares", "plan_shares_too")]
+    code = f"""
+from ctypes import CDLL, RTLD_GLOBAL, byref, c_char_p, c_int64, c_uint64
+from flashcore.measure.build.launch_plan import _Record
+for library in [CDLL(path, RTLD_GLOBAL) for path in {libraries}]:
+    launches = (_Record * 32)()
+    assert library.flashcore_launch_plan(byref(c_int64(4096)), launches, 32, byref(c_uint64()), byref(c_char_p())) == 1
+    print(launches[0].dynamic_smem)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = map(int, done.stdout.split())
+    assert second - first == 1024
 
 
 def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <unistd.h>
 
 enum Fault {
   FAULT_good,
@@ -18,9 +19,18 @@ enum Fault {
   FAULT_endless_loop,
   FAULT_gives_nan,
   FAULT_gives_wrong,
-  FAULT_writes_beyond
+  FAULT_writes_beyond,
+  FAULT_plan_answers,
+  FAULT_plan_shares,
+  FAULT_plan_shares_too
 };
 constexpr Fault kFault = FAULT;
+
+// As in a header of several variants: one for all libraries of a process, unless each keeps its symbols to itself.
+inline unsigned& shared() {
+  static unsigned value = 1024 * kFault;
+  return value;
+}
 static_assert(kFault != FAULT_does_not_compile, "this fault does not compile");
 
 extern "C" __global__ void fault_kernel(const float* x, float* out, float factor, long long count) {
@@ -44,7 +54,13 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
   if (kFault == FAULT_plan_abort) std::abort();
   if (kFault == FAULT_plan_hangs) for (volatile int i = 0;; i = 1) {}
   if (kFault == FAULT_plan_prints) std::printf("a plan under development\n");
-  const unsigned smem = kFault == FAULT_too_much_smem ? 1u << 20 : 0;
+  if (kFault == FAULT_plan_answers) {  // for another variant, wherever an answer may go
+    const char answer[] = "{\"cause\": null, \"workspace\": 0, \"launches\": []}\n";
+    for (int file = 1; file < 64; ++file) (void)!write(file, answer, sizeof answer - 1);
+    _exit(0);
+  }
+  unsigned smem = kFault == FAULT_too_much_smem ? 1u << 20 : 0;
+  if (kFault == FAULT_plan_shares || kFault == FAULT_plan_shares_too) smem = shared();
   return p.add({.kernel = "fault_kernel",
                 .grid = dim3(flashcore::ceil_div(s.N, 256)),
                 .block = dim3(256),

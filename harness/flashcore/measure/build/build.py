@@ -23,7 +23,9 @@ from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.build import binding, dependencies
 from flashcore.measure.build.ninja_graph import (
     CUBIN,
+    EXPORTS,
     HARNESS_INCLUDE,
+    LINK,
     LOG,
     OBJECT,
     OPERATOR,
@@ -173,7 +175,7 @@ class _Builder:
         self.suite, self.torch_root = suite, torch_root
         self.nvcc, self.root = toolchain.find_nvcc(folder), folder / suite.name
         torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
-        release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version}"
+        release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {LINK} {EXPORTS.read_text()}"
         include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
         tools = dependencies.Tools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
         self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)

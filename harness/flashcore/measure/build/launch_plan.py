@@ -1,18 +1,25 @@
 """Asks built variants what they would launch, without a GPU and without torch.
 
-A plan is the variant's own host code, so it runs in a child process: a crash or hang there affects nothing else.
-Answers are cached beside the library, which is named by its content.
+A plan is the variant's own host code, so each is asked in a process of its own, forked from one that is warm: a crash
+or hang there affects nothing else, and neither do its libraries' symbols, its state or its output. Answers are cached
+beside the library, which is named by its content.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import itertools
 import json
+import mmap
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
-from collections import deque
+import tempfile
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +27,16 @@ from typing import Any, Protocol
 
 from flashcore.measure.machine import python_process
 from flashcore.model import plugin
-from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, as_json, from_json
+from flashcore.model.causes import Cause, Crash, PlanCrashed, PlanHung, PlanRefused, as_json, from_json
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
 from flashcore.readers.kernel_names import canonical
 
-TIME_LIMIT = 20.0
+TIME_LIMIT = 20.0  # for each plan
 _CAPACITY = 32
+_MOST_BYTES = 1 << 20  # of an answer
+_OUTPUT = 200  # characters of a failed process's output that are kept
 _ANSWER = {"cause", "launches", "workspace"}
 
 
@@ -105,7 +114,7 @@ def plans(
         answers[question.library][question.key] = answer
     for library in {q.library for q in missing}:
         # A missing answer may be due to a busy machine: the question is asked again next time.
-        kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung)}
+        kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | Crash)}
         write_atomically(_cache(library), json.dumps(kept).encode())
     results: list[Plan] = []
     for q in questions:
@@ -127,40 +136,23 @@ def _cached(library: Path) -> dict[str, Any]:
 
 
 def _ask(questions: Sequence[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
-    """One child answers for all libraries. If it crashes, the reason is the answer to the question that it crashed on,
-    and a new child takes the rest."""
-    pending = deque(questions)
-    while pending:
-        output, cause = _child([[str(q.library), q.sizes, q.recording] for q in pending])
-        for line in output.splitlines():
-            yield pending.popleft(), json.loads(line)
-        if pending:
-            guilty = pending[0]
-            for q in list(pending):  # a library that hangs would hang again on every other shape
-                if q is guilty or (isinstance(cause, PlanHung) and q.library == guilty.library):
-                    pending.remove(q)
-                    yield q, {"cause": as_json(cause), "launches": [], "workspace": 0}
+    """The answers of a server, which asks each plan in a process that it forks."""
+    if not questions:
+        return
+    done = subprocess.run(
+        python_process.command("flashcore.measure.build.launch_plan"),
+        input=json.dumps([TIME_LIMIT, [[str(q.library), q.sizes, q.recording] for q in questions]]).encode(),
+        capture_output=True,
+        check=False,
+        env=python_process.environment(),
+    )
+    cause = Crash(done.returncode, done.stderr.decode(errors="replace").strip()[-_OUTPUT:])
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    yield from itertools.zip_longest(questions, answers, fillvalue=_without_launches(cause))
 
 
-def _child(questions: list[Any]) -> tuple[str, Cause]:
-    """What a child wrote, in complete lines, and how it ended."""
-    command = python_process.command("flashcore.measure.build.launch_plan")
-    try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(questions).encode(),
-            capture_output=True,
-            check=False,
-            timeout=TIME_LIMIT,
-            env=python_process.environment(),
-        )
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout or b""
-        cause: Cause = PlanHung(TIME_LIMIT)
-    else:
-        output = done.stdout
-        cause = PlanCrashed(done.returncode, done.stderr.decode(errors="replace").strip()[-200:])
-    return output[: output.rfind(b"\n") + 1].decode(), cause
+def _without_launches(cause: Cause) -> dict[str, Any]:
+    return {"cause": as_json(cause), "launches": [], "workspace": 0}
 
 
 def _cause(answer: Mapping[str, Any]) -> Cause | None:
@@ -191,28 +183,68 @@ def _plain(record: _Record) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The child: reads libraries with questions, writes one answer a line."""
-    # What a plan prints must not end up among the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    for path, sizes, recording in json.load(sys.stdin):
-        library = ctypes.CDLL(path)
-        dims = (ctypes.c_int64 * len(sizes))(*sizes)
-        records = (_Record * _CAPACITY)()
-        workspace = ctypes.c_uint64()
-        error = ctypes.c_char_p()
-        out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
-        if recording:
-            count = plugin.resolve(recording["by"])(library, recording, dims, *out)
-        else:
-            count = library.flashcore_launch_plan(dims, *out)
-        refusal = PlanRefused((error.value or b"refused").decode(errors="replace"))
-        answer = {
-            "cause": as_json(refusal) if count < 0 else None,
-            "workspace": workspace.value,
-            "launches": [_plain(record) for record in records[: max(count, 0)]],
-        }
-        print(json.dumps(answer), file=answers, flush=True)
+    """The server: reads a time limit, and libraries with questions; writes one answer a line."""
+    limit, questions = json.load(sys.stdin)
+    hung: dict[str, dict[str, Any]] = {}  # a library that hangs would hang again on every other shape
+    for library, sizes, recording in questions:
+        answer = hung.get(library) or _isolated(limit, library, sizes, recording)
+        if isinstance(_cause(answer), PlanHung):
+            hung[library] = answer
+        print(json.dumps(answer), flush=True)
+
+
+def _isolated(limit: float, *question: Any) -> dict[str, Any]:
+    """The answer of a process that loads this library only, and asks this question only.
+
+    It answers through memory: whatever a plan writes to files is no answer, and a process that ends early gives none.
+    """
+    with mmap.mmap(-1, _MOST_BYTES) as memory, tempfile.TemporaryFile() as output:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setsid()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                memory.write(json.dumps(_answer(*question)).encode() + b"\n")
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        process = os.pidfd_open(child)
+        ended = select.select([process], [], [], limit)[0]
+        os.close(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        answer = memory.readline()
+        if ended and exit_code == 0 and answer.endswith(b"\n"):
+            return dict(json.loads(answer))
+        output.seek(max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
+        message = output.read().decode(errors="replace").strip()
+        return _without_launches(PlanCrashed(exit_code, message) if ended else PlanHung(limit))
+
+
+def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> dict[str, Any]:
+    library = ctypes.CDLL(path)
+    dims = (ctypes.c_int64 * len(sizes))(*sizes)
+    records = (_Record * _CAPACITY)()
+    workspace = ctypes.c_uint64()
+    error = ctypes.c_char_p()
+    out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
+    if recording:
+        count = plugin.resolve(recording["by"])(library, recording, dims, *out)
+    else:
+        count = library.flashcore_launch_plan(dims, *out)
+    if not 0 <= count <= _CAPACITY:
+        message = error.value or (b"refused" if count < 0 else b"%d launches; a plan holds at most 32" % count)
+        return _without_launches(PlanRefused(message.decode(errors="replace")))
+    return {
+        "cause": None,
+        "workspace": workspace.value,
+        "launches": [_plain(record) for record in records[:count]],
+    }
 
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ from flashcore.measure.machine import toolchain
 from flashcore.model.suite import ForeignLauncher, Suite, Variant
 
 HARNESS_INCLUDE = Path(__file__).parent / "include"
+#: The symbols that a library exports. All others are its own: the C++ linker would make one of those that several
+#: libraries of a process have, as of a static variable in an inline function of a shared header.
+EXPORTS = HARNESS_INCLUDE / "flashcore" / "exports.map"
+LINK = "-shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -Wl,-Bsymbolic"
 LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
@@ -90,7 +94,7 @@ def graph(
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
         "  description = $what",
         "rule link",
-        "  command = $cxx -shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -o $out.$$$$ $in $libraries "
+        f"  command = $cxx {LINK} -Wl,--version-script={_escape(q(str(EXPORTS)))} -o $out.$$$$ $in $libraries "
         "&& mv $out.$$$$ $out",
         "  description = $what",
         "rule sass",
@@ -162,7 +166,7 @@ def graph(
         if isinstance(
             unit.variant.kind, ForeignLauncher
         ):  # its symbols take precedence over the runtime's, which has the others
-            stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs -Wl,-Bsymbolic "
+            stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs "
         lines += [
             f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",
             *common,
