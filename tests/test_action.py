@@ -33,6 +33,7 @@ STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in ACTION["runs"
 def filled(text: str, inputs: dict[str, str]) -> str:
     """An expression of the workflow with the inputs put in, as GitHub does it; the install step was left out."""
     text = re.sub(r"\$\{\{ steps\.install\.outputs\.flashcore \|\| '(\w+)' \}\}", r"\1", text)
+    text = re.sub(r"(\$\{\{ inputs\.base) \|\| github\.event\.pull_request\.base\.sha( \}\})", r"\1\2", text)
     return re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], text)
 
 
@@ -107,6 +108,22 @@ def test_the_gate_step_fails_with_an_annotation_on_the_kernels_line(repository: 
     assert found and "row_softmax_warp_kernel" in "".join(source[int(found[1]) - 2 : int(found[1])])
     assert "❌" in (repository.parent / "summary.md").read_text()
     assert json.loads((repository / "flashcore-reports" / "gate.json").read_text())["exit_code"] == 1
+
+
+def test_the_gate_step_fails_if_the_pull_request_loosens_a_budget(repository: Path) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    for words in (["add", "-A"], [*identity, "commit", "-qm", "base"]):
+        subprocess.run(["git", "-C", str(repository), *words], check=True)
+    manifest = repository / "kernels" / "suite.toml"
+    manifest.write_text(manifest.read_text().replace("max = 40", "max = 255"))
+    assert step("Gate", repository, ONE).returncode == 0, "no pull request"
+    done = step("Gate", repository, {**ONE, "base": "HEAD"})
+    assert done.returncode == 1
+    assert re.search(r"^::error file=kernels/suite\.toml,line=1,.*≤ 40 → ≤ 255", done.stdout, re.MULTILINE), done.stdout
+    done = step("Gate", repository, {**ONE, "base": "HEAD", "allow": "waiver:* budget:*"})
+    assert done.returncode == 0
+    assert step("Gate", repository, {**ONE, "base": "gone"}).returncode != 0
+    assert STEPS["Gate"]["env"]["FLASHCORE_BASE"] == "${{ inputs.base || github.event.pull_request.base.sha }}"
 
 
 def test_a_runner_without_nvcc_exits_4(repository: Path) -> None:

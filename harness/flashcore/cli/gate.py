@@ -15,6 +15,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.explain import explain
 from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS
+from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
 from flashcore.model.record import Record
 from flashcore.model.suite import Budget
@@ -40,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
+    """Judges, and shows the verdicts with those that a plugin adds."""
     # Facts and verdicts are never garbage: kernels/attention takes 2.1 s of processor time, without this line 2.9 s.
     gc.set_threshold(100_000)
     outputs = output.parse(arguments.format, _formats())
@@ -52,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         baseline_of(load(settings.suite, Path(settings.build)), rules)  # before anything is compiled
         with progress.shown(arguments.quiet) as say:
             records = each_present(settings, say)
-    judged = judge_records(rules, records)
+    judged = judge_records(replace(rules, more=more), records)
     for name, record in zip(arguments.recorded, judged.records, strict=False):
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(

@@ -93,7 +93,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if key[:2] not in built:
             continue  # CUDA_ARCH left it out: it is neither built nor judged
         shape = None if key.shape == ALL_SHAPES else key.shape
-        budget = _budget(old, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
+        budget = limit_of(old, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
         if budget is None:
             continue
         if key in facts_by_line:
@@ -116,7 +116,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)))
 
 
-def _budget(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
+def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
     """The limit that a line of the baseline sets; ``None`` if a rule says not to compare it."""
     allowance, reason = ALLOWANCES[key.fact], ""
     for rule in rules:

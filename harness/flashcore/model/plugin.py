@@ -92,6 +92,7 @@ SHIPPED: Mapping[str, Entries] = {
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
+        **dict.fromkeys(("--base", "--allow"), "base"),
         "--cluster": "cluster",
         "--sanitize": "sanitize",
     },

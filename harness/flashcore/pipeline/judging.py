@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flashcore.errors import UsageError
+from flashcore.errors import Exit, UsageError, worst
 from flashcore.gate import baseline, judge
 from flashcore.gate.baseline import DEFAULT, Baseline
-from flashcore.gate.judge import Judgement
+from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.together import together
 from flashcore.model.record import Record
 from flashcore.model.suggest import did_you_mean
@@ -31,6 +31,7 @@ class Rules:
         shapes: the names of the shapes to judge; empty for all. A baseline is compared on all.
         compare: whether to compare with a baseline.
         baseline: the baseline's file; ``None`` for that of the suite, which need not exist.
+        more: further verdicts; one that failed fails the gate.
         day: the day that waivers' dates are compared with; today if ``None``.
     """
 
@@ -40,6 +41,7 @@ class Rules:
     shapes: tuple[str, ...] = ()
     compare: bool = True
     baseline: str | None = None
+    more: Sequence[Verdict] = ()
     day: date | None = None
 
 
@@ -86,6 +88,9 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
         for record, shapes in zip(records, selected_shapes, strict=True)
     ]
     judgement = together(records, judgements)
+    failed = [Exit.FAILED for verdict in rules.more if verdict.status == "fail"]
+    verdicts, code = (*judgement.verdicts, *rules.more), worst([judgement.exit_code, *failed])
+    judgement = replace(judgement, verdicts=verdicts, exit_code=code)
     if file and not old:
         missing = f"no baseline: there is no {file} to compare with (flashcore baseline save writes it)"
         judgement = replace(judgement, notes=(*judgement.notes, missing))

@@ -1,0 +1,5 @@
+"""Lists what a change loosens since a base revision: budgets, waivers, rules, baseline lines and what they select."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(name="base", options={"gate": "flashcore.plugins.base.gate_options"})

@@ -1,0 +1,242 @@
+"""Compares what two states of a suite promise: a pure function that lists everything that became looser."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
+from flashcore.gate.expand import expired, limit_text
+from flashcore.gate.regressions import limit_of
+from flashcore.model.catalogue import FACTS
+from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS
+from flashcore.model.groups import grouped
+from flashcore.model.record import Subject
+from flashcore.model.suite import Budget, GateRule, Suite, Waiver
+from flashcore.model.text import matches_any, number
+
+#: A suite with its baseline, if it has one.
+State = tuple[Suite, Baseline | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """One promise that became looser.
+
+    Args:
+        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule`` or ``baseline``.
+        name: of the suite's folder, the variant, shape, budget, or (of a rule) fact.
+        gone: whether nothing is left that it was about, since the variants were removed.
+    """
+
+    kind: str
+    name: str
+    text: str
+    gone: bool = False
+
+    @property
+    def key(self) -> str:
+        """What ``--allow`` matches: ``budget:registers``."""
+        return f"{self.kind}:{self.name}"
+
+
+def everything(before: State, after: State, today: date) -> list[Loosened]:
+    """All that is looser in ``after``, the subjects first."""
+    (old, old_lines), (new, new_lines) = before, after
+    changes = [*_variants(old, new), *_shapes(old, new), *_budgets(old, new), *_waivers(old, new)]
+    baselines = [lines for lines in (old_lines, new_lines) if lines]
+    return [*changes, *_rules(old, new, baselines, today), *_lines(old, new, old_lines, new_lines)]
+
+
+def _judged(suite: Suite) -> set[str]:
+    return {name for name, variant in suite.variants.items() if not variant.is_reference}
+
+
+# --- what there is to judge -----------------------------------------------------------------------
+
+
+def _variants(old: Suite, new: Suite) -> Iterator[Loosened]:
+    for name in _judged(old):
+        before, after = old.variants[name], new.variants.get(name)
+        if after is None:
+            yield Loosened("variant", name, "removed", gone=True)
+            continue
+        texts = ["now a reference, which has no budgets"] if after.is_reference else []
+        archs = [arch for arch in before.where.archs if arch not in after.where.archs]
+        both = [shape for shape in old.shapes.values() if before.runs_on(shape) and shape.name in new.shapes]
+        shapes = [shape.name for shape in both if not after.runs_on(new.shapes[shape.name])]
+        texts += [f"no longer on {', '.join(lost)}" for lost in (archs, shapes) if lost]
+        for what in ("problem", "tolerance"):
+            if (was := getattr(before, what)) != (now := getattr(after, what)):
+                texts.append(f"{what} {was} → {now}")
+        if texts:
+            yield Loosened("variant", name, "; ".join(texts))
+
+
+def _shapes(old: Suite, new: Suite) -> Iterator[Loosened]:
+    for name, before in old.shapes.items():
+        after = new.shapes.get(name)
+        if after is None:
+            yield Loosened("shape", name, "removed")
+            continue
+        texts = [f"without {stage}" for stage in before.stages if stage not in after.stages]
+        if before.params != after.params:
+            texts.append(f"{before.params_text} → {after.params_text}")
+        if after.repeats < before.repeats:
+            texts.append(f"repeats {before.repeats} → {after.repeats}")
+        if texts:
+            yield Loosened("shape", name, "; ".join(texts))
+
+
+# --- budgets and waivers --------------------------------------------------------------------------
+
+
+def _budgets(old: Suite, new: Suite) -> Iterator[Loosened]:
+    present = {budget.name: budget for budget in new.budgets}
+    for before in old.budgets:
+        if before.severity != "limit":
+            continue
+        if (after := present.get(before.name)) is None:
+            left = any(matches_any(name, before.variants) for name in _judged(old) & {*new.variants})
+            yield Loosened("budget", before.name, f"removed: {before.fact} {limit_text(before)}", gone=not left)
+        elif texts := [*_looser(before, after), *_narrower(before, after, new)]:
+            yield Loosened("budget", before.name, "; ".join(texts))
+
+
+def _looser(before: Budget, after: Budget) -> Iterator[str]:
+    if before.fact != after.fact:
+        yield f"{before.fact} → {after.fact}"
+    if after.severity != before.severity:
+        yield "now a goal"
+    if _above(after.maximum, before.maximum) or _above(_negative(after.minimum), _negative(before.minimum)):
+        yield f"{limit_text(before)} → {limit_text(after)}"
+    if after.device not in (None, before.device):
+        yield f"only on {after.device}"
+
+
+def _negative(limit: float | None) -> float | None:
+    return None if limit is None else -limit
+
+
+def _above(after: float | None, before: float | None) -> bool:
+    """Whether an upper limit was raised or removed."""
+    return before is not None and (after is None or after > before)
+
+
+def _narrower(before: Budget, after: Budget, new: Suite) -> Iterator[str]:
+    """What a budget no longer selects, of what is still there."""
+    for what in ("variants", "archs", "shapes"):
+        was, now = getattr(before, what), getattr(after, what)
+        names = _judged(new) if what == "variants" else {*getattr(new, what)}  # also what is new
+        lost = sorted(name for name in names if matches_any(name, was) and not matches_any(name, now))
+        if lost or ("*" in was and "*" not in now and what == "shapes"):
+            yield f"not for {', '.join(lost) or 'all shapes'}"
+    if not _any_kernel(before.kernels, after.kernels):
+        yield f"kernels {', '.join(before.kernels)} → {', '.join(after.kernels)}"
+
+
+def _any_kernel(inner: Sequence[str], outer: Sequence[str]) -> bool:
+    return "*" in outer or {*inner} <= {*outer}
+
+
+def _waivers(old: Suite, new: Suite) -> Iterator[Loosened]:
+    limits = {b.name: b for b in old.budgets}
+    added = {b.name for b in new.budgets} - {*limits}
+    for waiver in new.waivers:
+        if waiver.budget in added:
+            continue  # it loosens nothing of the base
+        before = [w for w in old.waivers if w.budget == waiver.budget]
+        if not any(_covers(w, waiver, limits.get(waiver.budget), old, new) for w in before):
+            where = ", ".join((*waiver.variants, *(f"on {a}" for a in (*waiver.archs, *waiver.shapes) if a != "*")))
+            until = f" until {waiver.expires}" if waiver.expires else ""
+            text = f"accepted {number(waiver.accepted)} for {where}{until}: {waiver.reason}"
+            yield Loosened("waiver", waiver.budget, text)
+
+
+def _covers(before: Waiver, after: Waiver, budget: Budget | None, old: Suite, new: Suite) -> bool:
+    """Whether a waiver of the base accepts all that ``after`` accepts."""
+    if before.expires and not (after.expires and after.expires <= before.expires):
+        return False
+    worse = _is_above(budget, before.budget)
+    if before.accepted != after.accepted and (worse is None or (after.accepted > before.accepted) is worse):
+        return False
+    for what in ("variants", "archs", "shapes"):
+        outer, inner = getattr(before, what), getattr(after, what)
+        names = {*getattr(old, what), *getattr(new, what)}
+        if "*" not in outer and (
+            "*" in inner or any(matches_any(n, inner) and not matches_any(n, outer) for n in names)
+        ):
+            return False
+    return _any_kernel(after.kernels, before.kernels)
+
+
+def _is_above(budget: Budget | None, name: str) -> bool | None:
+    """Whether the greater value is the worse one; ``None``: both may be."""
+    if budget is not None:
+        one_sided = (budget.maximum is None) != (budget.minimum is None)
+        return budget.maximum is not None if one_sided else None
+    if allowance := ALLOWANCES.get(name.removeprefix(PREFIX)):
+        return allowance.better == "lower"
+    return True if name in (CORRECT, RUNS) else None
+
+
+# --- the baseline and its rules -------------------------------------------------------------------
+
+
+def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -> Iterator[Loosened]:
+    """The facts whose lines may get worse than the base's rules allow, today or after a rule expires."""
+    before, after = old.gate.rules, new.gate.rules
+    if before == after:
+        return
+    ends = {date.fromisoformat(rule.expires) + timedelta(1) for rule in (*before, *after) if rule.expires}
+    looser: dict[str, dict[str, None]] = {}
+    for day in (today, *sorted(day for day in ends if day > today)):
+        then, now = ([rule for rule in rules if not expired(rule, day)] for rules in (before, after))
+        for lines in baselines:
+            for key, value in lines.values.items():
+                was, limit = _limit(lines, key, value, then), _limit(lines, key, value, now)
+                if was and (limit is None or [*_looser(was, limit)]):
+                    text = "not compared" if limit is None else f"{limit_text(limit)}, {limit.severity}"
+                    change = f"{key} {limit_text(was)}, {was.severity} → {text}"
+                    looser.setdefault(key.fact, {})[change] = None
+    for fact, changes in looser.items():
+        first, *others = changes
+        yield Loosened("rule", fact, first + (f" and {len(others)} more" if others else ""))
+
+
+def _limit(lines: Baseline, key: Key, value: float, rules: Collection[GateRule]) -> Budget | None:
+    shape = None if key.shape == ALL_SHAPES else key.shape
+    return limit_of(lines, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
+
+
+def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | None) -> Iterator[Loosened]:
+    """Each line that was removed or made worse, except those of removed variants, archs and shapes."""
+    if before is None or not before.values:
+        return
+    if after is None or not after.values:
+        yield Loosened("baseline", "*", f"deleted, with its {len(before.values)} facts")
+        return
+    new_names = {old_kernel: kernel for kernel, old_kernel in renames(before, after.values).items()}
+    present = {
+        place: dict(v) for place, v in grouped((_place(k), (k.shape, v)) for k, v in after.values.items()).items()
+    }
+    for key, value in before.values.items():
+        variant = new.variants.get(key.variant)
+        if variant is None or key.arch not in variant.where.archs:
+            continue
+        values = present.get((*new_names.get(key[:3], key[:3]), key.fact), {})
+        shapes = [key.shape]
+        if key.shape == ALL_SHAPES and ALL_SHAPES not in values:
+            shapes = [s.name for s in new.shapes.values() if s.name in old.shapes and variant.runs_on(s)]
+        elif key.shape != ALL_SHAPES and key.shape not in new.shapes:
+            continue
+        found = [values.get(shape, values.get(ALL_SHAPES)) for shape in shapes]
+        worse = [v for v in found if v is not None and ALLOWANCES[key.fact].improves(value, v)]
+        if None in found or worse or not found:
+            now = ", ".join(number(v, FACTS[key.fact].unit) for v in dict.fromkeys(worse)) or "removed"
+            yield Loosened("baseline", key.variant, f"{key} {number(value, FACTS[key.fact].unit)} → {now}")
+
+
+def _place(key: Key) -> tuple[str, str, str, str]:
+    return *key[:3], key.fact

@@ -1,0 +1,103 @@
+"""A git revision's files in a temporary folder: neither the working tree nor the index is touched."""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.errors import FlashcoreError, ManifestError, UsageError
+from flashcore.measure.machine import git
+from flashcore.model.suite import Suite
+from flashcore.suites.load import MANIFEST, load
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The files of a revision.
+
+    Args:
+        name: as the user calls it.
+        tree: the folder with its files.
+        top: the repository's working tree.
+        suite: the suite's folder within the repository.
+    """
+
+    name: str
+    tree: Path
+    top: Path
+    suite: Path
+
+    def folder(self, suite: str) -> Path | None:
+        """The suite's folder in the revision: the one at the same path, else a removed one of this name; ``None`` if
+        the suite is new."""
+        if (self.tree / self.suite / MANIFEST).is_file():
+            return self.tree / self.suite
+        for path in self.removed():
+            with suppress(ValueError, OSError):
+                if tomllib.loads((self.tree / path / MANIFEST).read_text(encoding="utf-8")).get("name") == suite:
+                    return self.tree / path
+        return None
+
+    def removed(self) -> list[str]:
+        """The folders of suites that the revision has and the working tree lacks."""
+        folders = sorted(file.parent.relative_to(self.tree) for file in self.tree.rglob(MANIFEST))
+        return [folder.as_posix() for folder in folders if not (self.top / folder / MANIFEST).is_file()]
+
+    def load(self, folder: Path) -> Suite:
+        """A suite of the revision.
+
+        Raises:
+            UsageError: this version of flashcore cannot read it.
+        """
+        try:
+            return load(folder)
+        except ManifestError as error:
+            hint = "correct it in that revision first, or gate once without --base"
+            raise UsageError(
+                f"--base {self.name}: expected a valid suite there, found {error}\n  hint: {hint}"
+            ) from error
+
+    def file(self, path: Path) -> Path | None:
+        """A file of the working tree as it is in the revision; ``None`` if it is not there."""
+        if not path.resolve().is_relative_to(self.top):
+            return None
+        before = self.tree / path.resolve().relative_to(self.top)
+        return before if before.is_file() else None
+
+
+@contextmanager
+def extracted(name: str, suite: Path) -> Iterator[Revision]:
+    """The files of a revision of the suite's repository, until the context ends.
+
+    Raises:
+        UsageError: the suite is in no repository, or there is no such revision.
+        FlashcoreError: git cannot write them.
+    """
+    top = git.run(suite, "rev-parse", "--show-toplevel")
+    if top.returncode:
+        raise UsageError(f"--base {name}: expected a suite in a git repository, found {suite} in none")
+    repository = Path(top.stdout.rstrip("\n")).resolve()
+    commit = git.run(suite, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if commit.returncode:
+        hint = f"fetch it: git fetch --depth=1 origin {name}"
+        raise UsageError(f"--base {name}: expected a git revision, found none\n  hint: {hint}")
+    revision = commit.stdout.strip()
+    with tempfile.TemporaryDirectory(prefix="flashcore-base-") as folder:
+        file, tree = Path(folder, "base.tar"), Path(folder, "tree")
+        done = git.run(repository, "archive", "--format=tar", f"--output={file}", revision)
+        if done.returncode:
+            raise FlashcoreError(f"git archive {revision[:12]}: {done.stderr.strip()}")
+        with tarfile.open(file) as archive:
+            archive.extractall(tree, filter="tar")
+        for line in git.run(repository, "ls-tree", "-r", revision).stdout.splitlines():
+            mode, _, place = line.partition(" ")
+            path = place.partition("\t")[2]
+            if mode == "160000" and (repository / path).is_dir():  # a submodule, of which the archive has a folder only
+                (tree / path).rmdir()
+                (tree / path).symlink_to(repository / path)
+        yield Revision(name, tree, repository, suite.resolve().relative_to(repository))

@@ -1,0 +1,126 @@
+"""`flashcore gate --base`: real repositories, whose working tree and index stay as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from tests.conftest import TOY, Built
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+class Change:
+    """A repository with the toy suite, and a change of it that is not committed yet."""
+
+    def __init__(self, root: Path, build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self.suite, self._build, self._capsys = root, root / "kernels" / "toy", build, capsys
+        shutil.copytree(TOY, self.suite, ignore=shutil.ignore_patterns("__pycache__"))
+        git(root, "init", "-q", "-b", "main")
+        self.commit()
+
+    def commit(self) -> None:
+        git(self.root, "add", "-A")
+        git(self.root, "commit", "-qm", "a change")
+
+    def edit(self, old: str, new: str) -> None:
+        path = self.suite / "suite.toml"
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    def gate(self, *words: str, suite: Path | None = None) -> tuple[int, dict[str, str]]:
+        """The exit code, and the status of each promise that is looser."""
+        before = git(self.root, "status", "--porcelain")
+        where = ["--suite", str(suite or self.suite), "--build-dir", str(self._build), "--profiles", str(self.root)]
+        code = main(["gate", *where, "--format", "json", "-q", *words])
+        out, self.err = self._capsys.readouterr()
+        assert git(self.root, "status", "--porcelain") == before and git(self.root, "worktree", "list").count("\n") == 0
+        verdicts = json.loads(out)["verdicts"] if out else ()
+        return code, {v["subject"]["variant"]: v["status"] for v in verdicts if v["budget"] == "base"}
+
+
+@pytest.fixture
+def change(tmp_path: Path, toy: Built, capsys: pytest.CaptureFixture[str]) -> Change:
+    return Change(tmp_path / "theirs", toy.folder, capsys)
+
+
+def test_a_raised_budget_fails_unless_the_command_allows_it(change: Change) -> None:
+    assert change.gate("--base", "HEAD") == (0, {})
+    change.edit("max = 32", "max = 255")
+    assert change.gate() == (0, {})
+    assert change.gate("--base", "HEAD") == (1, {"budget:registers": "fail"})
+    assert change.gate("--base", "HEAD", "--allow", "budget:no_spills") == (1, {"budget:registers": "fail"})
+    assert change.gate("--base", "HEAD", "--allow", "budget:reg*") == (0, {"budget:registers": "waived"})
+    change.commit()
+    assert change.gate("--base", "HEAD~1") == (1, {"budget:registers": "fail"})
+    assert change.gate("--base", "HEAD") == (0, {})
+
+
+def test_a_baseline_that_is_deleted_or_ignored_fails(change: Change) -> None:
+    words = ["--suite", str(change.suite), "--build-dir", str(change._build), "--profiles", str(change.root)]
+    assert main(["baseline", "save", *words]) == 0
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {})
+    baseline = change.suite / "baseline.txt"
+    text = baseline.read_text()
+    baseline.unlink()
+    assert change.gate("--base", "HEAD") == (1, {"baseline:*": "fail"})
+    lines = text.splitlines(keepends=True)
+    baseline.write_text("".join(line for line in lines if not line.startswith("wide ")))
+    assert change.gate("--base", "HEAD") == (1, {"baseline:wide": "fail"})
+    baseline.write_text(text)
+    change.edit("[[budget]]", '[[gate.rule]]\nfacts = ["*"]\nseverity = "ignore"\nreason = "no"\n\n[[budget]]')
+    code, looser = change.gate("--base", "HEAD")
+    assert code == 1 and "rule:registers" in looser and set(looser.values()) == {"fail"}
+
+
+def test_a_moved_suite_is_compared_and_a_new_one_is_not(change: Change) -> None:
+    moved = change.suite.rename(change.root / "kernels" / "moved")
+    change.suite = moved
+    change.edit("max = 32", "max = 255")
+    assert change.gate("--base", "HEAD") == (1, {"budget:registers": "fail"})
+    change.edit('name = "toy"', 'name = "new"')
+    assert change.gate("--base", "HEAD") == (1, {"suite:kernels/toy": "fail"})
+    git(change.root, "checkout", "-q", "--", "kernels/toy")
+    assert change.gate("--base", "HEAD") == (0, {})
+
+
+def test_a_file_of_budgets_is_compared_too(change: Change) -> None:
+    file = change.root / "more.toml"
+    text = '[[budget]]\nname = "stack"\nfact = "stack_bytes"\nmax = 64\n'
+    file.write_text(text)
+    change.commit()
+    file.write_text(text.replace("64", "6400"))
+    assert change.gate("--base", "HEAD", "--budgets", str(file)) == (1, {"budget:stack": "fail"})
+
+
+def test_what_cannot_be_compared_is_refused(change: Change, tmp_path: Path) -> None:
+    for words, text in (
+        (["--base", "gone"], "--base gone: expected a git revision, found none\n  hint: fetch it"),
+        (["--base", "--help"], "expected one argument"),
+        (["--allow", "*"], "--allow: expected together with --base REV"),
+        (["--base", "HEAD", "--baseline", "b.txt"], "--base: expected without --baseline"),
+    ):
+        try:
+            code = change.gate(*words)[0]
+        except SystemExit as end:
+            code, change.err = int(end.code or 0), change._capsys.readouterr().err
+        assert code == 2 and text in change.err
+    change.edit("max = 32", "max = true")
+    change.commit()
+    change.edit("max = true", "max = 255")
+    assert change.gate("--base", "HEAD") == (2, {})
+    assert "--base HEAD: expected a valid suite there" in change.err
+    outside = shutil.copytree(TOY, tmp_path / "outside")
+    assert change.gate("--base", "HEAD", suite=outside)[0] == 2
+    assert "expected a suite in a git repository" in change.err
