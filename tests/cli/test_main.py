@@ -360,7 +360,7 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
 def test_a_disk_that_is_full_while_recording(here: Workplace) -> None:
     limit = f"{NO_GPU}\nimport resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
     done = here.run("profile", start=limit)
-    assert done.returncode == Exit.USAGE
+    assert done.returncode == Exit.INCAPABLE
     assert "cannot write: File too large" in done.stderr and "continue with --resume" in done.stderr
     assert "Traceback" not in done.stderr
     (folder,) = lookup.unfinished(here.folder / "profiles")

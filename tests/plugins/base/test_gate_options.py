@@ -26,6 +26,7 @@ class Change:
     def __init__(self, root: Path, build: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.root, self.suite, self._build, self._capsys = root, root / "kernels" / "toy", build, capsys
         shutil.copytree(TOY, self.suite, ignore=shutil.ignore_patterns("__pycache__"))
+        (root / ".gitignore").write_text("__pycache__/\n")
         git(root, "init", "-q", "-b", "main")
         self.commit()
 
