@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import FlashcoreError, UsageError
+from flashcore.errors import FlashcoreError, ManifestError, UsageError
 from flashcore.measure.build import binding, dependencies
 from flashcore.measure.build.ninja_graph import (
     CUBIN,
@@ -37,13 +37,14 @@ from flashcore.measure.build.ninja_graph import (
 )
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
-from flashcore.model.causes import Cause, CompilerStopped, UnsupportedArch
+from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, UnsupportedArch
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
 from flashcore.readers import host_code
 from flashcore.readers.compiler_log import failed
+from flashcore.suites.parts import MANIFEST
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -242,7 +243,7 @@ def _compile(
 ) -> list[Artifact]:
     """Compiles the units, each in a folder of this build only, and names those that are complete.
 
-    What the machine stopped, and not the compiler rejected, is tried ``again`` with fewer compilers at once.
+    Units that the machine interrupted are compiled ``again`` with fewer jobs, those that the compiler rejected are not.
     """
     started, since = time.monotonic(), time.time_ns()
     jobs = os.environ.get("MAX_JOBS", "")
@@ -260,7 +261,6 @@ def _compile(
         output = _ninja(commands, builder.nvcc, options, jobs, say)
         seconds = round(time.monotonic() - started, 3)
         artifacts = []
-        stopped = []
         for unit in units:
             if missing := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
                 cause: Cause = _why(unit, missing, output)
@@ -269,17 +269,19 @@ def _compile(
                     final, contents = _named(builder, unit, bindings[unit.variant.problem], since)
                     artifacts.append(_artifact(unit, final, contents, seconds))
                     continue
+                except ManifestError as error:
+                    cause = CompileFailed(str(error))
                 except FlashcoreError as error:
                     cause = CompilerStopped(str(error))
-            if isinstance(cause, CompilerStopped):
-                stopped.append(unit)
             artifact = Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds)
             artifacts.append(artifact)
-    if not stopped or again:
+    causes = {f"{a.variant}-{a.arch}": a.cause for a in artifacts if isinstance(a.cause, CompilerStopped)}
+    if not causes or again:
         return artifacts
-    say(f"{len(stopped)} compilations were stopped, which are tried again with fewer at once")
-    names = {unit.name for unit in stopped}
-    made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in names]
+    first = next(iter(causes.values())).message.partition("\n")[0]
+    say(f"{len(causes)} compilations were interrupted; retrying them with fewer jobs. The first: {first}")
+    stopped = [unit for unit in units if unit.name in causes]
+    made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in causes]
     return made + _compile(_Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, again=True)
 
 
@@ -350,16 +352,17 @@ def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Pa
     """Renames a complete unit to the name by which the next build finds it.
 
     Raises:
-        FlashcoreError: a source changed while it was compiled; no source reads a macro of the config; the folder cannot
-            be written.
+        ManifestError: no source reads a macro of the config.
+        FlashcoreError: a source changed while it was compiled; the folder cannot be written.
     """
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
     key, files = builder.inputs.learn(unit.name, unit.question, rule, problem, since)
     if unread := builder.inputs.unread(unit.variant.config, files):
-        raise UsageError(
+        mistake = (
             f"config of {unit.variant.name}: expected macros that its sources read, found {', '.join(unread)}, "
-            "which none of them reads\n  hint: correct the name, or remove it"
+            "which none of them reads\n    hint: correct the name, or remove it"
         )
+        raise ManifestError(str(Path(builder.suite.root, MANIFEST)), [mistake])
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
