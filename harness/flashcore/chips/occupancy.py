@@ -53,7 +53,7 @@ LIMITS = {
     "sm_90": Limits(64, 32, 228, 227, 16),
     "sm_100": Limits(64, 32, 228, 227, 16),
     "sm_103": Limits(64, 32, 228, 227, 16),
-    "sm_120": Limits(48, 24, 100, 99, 16),
+    "sm_120": Limits(48, 24, 100, 99, 16),  # its largest cluster is not documented: 16 refuses no valid launch
 }
 
 

@@ -22,8 +22,8 @@ def formula_facts(context: Context) -> list[Fact]:
         for key, value in work_of(modules[shape.problem], shape.params, variant.roof).items():
             name = f"formula_{key}"
             if name not in FACTS:
-                known = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
-                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {key!r}: expected {known}")
+                names = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
+                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {key!r}: expected {names}")
             subject = Subject(variant.name, shape=shape.name)
             facts.append(Fact(subject, name, float(value), FACTS[name].unit, Source.FORMULA))
     return facts

@@ -50,4 +50,5 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
         CapabilityError: a compiler whose version is part of a folder's name is not installed.
     """
     folders = build.in_use(suite, folder)
-    return folders.union(*(module.in_use(suite, folder, own) for module, own in by_language(suite.variants.values())))
+    languages = by_language(suite.variants.values())
+    return folders.union(*(module.in_use(suite, folder, variants) for module, variants in languages))

@@ -93,8 +93,8 @@ def _builds(cause: c.BuildsFailed) -> str:
 
 def _ncu(cause: c.NcuDisagrees) -> str:
     expected = f"expected at most {cause.share:.0%} and {number(cause.slack_us, 'us')} between them"
-    found = f"cold_p50 by events {number(cause.events_us, 'us')}, by ncu {number(cause.ncu_us, 'us')}"
-    return f"void: two clocks disagree: {found}; {expected}"
+    times = f"cold_p50 by events {number(cause.events_us, 'us')}, by ncu {number(cause.ncu_us, 'us')}"
+    return f"void: two clocks disagree: {times}; {expected}"
 
 
 def _launches(cause: c.LaunchesMissing) -> str:

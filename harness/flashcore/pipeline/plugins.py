@@ -57,8 +57,8 @@ def find(kind: Kind, name: str) -> Any:
 def _third_party(name: str) -> Plugin:
     from importlib.metadata import entry_points  # as slow as the rest of `--help`
 
-    found = next(iter(entry_points(group=GROUP, name=name)), None)
-    declared = found.load() if found else None
+    entry_point = next(iter(entry_points(group=GROUP, name=name)), None)
+    declared = entry_point.load() if entry_point else None
     if not isinstance(declared, Plugin):
         raise UsageError(f"{VARIABLE}: expected installed plugins, found {name!r}, which is none")
     return declared

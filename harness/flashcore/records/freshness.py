@@ -155,8 +155,8 @@ def merged(reads: Iterable[Reads]) -> Reads:
     """All files of several reads. One that had different content has no hash: it changed meanwhile."""
     union: dict[str, dict[str, str]] = {}
     for entry, files in (pair for one in reads for pair in one.items()):
-        known = union.setdefault(entry, {})
-        known |= {path: digest if known.get(path, digest) == digest else "" for path, digest in files.items()}
+        hashes = union.setdefault(entry, {})
+        hashes |= {path: digest if hashes.get(path, digest) == digest else "" for path, digest in files.items()}
     return union
 
 

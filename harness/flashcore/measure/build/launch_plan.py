@@ -168,10 +168,10 @@ def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
     return Plan(variant, shape, tuple(launches), answer["workspace"], _cause(answer))
 
 
-def _kernel(told: str) -> str:
-    """The kernel's one name, of one that is mangled or that the compiler tells of ``flashcore::kernel_name``."""
-    asked = re.search(r"kernel_name\(\) \[with .*?kernel = \(?&?(.*?)\)?\]$", told)
-    return canonical(asked[1] if asked else told)
+def _kernel(name: str) -> str:
+    """The kernel's canonical name, from a mangled one or from the signature of ``flashcore::kernel_name``."""
+    signature = re.search(r"kernel_name\(\) \[with .*?kernel = \(?&?(.*?)\)?\]$", name)
+    return canonical(signature[1] if signature else name)
 
 
 def _plain(record: _Record) -> dict[str, Any]:

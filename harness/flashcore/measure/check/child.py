@@ -117,10 +117,12 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, []
-    beside = [f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()]
+    outside_inputs = [
+        f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()
+    ]
     unsound = soundness(outputs, _unwritten(caller, outputs, given), reference)
-    outside = bool(beside) or bool(unsound and damages(outputs.guards))
-    complaints += beside + unsound
+    outside = bool(outside_inputs) or bool(unsound and damages(outputs.guards))
+    complaints += outside_inputs + unsound
     facts: list[tuple[str, float]] = []
     for name, answer in reference.items():
         measured = errors(outputs[name], answer)

@@ -245,7 +245,7 @@ class _UnderNcu:
         deep = [task for task in tasks if task.name in self.deep]
         rest = [task for task in tasks if task.name not in self.deep]
         groups = ((deep, metrics), (rest, shallow(metrics, self.profiling.chip)))
-        return [(group, asked) for group, asked in groups if group]
+        return [group for group in groups if group[0]]
 
     def program(self, metrics: list[str]) -> Program:
         """ncu and the process below it."""

@@ -1,4 +1,4 @@
-"""``flashcore gate --base REV``: fails if the working tree promises less than a base revision."""
+"""``flashcore gate --base REV``: fails if a limit is looser than in a base revision."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def _changes(suite: Suite, revision: Revision, budgets: str | None) -> list[Loosened]:
-    """What the working tree's suite promises less than the revision's.
+    """The limits of the working tree's suite that are looser than the revision's.
 
     Args:
         budgets: a file of further budgets.

@@ -1,4 +1,4 @@
-"""Compares what two states of a suite promise: a pure function that lists everything that became looser."""
+"""Lists every limit that is looser in one state of a suite than in another: a pure function of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State = tuple[Suite, Baseline | None]
 
 @dataclass(frozen=True, slots=True)
 class Loosened:
-    """One promise that became looser.
+    """One limit that became looser.
 
     Args:
         kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule`` or ``baseline``.
@@ -132,11 +132,12 @@ def _narrower(before: Budget, after: Budget, new: Suite) -> Iterator[str]:
         lost = sorted(name for name in names if matches_any(name, was) and not matches_any(name, now))
         if lost or ("*" in was and "*" not in now and what == "shapes"):
             yield f"not for {', '.join(lost) or 'all shapes'}"
-    if not _any_kernel(before.kernels, after.kernels):
+    if not _covers_kernels(before.kernels, after.kernels):
         yield f"kernels {', '.join(before.kernels)} → {', '.join(after.kernels)}"
 
 
-def _any_kernel(inner: Sequence[str], outer: Sequence[str]) -> bool:
+def _covers_kernels(inner: Sequence[str], outer: Sequence[str]) -> bool:
+    """Whether the globs ``outer`` select all that ``inner`` select; ``False`` if that takes more than equal globs."""
     return "*" in outer or {*inner} <= {*outer}
 
 
@@ -168,7 +169,7 @@ def _covers(before: Waiver, after: Waiver, budget: Budget | None, old: Suite, ne
             "*" in inner or any(matches_any(n, inner) and not matches_any(n, outer) for n in names)
         ):
             return False
-    return _any_kernel(after.kernels, before.kernels)
+    return _covers_kernels(after.kernels, before.kernels)
 
 
 def _is_above(budget: Budget | None, name: str) -> bool | None:
@@ -231,9 +232,9 @@ def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | No
             shapes = [s.name for s in new.shapes.values() if s.name in old.shapes and variant.runs_on(s)]
         elif key.shape != ALL_SHAPES and key.shape not in new.shapes:
             continue
-        found = [values.get(shape, values.get(ALL_SHAPES)) for shape in shapes]
-        worse = [v for v in found if v is not None and ALLOWANCES[key.fact].improves(value, v)]
-        if None in found or worse or not found:
+        present_values = [values.get(shape, values.get(ALL_SHAPES)) for shape in shapes]
+        worse = [v for v in present_values if v is not None and ALLOWANCES[key.fact].improves(value, v)]
+        if None in present_values or worse or not present_values:
             now = ", ".join(number(v, FACTS[key.fact].unit) for v in dict.fromkeys(worse)) or "removed"
             yield Loosened("baseline", key.variant, f"{key} {number(value, FACTS[key.fact].unit)} → {now}")
 

@@ -126,7 +126,7 @@ def _case(
         launch = None if result.averaged else result.id
         subject = Subject(variant, shape=shape, kernel=result.kernel, launch=launch)
         yield from ncu_facts.as_facts(subject, values[result.id])
-        yield from _own(subject, result, chip)
+        yield from _unnamed(subject, result, chip)
 
 
 def _median(results: Sequence[Result]) -> Result:
@@ -135,7 +135,7 @@ def _median(results: Sequence[Result]) -> Result:
     return sorted(timed, key=lambda t: t[:2])[(len(timed) - 1) // 2][2] if timed else results[0]
 
 
-def _own(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
+def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
     """Metrics that the catalogue does not name, under ncu's own names; and the findings of ncu's rules."""
     mapped = {spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes}
     for name, metric in result.metrics.items():

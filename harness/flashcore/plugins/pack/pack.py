@@ -123,11 +123,11 @@ def _listed(file: Path, archive: zipfile.ZipFile, run: str) -> dict[str, str]:
 
 
 def _sum(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with archive.open(entry) as stream:
         while chunk := stream.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _is_plain(name: str) -> bool:
