@@ -71,6 +71,11 @@ def test_a_budget_of_removed_variants_is_listed_and_fine() -> None:
     new = replace(old, budgets=(), variants={n: v for n, v in old.variants.items() if n != "fast"})
     changes = everything((old, baseline(LINES)), (new, baseline(LINES)), TODAY)
     assert {(c.key, c.gone) for c in changes} == {("variant:fast", True), ("budget:limit", True)}
+    new = replace(new, variants={**new.variants, "renamed": factory.variant("renamed")})
+    changes = everything((old, None), (new, None), TODAY)
+    assert [(c.key, c.gone, c.text.endswith("; renamed added")) for c in changes] == [
+        ("variant:fast", False, True), ("budget:limit", False, True)
+    ], "a variant may be renamed to lose its limits"  # fmt: skip
     new = replace(old, budgets=())
     assert everything((old, None), (new, None), TODAY) == [Loosened("budget", "limit", "removed: registers ≤ 128")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
@@ -45,6 +45,8 @@ def everything(before: State, after: State, today: date) -> list[Loosened]:
     """All that is looser in ``after``, the subjects first."""
     (old, old_lines), (new, new_lines) = before, after
     changes = [*_variants(old, new), *_shapes(old, new), *_budgets(old, new), *_waivers(old, new)]
+    if added := ", ".join(sorted(_judged(new) - _judged(old))):  # a removed variant may be one of these, renamed
+        changes = [replace(c, gone=False, text=f"{c.text}; {added} added") if c.gone else c for c in changes]
     baselines = [lines for lines in (old_lines, new_lines) if lines]
     return [*changes, *_rules(old, new, baselines, today), *_lines(old, new, old_lines, new_lines)]
 
