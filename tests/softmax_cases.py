@@ -28,5 +28,5 @@ def case(variant: str, shape: str = "small", *, peer: bool = False, rows: int = 
         callable=f"peers.py:{variant}" if peer else None,
         tolerance="fp16_out",
         seeds=(0, 1),
-        roof="fp32",
+        flop=5.0 * rows * columns,
     )

@@ -328,7 +328,7 @@ def child(toy: Built, code: str) -> str:
     case = Case(
         variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file,
         params={"N": 1001}, arguments=problem.arguments, library=library, callable=None,
-        tolerance="rounded_once", seeds=(0,), roof="fp32",
+        tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PREPARE + code, json.dumps(case.to_json())],

@@ -32,5 +32,5 @@ def case(variant: str, shape: str = "small", *, peer: bool = False, bias: bool =
         callable=f"peers.py:{variant}" if peer else None,
         tolerance="fp32",
         seeds=(0, 1),
-        roof="fp32",
+        flop=None,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.measure.context import Context
+from flashcore.measure.formulas import works
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import plugin
 from flashcore.model.causes import Cause, DidNotCompile, FailedBefore, NotBuilt, Unanswered, WrongBefore, hangs
@@ -80,7 +81,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
     artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
     launches = {(p.variant, p.shape): len(p.launches) for p in context.built.plans}
     cases = []
-    for variant, shape in pairs:
+    for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
         problem = context.suite.problems[variant.problem]
         case = Case(
             variant=variant.name,
@@ -93,7 +94,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
             **_target(variant, shape, artifacts.get(variant.name)),
             tolerance=variant.tolerance,
             seeds=problem.seeds,
-            roof=variant.roof,
+            flop=work.get("flop"),
             rank_by=shape.rank_by,
             repeats=0 if variant.is_reference else shape.repeats,
             launches=launches.get((variant.name, shape.name), 0),

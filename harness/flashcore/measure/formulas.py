@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from flashcore.errors import UsageError
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.context import Context
+from flashcore.measure.machine.isolated import Ended, isolated
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Source, Subject
+from flashcore.model.suite import Shape, Suite, Variant
+
+_TIME_LIMIT = 120.0  # a problem may import torch first
 
 
 def formula_facts(context: Context) -> list[Fact]:
@@ -16,10 +25,10 @@ def formula_facts(context: Context) -> list[Fact]:
         UsageError: a problem gives an amount of another name, or none.
     """
     suite = context.suite
-    modules = {name: load_problem(suite.root, problem.file) for name, problem in suite.problems.items()}
+    cases = [(v, s) for s in context.shapes for v in context.variants if v.runs_on(s)]
     facts: list[Fact] = []
-    for shape, variant in ((s, v) for s in context.shapes for v in context.variants if v.runs_on(s)):
-        for key, value in work_of(modules[shape.problem], shape.params, variant.roof).items():
+    for (variant, shape), work in zip(cases, works(suite, cases), strict=True):
+        for key, value in work.items():
             name = f"formula_{key}"
             if name not in FACTS:
                 names = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
@@ -27,3 +36,35 @@ def formula_facts(context: Context) -> list[Fact]:
             subject = Subject(variant.name, shape=shape.name)
             facts.append(Fact(subject, name, float(value), FACTS[name].unit, Source.FORMULA))
     return facts
+
+
+def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str, float]]:
+    """The amounts by each case's problem file, whose code runs in another process: it decides nothing but these.
+
+    Raises:
+        UsageError: the file lacks a part, or gives no amounts.
+        FlashcoreError: it cannot be imported.
+    """
+    root = str(Path(suite.root).resolve())
+    keys = [(root, suite.problems[s.problem].file, json.dumps(dict(s.params)), v.roof) for v, s in cases]
+    if missing := [key for key in dict.fromkeys(keys) if key not in _answers]:
+        answer = isolated(_TIME_LIMIT, lambda: _evaluated(missing))
+        if isinstance(answer, Ended):
+            how = "none in time" if answer.exit_code is None else f"its process ended with exit code {answer.exit_code}"
+            files = ", ".join(dict.fromkeys(file for _, file, *_ in missing))
+            raise UsageError(f"{files}: expected work() to give amounts, found {how}\n{answer.output}".rstrip())
+        if isinstance(answer, dict):
+            raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
+        _answers.update(zip(missing, answer, strict=True))
+    return [_answers[key] for key in keys]
+
+
+_Key = tuple[str, str, str, str]  # the suite's folder, file, params as JSON, roof
+_answers: dict[_Key, dict[str, float]] = {}
+
+
+def _evaluated(keys: Iterable[_Key]) -> Any:
+    try:
+        return [work_of(load_problem(root, file), json.loads(params), roof) for root, file, params, roof in keys]
+    except FlashcoreError as error:
+        return {"usage": isinstance(error, UsageError), "text": str(error)}

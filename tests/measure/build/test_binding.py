@@ -53,7 +53,7 @@ def said(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     assert library is not None
     case = Case(
         variant="two_steps", shape="tail", suite="toy", root=str(TOY), problem_file=problem.file, params={"N": 8},
-        arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), roof="fp32",
+        arguments=problem.arguments, library=library, callable=None, tolerance="rounded_once", seeds=(0,), flop=None,
     )  # fmt: skip
     copy = shutil.copy(library, tmp_path_factory.mktemp("copy") / "operator.so")
     done = with_torch(CHILD, json.dumps(case.to_json()), str(copy))

@@ -49,7 +49,7 @@ def test_the_target_calls_once_to_warm_up_and_once_in_its_range(
     (tmp_path / "peers.py").write_text("def peer(n):\n    peer.log.append(n)\n    return (n,)\n")
     toy = Case(
         variant="p", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"S": 8},
-        arguments=(), library=None, callable="peers.py:peer", tolerance="exact", seeds=(0,), roof="fp32",
+        arguments=(), library=None, callable="peers.py:peer", tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
     from flashcore.measure.workers.kernel_call import _callable
     from flashcore.measure.workers.problem_file import load_problem

@@ -148,7 +148,7 @@ def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> 
         Case(
             variant="plain", shape="small", suite="toy", root=str(Path(toy.suite.root).resolve()),
             problem_file=problem.file, params={"N": 4096}, arguments=problem.arguments, library=path, callable=None,
-            tolerance="rounded_once", seeds=(0,), roof="fp32", build=build,
+            tolerance="rounded_once", seeds=(0,), flop=None, build=build,
         )
         for build, path in (("before", library), ("again", other))
     ]  # fmt: skip

@@ -28,7 +28,7 @@ def test_the_child_calls_a_case_with_outputs_of_just_their_size(
     arguments = (Argument("x", "tensor", False, ("N",), "float32"), Argument("out", "tensor", True, ("N",), "float16"))
     made = Case(
         variant="v", shape="s", suite="toy", root=str(tmp_path), problem_file="problem.py", params={"N": 5},
-        arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), roof="fp32",
+        arguments=arguments, library="none.so", callable=None, tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
     child.perform(Task("v/s", {"case": made.to_json(), "device": "cpu"}), Journal(tmp_path / "journal.jsonl"))
     (out,) = seen

@@ -35,7 +35,7 @@ def case(name: str) -> Case:
     variant, _, shape = name.partition("/")
     return Case(
         variant=variant, shape=shape, suite="toy", root="/nowhere", problem_file="problem.py", params={"S": 65},
-        arguments=(), library=None, callable=None, tolerance="exact", seeds=(0,), roof="fp32",
+        arguments=(), library=None, callable=None, tolerance="exact", seeds=(0,), flop=None,
     )  # fmt: skip
 
 

@@ -23,7 +23,6 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.measure.workers.program import Program
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import (
@@ -148,8 +147,7 @@ def _next(name: str) -> str:
 
 def _weight(cases: Sequence[Case]) -> int:
     """How long the cases of a shape take, roughly: of a case that takes long, so much is work, and else the set-up."""
-    work = work_of(load_problem(cases[0].root, cases[0].problem_file), cases[0].params, cases[0].roof)
-    return round(10 * len(cases) * (1 + min(work.get("flop", 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
+    return round(10 * len(cases) * (1 + min((cases[0].flop or 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
 
 
 def _shared(rule: StopRule, cases: int) -> StopRule:
@@ -318,10 +316,9 @@ def _ratio_facts(
 
 
 def _tflops(case: Case, times: Sequence[float]) -> Fact:
-    flop = work_of(load_problem(case.root, case.problem_file), case.params, case.roof).get("flop")
-    if not flop or not times:
+    if not case.flop or not times:
         return _fact(case, "tflops", None, NoFormula("flop") if times else NotTimed(case.rank_by))
-    return _fact(case, "tflops", tflops(flop, times), f"work()['flop'] over {case.rank_by}_p50")
+    return _fact(case, "tflops", tflops(case.flop, times), f"work()['flop'] over {case.rank_by}_p50")
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:

@@ -61,7 +61,7 @@ class Case:
     callable: str | None
     tolerance: str
     seeds: tuple[int, ...]
-    roof: str
+    flop: float | None
     build: str = ""
     rank_by: Regime = "isolated"
     launches: int = 0

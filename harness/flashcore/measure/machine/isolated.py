@@ -1,0 +1,71 @@
+"""Calls a function in a forked process, so that a suite's code changes nothing here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_MOST_BYTES = 16 << 20  # of an answer
+_OUTPUT = 200  # characters of the process's output that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended that gave no answer.
+
+    Args:
+        exit_code: negative after a signal; ``None`` if the time limit passed.
+        output: the end of what it wrote.
+    """
+
+    exit_code: int | None
+    output: str
+
+
+def isolated(limit: float, function: Callable[[], Any]) -> Any:
+    """The function's answer, which is JSON, or how its process :class:`Ended` instead.
+
+    It answers through memory: whatever its code writes to files is no answer, and a process that ends early gives none.
+
+    Args:
+        limit: in seconds.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with mmap.mmap(-1, _MOST_BYTES) as memory, tempfile.TemporaryFile() as output:
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setsid()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                sys.stdout = sys.stderr = os.fdopen(2, "w", closefd=False)
+                memory.write(json.dumps(function()).encode() + b"\n")
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(1)
+        process = os.pidfd_open(child)
+        ended = select.select([process], [], [], limit)[0]
+        os.close(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        answer = memory.readline()
+        if ended and exit_code == 0 and answer.endswith(b"\n"):
+            return json.loads(answer)
+        output.seek(max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
+        return Ended(exit_code if ended else None, output.read().decode(errors="replace").strip())

@@ -1,0 +1,66 @@
+"""Amounts by a problem's file, whose code must not decide anything else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import FlashcoreError, UsageError
+from flashcore.measure.formulas import works
+from flashcore.measure.machine import isolated
+from tests import factory
+
+PROBLEM = """
+make_inputs = reference = emulate = None
+KINDS = TOLERANCES = FENCE = ()
+def work(params, roof):
+    {body}
+    return {{"flop": params["S"], "tensor_flop" if "tensor" in roof else "fp32_flop": 2}}
+"""
+
+
+def amounts(root: Path, text: str) -> list[dict[str, float]]:
+    suite = replace(factory.suite(), root=str(root))
+    for problem in suite.problems.values():
+        (root / problem.file).parent.mkdir(parents=True, exist_ok=True)
+        (root / problem.file).write_text(text)
+    return works(suite, [(v, s) for v in suite.variants.values() for s in suite.shapes.values()])
+
+
+def test_each_case_has_the_amounts_of_its_shape_and_roof(tmp_path: Path) -> None:
+    suite = factory.suite()
+    cases = [(v, s) for v in suite.variants.values() for s in suite.shapes.values()]
+    kinds = ["tensor_flop" if "tensor" in v.roof else "fp32_flop" for v, _ in cases]
+    assert amounts(tmp_path, PROBLEM.format(body="pass")) == [
+        {"flop": s.params["S"], kind: 2} for (_, s), kind in zip(cases, kinds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        ("__import__('os')._exit(0)", UsageError, r"problem.py: expected work.. to give amounts, found .* exit code 0"),
+        ("print('disk is full'); raise SystemExit(3)", UsageError, r"exit code 1(.|\n)*SystemExit: 3"),
+        ("raise KeyError('S')", UsageError, "expected work.. to give amounts for .*, found KeyError"),
+        ("pass\n1 / 0\nif 1:\n  pass", FlashcoreError, "can be imported, found IndentationError"),
+        ("__import__('os').kill(__import__('os').getpid(), 9)", UsageError, "exit code -9"),
+    ],
+)  # fmt: skip
+def test_a_problem_that_gives_no_amounts(tmp_path: Path, body: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        amounts(tmp_path, PROBLEM.format(body=body))
+
+
+def test_a_problem_that_changes_this_process_does_not(tmp_path: Path) -> None:
+    body = "import flashcore.model.catalogue as c; c.hurt = 1"
+    amounts(tmp_path, PROBLEM.format(body=body))
+    from flashcore.model import catalogue
+
+    assert not hasattr(catalogue, "hurt")
+
+
+def test_a_function_that_takes_too_long() -> None:
+    ended = isolated.isolated(0.2, lambda: __import__("time").sleep(60))
+    assert ended == isolated.Ended(None, "")
