@@ -57,6 +57,8 @@ def change(tmp_path: Path, toy: Built, capsys: pytest.CaptureFixture[str]) -> Ch
 
 def test_a_raised_budget_fails_unless_the_command_allows_it(change: Change) -> None:
     assert change.gate("--base", "HEAD") == (0, {})
+    (change.root / ".gitattributes").write_text("kernels export-ignore\n")
+    change.commit()
     change.edit("max = 32", "max = 255")
     assert change.gate() == (0, {})
     assert change.gate("--base", "HEAD") == (1, {"budget:registers": "fail"})
@@ -92,6 +94,10 @@ def test_a_moved_suite_is_compared_and_a_new_one_is_not(change: Change) -> None:
     assert change.gate("--base", "HEAD") == (1, {"budget:registers": "fail"})
     change.edit('name = "toy"', 'name = "new"')
     assert change.gate("--base", "HEAD") == (1, {"suite:kernels/toy": "fail"})
+    (change.root / "kernels" / "toy").symlink_to("moved")
+    link = change.root / "kernels" / "toy"
+    assert change.gate("--base", "HEAD", suite=link) == (1, {"suite:kernels/toy": "fail"}), "a link to another suite"
+    link.unlink()
     git(change.root, "checkout", "-q", "--", "kernels/toy")
     assert change.gate("--base", "HEAD") == (0, {})
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flashcore.gate.baseline import Baseline, Key
-from flashcore.model.suite import GatePolicy, GateRule, Suite
+from flashcore.model.suite import GatePolicy, GateRule, PythonCallable, Suite
 from flashcore.plugins.base.loosened import Loosened, everything
 from tests import factory
 
@@ -87,6 +87,7 @@ def test_a_budget_of_removed_variants_is_listed_and_fine() -> None:
         ({"where": replace(OLD.variants["fast"].where, archs=(ARCH,))}, "no longer on "),
         ({"where": replace(OLD.variants["fast"].where, shapes=(SHAPE,))}, "no longer on "),
         ({"tolerance": "loose"}, "tolerance "),
+        ({"roof": "fp32"}, "roof "),
     ],
 )
 def test_a_variant_that_is_judged_less(changes: dict[str, Any], text: str) -> None:
@@ -95,7 +96,21 @@ def test_a_variant_that_is_judged_less(changes: dict[str, Any], text: str) -> No
     assert change.key == "variant:fast" and change.text.startswith(text) and not change.gone
 
 
-@pytest.mark.parametrize("changes", [{"params": {"N": 1}}, {"stages": ()}, None])
+def test_a_weaker_standard_of_comparison() -> None:
+    peer, problem = OLD.variants["cudnn"], next(iter(OLD.problems.values()))
+    slower = PythonCallable("peers.py:slower")
+    for changes, key in (
+        ({"variants": {n: v for n, v in OLD.variants.items() if n != "cudnn"}}, "variant:cudnn"),
+        ({"variants": {**OLD.variants, "cudnn": replace(peer, kind=slower)}}, "variant:cudnn"),
+        ({"baseline": "fast"}, f"suite:{OLD.name}"),
+        ({"problems": {problem.name: replace(problem, seeds=problem.seeds[1:])}}, f"suite:{OLD.name}"),
+    ):  # fmt: skip
+        assert keys(replace(OLD, **changes)) == {key}
+    renamed = replace(peer, technique="the library's kernel")
+    assert keys(replace(OLD, variants={**OLD.variants, "cudnn": renamed})) == set()
+
+
+@pytest.mark.parametrize("changes", [{"params": {"N": 1}}, {"stages": ()}, {"rank_by": "cold"}, None])
 def test_a_shape(changes: dict[str, Any] | None) -> None:
     shapes = dict(OLD.shapes)
     shape = shapes.pop(SHAPE)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs git in a folder, independent of a hook that this process may run in.
 
     Raises:
@@ -20,6 +21,12 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     if program is None:
         raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
     # A hook runs with variables that name its own index and folder: they must not redirect git.
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | dict(variables or {})
     where = folder if folder.is_dir() else Path.cwd()
-    return subprocess.run([program, "-C", str(where), *words], capture_output=True, text=True, check=False, env=clean)
+    return subprocess.run(
+        [program, "-C", str(where), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean, **(variables or {})},
+    )

@@ -44,7 +44,13 @@ class Loosened:
 def everything(before: State, after: State, today: date) -> list[Loosened]:
     """All that is looser in ``after``, the subjects first."""
     (old, old_lines), (new, new_lines) = before, after
-    changes = [*_variants(old, new), *_shapes(old, new), *_budgets(old, new), *_waivers(old, new)]
+    changes = [
+        *_references(old, new),
+        *_variants(old, new),
+        *_shapes(old, new),
+        *_budgets(old, new),
+        *_waivers(old, new),
+    ]
     if added := ", ".join(sorted(_judged(new) - _judged(old))):  # a removed variant may be one of these, renamed
         changes = [replace(c, gone=False, text=f"{c.text}; {added} added") if c.gone else c for c in changes]
     baselines = [lines for lines in (old_lines, new_lines) if lines]
@@ -58,6 +64,19 @@ def _judged(suite: Suite) -> set[str]:
 # --- what there is to judge -----------------------------------------------------------------------
 
 
+def _references(old: Suite, new: Suite) -> Iterator[Loosened]:
+    """The standards that answers and times are compared with."""
+    if old.baseline != new.baseline:
+        yield Loosened("suite", new.name, f"baseline {old.baseline} → {new.baseline}")
+    for name, problem in old.problems.items():
+        if name in new.problems and (lost := sorted({*problem.seeds} - {*new.problems[name].seeds})):
+            yield Loosened("suite", new.name, f"problem {name} without seeds {', '.join(map(str, lost))}")
+    for name in sorted({*old.variants} - _judged(old)):
+        before, after = old.variants[name], new.variants.get(name)
+        if after is None or any(getattr(before, what) != getattr(after, what) for what in ("kind", "config", "where")):
+            yield Loosened("variant", name, "reference removed" if after is None else "reference changed")
+
+
 def _variants(old: Suite, new: Suite) -> Iterator[Loosened]:
     for name in _judged(old):
         before, after = old.variants[name], new.variants.get(name)
@@ -69,7 +88,7 @@ def _variants(old: Suite, new: Suite) -> Iterator[Loosened]:
         both = [shape for shape in old.shapes.values() if before.runs_on(shape) and shape.name in new.shapes]
         shapes = [shape.name for shape in both if not after.runs_on(new.shapes[shape.name])]
         texts += [f"no longer on {', '.join(lost)}" for lost in (archs, shapes) if lost]
-        for what in ("problem", "tolerance"):
+        for what in ("problem", "tolerance", "roof"):
             if (was := getattr(before, what)) != (now := getattr(after, what)):
                 texts.append(f"{what} {was} → {now}")
         if texts:
@@ -83,6 +102,8 @@ def _shapes(old: Suite, new: Suite) -> Iterator[Loosened]:
             yield Loosened("shape", name, "removed")
             continue
         texts = [f"without {stage}" for stage in before.stages if stage not in after.stages]
+        if before.rank_by != after.rank_by:
+            texts.append(f"ranked by {before.rank_by} → {after.rank_by}")
         if before.params != after.params:
             texts.append(f"{before.params_text} → {after.params_text}")
         if after.repeats < before.repeats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
+import os
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -46,7 +46,12 @@ class Revision:
     def removed(self) -> list[str]:
         """The folders of suites that the revision has and the working tree lacks."""
         folders = sorted(file.parent.relative_to(self.tree) for file in self.tree.rglob(MANIFEST))
-        return [folder.as_posix() for folder in folders if not (self.top / folder / MANIFEST).is_file()]
+        return [folder.as_posix() for folder in folders if not self._is_present(folder)]
+
+    def _is_present(self, folder: Path) -> bool:
+        """Whether the working tree has the suite there, and not in another folder that a link names."""
+        place = self.top / folder
+        return place.resolve() == place and (place / MANIFEST).is_file()
 
     def load(self, folder: Path) -> Suite:
         """A suite of the revision.
@@ -88,16 +93,17 @@ def extracted(name: str, suite: Path) -> Iterator[Revision]:
         raise UsageError(f"--base {name}: expected a git revision, found none\n  hint: {hint}")
     revision = commit.stdout.strip()
     with tempfile.TemporaryDirectory(prefix="flashcore-base-") as folder:
-        file, tree = Path(folder, "base.tar"), Path(folder, "tree")
-        done = git.run(repository, "archive", "--format=tar", f"--output={file}", revision)
-        if done.returncode:
-            raise FlashcoreError(f"git archive {revision[:12]}: {done.stderr.strip()}")
-        with tarfile.open(file) as archive:
-            archive.extractall(tree, filter="tar")
+        tree, index = Path(folder, "tree"), {"GIT_INDEX_FILE": os.path.join(folder, "index")}
+        tree.mkdir()
+        # `git archive` would leave out what .gitattributes marks export-ignore.
+        for words in (["read-tree", revision], ["checkout-index", "--all", f"--prefix={tree}/"]):
+            done = git.run(repository, *words, variables=index)
+            if done.returncode:
+                raise FlashcoreError(f"git {words[0]} of {revision[:12]}: {done.stderr.strip()}")
         for line in git.run(repository, "ls-tree", "-r", revision).stdout.splitlines():
             mode, _, place = line.partition(" ")
             path = place.partition("\t")[2]
-            if mode == "160000" and (repository / path).is_dir():  # a submodule, of which the archive has a folder only
-                (tree / path).rmdir()
+            if mode == "160000" and (repository / path).is_dir():  # a submodule, which is not checked out
+                (tree / path).parent.mkdir(parents=True, exist_ok=True)
                 (tree / path).symlink_to(repository / path)
         yield Revision(name, tree, repository, suite.resolve().relative_to(repository))
