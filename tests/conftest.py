@@ -9,6 +9,7 @@ import functools
 import lzma
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -356,3 +357,8 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     forks.close()
+
+
+def without_line(mistake: str) -> str:
+    """A mistake of a manifest as ``file: key: …``, without the file where that is ``suite.toml``."""
+    return re.sub(r"suite\.toml:\d+: |(?<=\.toml):\d+(?=: )", "", mistake)

@@ -152,7 +152,7 @@ def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
     done = flashcore("list", "--suite", "suite", cwd=tmp_path)
     assert done.returncode == Exit.USAGE
     assert done.stderr.splitlines()[0] == "flashcore: suite/suite.toml: 4 mistakes"
-    assert "  variant.wide.parent: expected a variant, found 'plane' (did you mean plain?)\n" in done.stderr
+    assert "  suite.toml:34: variant.wide.parent: expected a variant, found 'plane' (did you" in done.stderr
 
 
 @pytest.mark.parametrize(

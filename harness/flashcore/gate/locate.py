@@ -16,10 +16,10 @@ from flashcore.gate.judge import Verdict
 from flashcore.model.causes import CompileFailed, SourceLine
 from flashcore.model.record import Record, Subject
 from flashcore.readers.kernel_names import identifier
-from flashcore.suites.load import MANIFEST
+from flashcore.suites import lines
+from flashcore.suites.parts import MANIFEST
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
-_VARIANT = re.compile(r"""^[ \t]*\[variant\.(?P<quote>["']?)(?P<name>.+?)(?P=quote)\]""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,8 @@ class Places:
 
     def _find_declaration(self, variant: str) -> Place | None:
         """The manifest's line, or that of a file it includes, that declares a variant or its sweep."""
-        manifests = [self.folder / file for file in (MANIFEST, *self.suite.manifests)]
-        for path in manifests:
-            text = self._text(path) or ""
-            for match in _VARIANT.finditer(text):
-                parts = re.split(r"\{[^}]*\}", match["name"])
-                if re.fullmatch(".+".join(map(re.escape, parts)), variant):
-                    return self._place(path, _line(text, match.start()))
-        return self._place(manifests[0], 1) if manifests[0].is_file() else None
+        path, _, line = lines.declaration(self.folder, (MANIFEST, *self.suite.manifests), variant)
+        return self._place(path, line) if path.is_file() else None
 
     def _place(self, path: Path, line: int) -> Place:
         absolute = path.resolve()

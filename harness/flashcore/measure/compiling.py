@@ -17,7 +17,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
-from flashcore.model.causes import BuildsFailed
+from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote
 from flashcore.model.suite import Shape, Suite
@@ -51,6 +51,7 @@ class Compiling:
         context.say(f"build: {count} variants for {', '.join(context.archs)}")
         first = context.gpu_arch if ahead and not context.cannot_measure else None
         nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
+        self.first = Built(nvcc, (), ())
         artifacts = self._build((first,) if first else context.archs)
         self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
         if first and len(context.archs) > 1:
@@ -89,8 +90,12 @@ class Compiling:
             gpu_arch=context.gpu_arch,
             say=self._tell,
         )
+        hung = {a.variant: a for a in self.first.artifacts if isinstance(a.cause, Hang)}  # not waited for again
         for module, variants in by_language(context.variants):
-            artifacts += module.build(context.suite, context.build_folder, archs, variants)
+            rest = [v for v in variants if v.name not in hung]
+            artifacts += module.build(context.suite, context.build_folder, archs, rest)
+            again = ((hung[v.name], arch) for v in variants if v.name in hung for arch in v.where.archs)
+            artifacts += [dataclasses.replace(a, arch=arch) for a, arch in again if arch in archs]
         self._seconds = time.monotonic() - self._started  # without the time spent waiting for it
         return artifacts
 

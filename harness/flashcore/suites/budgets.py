@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from flashcore.model.catalogue import FACTS, OWN_STAGE, FactSpec, spec_of
 from flashcore.model.suggest import misspelt
 from flashcore.model.suite import Budget, GateRule, Shape, Variant, Waiver
 from flashcore.model.text import matches_any
-from flashcore.suites import schema
+from flashcore.suites import lines, schema
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.schema import BudgetForm, GateRuleForm, Manifest, ScopeForm, WaiverForm
 
@@ -167,15 +168,17 @@ def read(path: Path) -> tuple[Budget, ...]:
         ManifestError: it is wrong; holds every mistake found.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
+        data = tomllib.loads(text.decode("utf-8"))
+        locate = partial(lines.located, path.name, text)
         forms = BudgetFile.model_validate(data).budget
     except OSError as error:
         raise UsageError(f"{path}: expected a file of budgets, cannot read it: {error.strerror}") from error
     except ValidationError as error:
-        raise ManifestError(str(path), schema.mistakes(error.errors(), data, BudgetFile)) from error
+        raise ManifestError(str(path), [*map(locate, schema.mistakes(error.errors(), data, BudgetFile))]) from error
     except ValueError as error:
-        raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
-    mistakes = Mistakes()
+        raise ManifestError(str(path), [lines.invalid(path.name, error)]) from error
+    mistakes = Mistakes(locate)
     if not forms:
         mistakes.add("budget", "at least one [[budget]]", "none")
     budgets = [budget for i, form in enumerate(forms) if (budget := _of_any(i, form, mistakes))]

@@ -19,7 +19,7 @@ from flashcore.errors import ManifestError, UsageError
 from flashcore.model import cache, plugin
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.suites import parts
+from flashcore.suites import lines, parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 
 #: What decides whether a manifest is valid: this package and the model.
@@ -78,9 +78,10 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
     try:
         data = tomllib.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOML's own mistakes, another encoding, numbers of 5,000 digits
-        raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
+        raise ManifestError(str(path), [lines.invalid(MANIFEST, error)]) from error
     files, wrong = parts.included(path.parent, data.get("manifests"))
-    combined = parts.CombinedManifest(data, wrong)
+    combined = parts.CombinedManifest(data, {MANIFEST: text})
+    combined.mistakes += map(combined.locate, wrong)
     for file, content in files.items():
         combined.add(file, content)
     manifest = parse(data)

@@ -13,10 +13,10 @@ class Mistakes:
     """Lines of key, what was expected, and what was found.
 
     Args:
-        locate: puts the file before a key that is not in ``suite.toml``.
+        locate: puts the file and line before a key.
     """
 
-    def __init__(self, locate: Callable[[str], str] = str) -> None:
+    def __init__(self, locate: Callable[[str], str]) -> None:
         self.locate = locate
         self._lines: dict[str, None] = {}  # points of a sweep share theirs
 

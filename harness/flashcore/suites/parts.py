@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.model import plugin
+from flashcore.suites import lines
 
 MANIFEST = "suite.toml"
 LISTS = ("budget", "waiver", "gate.rule")
@@ -63,18 +64,21 @@ class CombinedManifest:
 
     Args:
         data: what ``suite.toml`` holds; what is included is added to it.
+        texts: each file's, by its name.
     """
 
     data: dict[str, Any]
+    texts: dict[str, bytes]
     mistakes: list[str] = field(default_factory=list)
     _places: dict[str, tuple[str, str]] = field(default_factory=dict)  # key → file, key in it
 
     def add(self, file: str, text: bytes) -> None:
         """Adds an included file."""
+        self.texts[file] = text
         try:
             content = tomllib.loads(text.decode("utf-8"))
         except (ValueError, RecursionError) as error:
-            self.mistakes.append(f"{file}: not valid TOML: {error}")
+            self.mistakes.append(lines.invalid(file, error))
             return
         if isinstance(gate := content.get("gate"), dict):
             del content["gate"]
@@ -85,7 +89,7 @@ class CombinedManifest:
             else:
                 holds = ", ".join([*(f"[{name}.…]" for name in tables()), *(f"[[{name}]]" for name in LISTS)])
                 missing = plugin.missing("tables", key)
-                self.mistakes.append(f"{file}: {key}: expected {holds}, found {repr(value)[:100]}{missing}")
+                self._wrong(file, f"{key}: expected {holds}, found {repr(value)[:100]}{missing}")
 
     def _merge(self, file: str, key: str, given: dict[str, Any] | list[Any]) -> None:
         outer = self.data.setdefault("gate", {}) if key == "gate.rule" else self.data
@@ -97,7 +101,7 @@ class CombinedManifest:
             if name in taken:
                 other = self._places.get(key + taken[name], (MANIFEST,))[0]
                 expected = "expected a name that is used once"
-                self.mistakes.append(f"{key} {name}: {expected}, found it in {other} and in {file}")
+                self._wrong(file, f"{key}{place}: {expected}, found {name!r} in {other} and in {file}")
                 continue
             self._places[f"{key}[{len(into)}]" if isinstance(into, list) else key + place] = (file, key + place)
             if isinstance(into, list):
@@ -105,14 +109,15 @@ class CombinedManifest:
             else:
                 into[str(name)] = entry
 
+    def _wrong(self, file: str, mistake: str) -> None:
+        self.mistakes.append(lines.located(file, self.texts[file], mistake))
+
     def locate(self, mistake: str) -> str:
-        """A mistake, or only a key, preceded by its file unless that is ``suite.toml``."""
+        """A mistake, or only a key, preceded by its file and line."""
         keys = [k for k in self._places if mistake.startswith(k) and mistake[len(k) :][:1] in ("", *".: [")]
-        if not keys:
-            return mistake
-        key = max(keys, key=len)
-        file, place = self._places[key]
-        return f"{file}: {place}{mistake[len(key) :]}"
+        key = max(keys, key=len, default="")
+        file, place = self._places.get(key, (MANIFEST, ""))
+        return lines.located(file, self.texts[file], place + mistake[len(key) :])
 
 
 def _entries(given: dict[str, Any] | list[Any]) -> list[tuple[str | None, str, Any]]:

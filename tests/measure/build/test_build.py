@@ -234,7 +234,7 @@ def test_a_macro_that_no_source_reads_is_refused(
     manifest.write_text(manifest.read_text().replace("ELEMENTS = 4", "ELEMENTS = 4, UNREAD = 1"))
     (artifact,) = compile_one(suite, tmp_path / "build", "wide").artifacts
     assert artifact.status == "failed" and isinstance(artifact.cause, CompileFailed), "no fault of the machine"
-    assert "config of wide: expected macros that its sources read, found UNREAD" in artifact.message
+    assert "suite.toml:33: variant.wide.config: expected macros that its sources read, found UNREAD" in artifact.message
     source.write_text(f"#ifdef UNREAD\n#endif\n{source.read_text()}")
     assert compile_one(suite, tmp_path / "build", "wide").artifacts[0].status == "ok"
 

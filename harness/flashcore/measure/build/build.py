@@ -44,6 +44,7 @@ from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
 from flashcore.readers import host_code
 from flashcore.readers.compiler_log import failed
+from flashcore.suites import lines
 from flashcore.suites.parts import MANIFEST
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -358,11 +359,14 @@ def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Pa
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
     key, files = builder.inputs.learn(unit.name, unit.question, rule, problem, since)
     if unread := builder.inputs.unread(unit.variant.config, files):
+        root = Path(builder.suite.root)
+        file, declared, _ = lines.declaration(root, (MANIFEST, *builder.suite.manifests), unit.variant.name)
         mistake = (
-            f"config of {unit.variant.name}: expected macros that its sources read, found {', '.join(unread)}, "
+            f"{declared}.config: expected macros that its sources read, found {', '.join(unread)}, "
             "which none of them reads\n    hint: correct the name, or remove it"
         )
-        raise ManifestError(str(Path(builder.suite.root, MANIFEST)), [mistake])
+        name = file.relative_to(root).as_posix()
+        raise ManifestError(str(root / MANIFEST), [lines.located(name, file.read_bytes(), mistake)])
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")

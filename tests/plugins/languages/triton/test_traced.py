@@ -15,11 +15,15 @@ import pytest
 
 from flashcore.errors import Exit
 from flashcore.gate import baseline, judge
+from flashcore.measure.compiling import Compiling, compile_all
 from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.settings import Settings
 from flashcore.measure.static import facts as static_facts
-from flashcore.model.causes import CodeChanged, CompileFailed
+from flashcore.model.causes import CodeChanged, CompileFailed, Hang
 from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Suite
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.plugins.languages.triton import trace_child, traced
 from flashcore.records import freshness
@@ -318,6 +322,26 @@ def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_pa
     assert second.message.startswith("comment.py(1): error: SyntaxError: '(' was never closed\n")
     for artifact, place in ((first, ("sound.py", line)), (second, ("comment.py", 1))):
         assert isinstance(artifact.cause, CompileFailed) and (artifact.cause.file, artifact.cause.line) == place
+
+
+def test_a_launcher_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the number of archs and builds: neither one after the other, nor ahead for this machine's GPU. What it
+    started is ended with it."""
+    suite = written(tmp_path / "suite")
+    manifest = Path(suite.root, "suite.toml")
+    manifest.write_text(manifest.read_text().replace('["sm_89"]', '["sm_80", "sm_89", "sm_90"]'), encoding="utf-8")
+    called = tmp_path / "called"
+    hanging = f"    open({str(called)!r}, 'a').write('.')\n    __import__('os').system('sleep 600')\n    rows,"
+    Path(suite.root, "sound.py").write_text(SOURCE.replace("    rows,", hanging), encoding="utf-8")
+    monkeypatch.setenv("MAX_JOBS", "1")
+    monkeypatch.setattr(traced, "LIMIT", 4)
+    monkeypatch.setattr(Gpu, "find", lambda: Gpu("NVIDIA L4", (8, 9), 58, 1 << 34, 48 << 20, 2040.0, "580.65"))
+    settings = Settings(suite.root, variant="sound", build=str(tmp_path / "build"), upto="check", roofs=None)
+    for build in (Compiling(open_context(settings), ahead=True).finish(), compile_all(open_context(settings))):
+        assert {(a.arch, a.status, a.cause) for a in build.artifacts} == {
+            (arch, "failed", Hang(4, "sound.py:softmax")) for arch in ("sm_80", "sm_89", "sm_90")
+        }
+    assert called.read_text() == "..", "once in each of two builds"
 
 
 def test_a_tensor_that_the_shape_leaves_out_is_none() -> None:

@@ -1,7 +1,8 @@
 """The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what Triton compiled.
 
 Reads one JSON object, ``{"jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a process of its own,
-forked when Triton is imported, and leaves ``traced.json`` in its folder: what was made, or the ``error``.
+forked when Triton is imported, and leaves ``traced.json`` in its folder: what was made, the ``error``, or the time
+limit of a ``hang``.
 """
 
 from __future__ import annotations
@@ -34,21 +35,39 @@ def main() -> None:
         importlib.import_module("triton.runtime.cache").triton_key()
     question = json.load(sys.stdin)
     os.dup2(2, 1)  # what a launcher prints is no answer
-    going: dict[int, Path] = {}
+    going: dict[int, Mapping[str, Any]] = {}
+    hung = set[str]()  # a launcher that hangs would hang again for every other arch
     todo = list(question["tasks"])
-    while todo or going:
-        if todo and len(going) < question["jobs"]:
-            task = todo.pop(0)
-            if pid := os.fork():
-                going[pid] = Path(task["folder"])
+    try:
+        while todo or going:
+            if todo and len(going) < question["jobs"]:
+                task = todo.pop(0)
+                if task["variant"] in hung:
+                    _answer(Path(task["folder"]), {"hang": question["limit"]})
+                elif pid := os.fork():
+                    going[pid] = task
+                else:
+                    os.setpgid(0, 0)
+                    signal.alarm(question["limit"])
+                    _one(task, f"triton {triton.__version__}")
                 continue
-            signal.alarm(question["limit"])
-            _one(task, f"triton {triton.__version__}")
-        pid, status = os.wait()
-        folder = going.pop(pid)
-        if code := os.WTERMSIG(status):
-            late = f"no end within {question['limit']} s"
-            _answer(folder, {"error": late if code == signal.SIGALRM else f"ended by signal {code}"})
+            pid, status = os.wait()
+            _end(pid)
+            task = going.pop(pid)
+            if (code := os.WTERMSIG(status)) == signal.SIGALRM:
+                hung.add(task["variant"])
+                _answer(Path(task["folder"]), {"hang": question["limit"]})
+            elif code:
+                _answer(Path(task["folder"]), {"error": f"ended by signal {code}"})
+    finally:
+        for pid in going:
+            _end(pid)
+
+
+def _end(group: int) -> None:
+    """Ends a task's process with all that it started, which would keep the output open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _one(task: Mapping[str, Any], compiler: str) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking
-from flashcore.model.causes import PlanRefused, UnsupportedArch
+from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
 from flashcore.model.files import writing
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
@@ -36,7 +36,7 @@ from flashcore.readers.compiler_log import failed
 
 TRACED, LOG = "traced.json", "variant.log"
 _FORMAT = 3  # of what is kept; raise it when that changes
-_LIMIT = 300  # seconds for one variant and arch
+LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
         for unit, made in zip(units, folders, strict=True):
             made.mkdir()
             if isinstance(unit.variant.kind, AheadOfTime):
-                tasks.append({**unit.task, "folder": str(made)})
+                tasks.append({**unit.task, "variant": unit.variant.name, "folder": str(made)})
             else:
                 (made / TRACED).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
         output = _child(tasks, place) if tasks else ""
@@ -149,7 +149,7 @@ def _child(tasks: list[dict[str, Any]], place: Path) -> str:
     jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
     return subprocess.run(
         python_process.command("flashcore.plugins.languages.triton.trace_child"),
-        input=json.dumps({"jobs": jobs, "limit": _LIMIT, "tasks": tasks}),
+        input=json.dumps({"jobs": jobs, "limit": LIMIT, "tasks": tasks}),
         capture_output=True,
         text=True,
         errors="replace",
@@ -203,6 +203,8 @@ def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
 def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
     name, arch, folder = unit.variant.name, unit.arch, unit.folder
     traced = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
+    if "hang" in traced:
+        return Artifact(name, arch, "failed", Hang(traced["hang"], unit.task["callable"]), seconds=seconds)
     if "error" in traced:
         return Artifact(name, arch, "failed", failed(traced["error"]), seconds=seconds)
     return Artifact(

@@ -1,0 +1,60 @@
+"""The lines of a manifest's tables and keys. The TOML library gives none; only messages about mistakes need them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+_LONG = re.compile(r"\"{3}.*?\"{3}|'{3}.*?'{3}", re.DOTALL)
+_NAME = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LINE = re.compile(rf"\s*(?:\[(\[?)\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*\]|({_NAME}(?:\s*\.\s*{_NAME})*)\s*=)")
+
+
+@functools.cache
+def lines(text: str) -> dict[str, int]:
+    """The line of each table, and of each key in it, by path: ``budget[0].max``."""
+    places: dict[str, int] = {}
+    last: dict[str, int] = {}  # the number of the last entry of each list of tables
+    table = ""
+    for number, line in enumerate(_LONG.sub(lambda m: "\n" * m[0].count("\n"), text).split("\n"), 1):
+        if (match := _LINE.match(line)) is None:
+            continue
+        is_entry, header, key = match.groups()
+        path = re.sub(r"\s*\.\s*|[\"']", lambda m: m[0].strip(" \t\"'"), header or key)
+        if key:
+            path = f"{table}.{path}".lstrip(".")
+        else:
+            outer = next((name for name in last if path.startswith(f"{name}.")), "")
+            path = table = (outer and f"{outer}[{last[outer]}]") + path[len(outer) :]
+            if is_entry:
+                last[path] = last.get(path, -1) + 1
+                table = f"{path}[{last[path]}]"
+        places.setdefault(path, number)
+        places.setdefault(table or path, number)
+    return places
+
+
+def located(file: str, text: bytes, mistake: str) -> str:
+    """A mistake with the file and line of its key before it, or of the nearest table or list around it."""
+    key = re.sub(r"^(\w+\[\d+\]) \(.*?\)", r"\1", mistake)
+    places = {p: n for p, n in lines(text.decode()).items() if re.match(rf"{re.escape(p)}(?![\w-])", key)}
+    return f"{file}:{places[max(places, key=len)] if places else 1}: {mistake}"
+
+
+def invalid(file: str, error: Exception) -> str:
+    """The mistake of a file that is not valid TOML, with the line that the library names."""
+    at = re.search(r"at line (\d+)", str(error))
+    return f"{file}:{at[1] if at else 1}: not valid TOML: {error}"
+
+
+def declaration(folder: Path, files: Iterable[str], variant: str) -> tuple[Path, str, int]:
+    """The file that declares a variant or its sweep, the key there and its line; the first file if none does."""
+    paths = [folder / file for file in files]
+    for path in filter(Path.is_file, paths):
+        for key, line in lines(path.read_text(encoding="utf-8", errors="replace")).items():
+            template = re.fullmatch(r"variant\.([^.]+)", key)
+            if template and re.fullmatch(re.sub(r"\\\{.*?\\\}", ".+", re.escape(template[1])), variant):
+                return path, key, line
+    return paths[0], "", 1
