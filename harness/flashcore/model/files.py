@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -12,9 +13,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from flashcore.errors import Exit, WriteError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 #: The ending of a run's folder while the run is under way.
 PARTIAL = ".partial"
@@ -36,6 +40,14 @@ def writing(path: Path) -> Iterator[None]:
         if error.errno in _MACHINE:
             failure.exit_code = Exit.INCAPABLE
         raise failure from error
+
+
+def file_hash(file: Traversable) -> str:
+    """The SHA-256 of a file; empty if there is none."""
+    if not file.is_file():
+        return ""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def write_atomically(path: Path, data: bytes) -> None:

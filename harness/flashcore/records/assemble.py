@@ -67,8 +67,7 @@ def record_of(
         except RecordError as error:
             lookup.tell_skipped(run.id, error)
             continue
-        for case, reason in joined.stale.items():
-            stale.setdefault(case, reason)
+        stale = {**joined.stale, **stale}
         facts += joined.facts
         outcomes += joined.outcomes
         listings.append(joined.listings)

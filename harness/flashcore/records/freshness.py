@@ -7,13 +7,12 @@ a case does not change. What is not fresh is *stale* and counts as unmeasured.
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from flashcore.model import cause_text
 from flashcore.model.causes import (
@@ -26,6 +25,7 @@ from flashcore.model.causes import (
     SourcesChanged,
     Stale,
 )
+from flashcore.model.files import file_hash
 from flashcore.model.record import (
     Artifact,
     CaseKey,
@@ -51,8 +51,6 @@ MEASURED: Mapping[Source, Stage] = {
     Source.SANITIZER: "sanitize",
 }
 
-_COMPILED = (("device", "nvcc", "code"), ("host", "cxx", "host"))
-
 
 def case_keys(
     suite: Suite,
@@ -73,46 +71,42 @@ def case_keys(
         case: list[object] = [problems[variant.problem], sorted(shape.params.items()), variant.tolerance]
         artifact = built.get(variant.name)
         if variant.is_reference:
-            key = CaseKey(_hash([module_hash(root / variant.kind.file), *case]), "", "", peer=True)
+            key = CaseKey(module_hash(root / variant.kind.file), "", "", peer=True)
         elif artifact is None:
             continue
         elif isinstance(variant.kind, CompiledCallable):
             # A launch's code, grid and arguments: all that the Python code determines.
-            code = _hash([artifact.calls.get(shape.name, ""), *case])
-            key = CaseKey(code, _hash([artifact.closure, *case]), artifact.cxx, host=code, cxx=artifact.cxx)
+            code = artifact.calls.get(shape.name, "")
+            key = CaseKey(code, artifact.closure, artifact.cxx, host=code, cxx=artifact.cxx)
         else:
             case.insert(0, launches.get((variant.name, shape.name), []))
             host = hosts.get(variant.name, artifact)
-            key = CaseKey(
-                code=_hash([artifact.code, *case]),
-                closure=_hash([artifact.closure, *case]),
-                nvcc=nvcc,
-                host=_hash([host.host, *case]) if host.host else "",
-                cxx=host.cxx,
-            )
+            key = CaseKey(artifact.code, artifact.closure, nvcc, host=host.host, cxx=host.cxx)
+        contents = {part: getattr(key, part) for part in ("code", "closure", "host")}
+        hashes: dict[str, Any] = {part: _hash([content, *case]) for part, content in contents.items() if content}
         settings = _hash([suite.problems[variant.problem].seeds, shape.repeats, shape.rank_by])
-        keys[f"{variant.name}/{shape.name}"] = replace(key, settings=settings)
+        keys[f"{variant.name}/{shape.name}"] = replace(key, settings=settings, **hashes)
     return keys
 
 
 def module_hash(file: Path) -> str:
     """The hash of a Python file, with the modules in its folder that it imports, directly or not."""
-    texts: dict[Path, bytes] = {}
+    hashes: dict[Path, str] = {}
     todo = [file]
     while todo:
         path = todo.pop()
-        texts[path] = path.read_bytes()
-        modules = (file.parent / f"{name}{end}" for name in _imported(texts[path]) for end in (".py", "/__init__.py"))
-        todo += [p for p in modules if p not in texts and p.is_file()]
-    digest = hashlib.sha256(texts.pop(file)).hexdigest()
-    imported = [(p.name, hashlib.sha256(text).hexdigest()) for p, text in sorted(texts.items())]
+        hashes[path] = file_hash(path)
+        modules = (file.parent / f"{name}{end}" for name in _imported(path) for end in (".py", "/__init__.py"))
+        todo += [p for p in modules if p not in hashes and p.is_file()]
+    digest = hashes.pop(file)
+    imported = [(p.name, hashed) for p, hashed in sorted(hashes.items())]
     return _hash([digest, *imported]) if imported else digest
 
 
-def _imported(text: bytes) -> set[str]:
-    """The first names of what a module imports, anywhere in it; of text that is no Python, nothing."""
+def _imported(file: Path) -> set[str]:
+    """The first names of what a module imports, anywhere in it; of a file that is no Python, nothing."""
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        nodes = [*ast.walk(ast.parse(file.read_bytes()))]
     except (SyntaxError, ValueError):
         return set()
     names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
@@ -131,24 +125,14 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
     if present.settings and recorded.settings not in ("", present.settings):
         return SettingsChanged()
     if present.peer and recorded.peer:  # those of runs before this was recorded have no hash
-        same = not (present.code and recorded.code) or present.code == recorded.code
-        return None if same else ReferenceChanged()
+        return ReferenceChanged() if len({present.code, recorded.code} - {""}) > 1 else None
     if not (present.host and recorded.host):
         return NoHostHash("recorded" if present.host else "built")
-    for part, compiler, code in _COMPILED:
-        same = getattr(present, compiler) == getattr(recorded, compiler)
-        if same and getattr(present, code) != getattr(recorded, code):
-            return CodeChanged(part)
     compilers = _other_compilers(present, recorded)
+    for part, code in (("device", "code"), ("host", "host")):
+        if getattr(present, code) != getattr(recorded, code) and part not in {part for part, *_ in compilers}:
+            return CodeChanged(part)
     return SourcesChanged(compilers) if compilers and present.closure != recorded.closure else None
-
-
-def file_hash(path: str | Path) -> str:
-    """The SHA-256 of a file; empty if there is none."""
-    if not os.path.isfile(path):
-        return ""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def merged(reads: Iterable[Reads]) -> Reads:
@@ -162,42 +146,31 @@ def merged(reads: Iterable[Reads]) -> Reads:
 
 def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
     """The Python files of the suite in ``root`` that read files which changed since the run, and these."""
-    hashes = functools.cache(lambda path: file_hash(Path(root, path)))
-    changed = {
-        entry: tuple(path for path, digest in files.items() if not digest or hashes(path) != digest)
+    changed = (
+        (entry, tuple(file for file, digest in files.items() if not digest or file_hash(Path(root, file)) != digest))
         for entry, files in recorded.reads.items()
-    }
-    return {entry: files for entry, files in changed.items() if files}
+    )
+    return {entry: files for entry, files in changed if files}
 
 
 def reasons(recorded: Record, present: Mapping[str, CaseKey], root: str) -> dict[str, Stale | None]:
     """Why a run's facts are not about each present case, ``None`` if they are; ``root`` is the suite's folder."""
-    changed, suite = changed_reads(recorded, root), recorded.suite
-    stale: dict[str, Stale | None] = {}
-    for case, key in present.items():
-        stale[case] = freshness(key, recorded.keys.get(case))
-        if not stale[case] and changed:
-            variant = suite.variants[case.rpartition("/")[0]]
-            files = {f for x in (suite.problems[variant.problem].file, variant.kind.file) for f in changed.get(x, ())}
-            stale[case] = FilesChanged(tuple(sorted(files))) if files else None
+    stale = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
+    if changed := changed_reads(recorded, root):
+        for case in (case for case, reason in stale.items() if not reason):
+            variant = recorded.suite.variants[case.rpartition("/")[0]]
+            entries = (recorded.suite.problems[variant.problem].file, variant.kind.file)
+            if files := {file for entry in entries for file in changed.get(entry, ())}:
+                stale[case] = FilesChanged(tuple(sorted(files)))
     return stale
 
 
 def _other_compilers(present: CaseKey, recorded: CaseKey) -> tuple[tuple[str, str, str], ...]:
-    return tuple(
-        (part, then, now)
-        for part, compiler, _ in _COMPILED
-        if (then := getattr(recorded, compiler)) != (now := getattr(present, compiler))
-    )
+    both = (("device", recorded.nvcc, present.nvcc), ("host", recorded.cxx, present.cxx))
+    return tuple((part, then, now) for part, then, now in both if then != now)
 
 
-def _measured_by(fact: Fact, arch: str | None) -> Stage | None:
-    """The stage that a fact of a GPU of this arch comes from; waves are of the plan, and of the GPU's number of SMs."""
-    return "profile" if fact.name == "waves" and fact.subject.arch == arch else MEASURED.get(fact.source)
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """What a recorded run adds: facts, outcomes and samples of fresh cases, the reasons of stale ones, the origin."""
 
     facts: list[Fact]
@@ -220,36 +193,36 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
         RecordError: the facts cannot be read.
     """
     stale = reasons(recorded, present, root)
-    here = {case for case, _ in measured}
     fresh = {case for case, reason in stale.items() if reason is None}
-    outcomes = [
-        replace(o, origin=o.origin or recorded.id)
-        for o in recorded.outcomes
-        if o.case in fresh and (o.case, o.stage) not in measured
-    ]
+    here = {case for case, _ in measured}
+
+    def taken(case: str, stage: Stage) -> bool:
+        return case in fresh and (case, stage) not in measured
+
+    outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if taken(o.case, o.stage)]
+    arch = recorded.gpu_arch
     facts = [
-        f
-        for f in (recorded.facts if outcomes else ())
-        if (stage := _measured_by(f, recorded.gpu_arch))
-        and (case := f.subject.case) in fresh
-        and (case, stage) not in measured
+        fact
+        for fact in (recorded.facts if outcomes else ())
+        # Waves are of the plan, and of the GPU's number of SMs.
+        if (stage := "profile" if fact.name == "waves" and fact.subject.arch == arch else MEASURED.get(fact.source))
+        and taken(fact.subject.case, stage)
     ]
-    samples = {
-        k: v
-        for k, v in recorded.samples.items()
-        if (case := k.rsplit("/", 1)[0]) in fresh and (case, "bench") not in measured
-    }
     origin = None
     if facts:
         gpu = recorded.gpu or "unknown GPU"
-        cases = len({f.subject.case for f in facts})
-        what = f"{len(facts)} facts of {cases} cases"
+        what = f"{len(facts)} facts of {len({f.subject.case for f in facts})} cases"
         if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
             what += f" (by the text of their sources, which is the same: {cause_text.compilers(sorted(others))})"
-        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
-    done = frozenset(case for case, stage in measured if stage == "profile")  # as it is now: the set grows
-    listings = Lazy(lambda: (x for x in recorded.listings if x.subject.case in fresh - done))
+        origin = Origin(recorded.id, gpu, arch or "", what)
+    profiled = {case for case in fresh if taken(case, "profile")}  # as it is now: `measured` grows
     changed = changed_reads(recorded, root) if outcomes else recorded.reads
-    reads = {entry: files for entry, files in recorded.reads.items() if entry not in changed}
-    reported = {case: reason for case, reason in stale.items() if reason and case not in here}
-    return Joined(facts, outcomes, samples, reported, origin, listings, reads)
+    return Joined(
+        facts,
+        outcomes,
+        samples={k: v for k, v in recorded.samples.items() if taken(k.rsplit("/", 1)[0], "bench")},
+        stale={c: reason for c, reason in stale.items() if reason and c not in here},
+        origin=origin,
+        listings=Lazy(lambda: (x for x in recorded.listings if x.subject.case in profiled)),
+        reads={entry: files for entry, files in recorded.reads.items() if entry not in changed},
+    )

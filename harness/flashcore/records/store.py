@@ -17,7 +17,6 @@ import dataclasses
 import datetime
 import functools
 import gzip
-import hashlib
 import itertools
 import json
 import os
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.model.causes import Detail, as_json, from_json
-from flashcore.model.files import PARTIAL, Lock, write_atomically, writing
+from flashcore.model.files import PARTIAL, Lock, file_hash, write_atomically, writing
 from flashcore.model.record import (
     SCHEMA_VERSION,
     Fact,
@@ -272,8 +271,8 @@ def verify(folder: Traversable) -> bool:
 
 def _sums(folder: Traversable) -> dict[str, str]:
     """The SHA-256 of each of a record's files."""
-    files = ((name, folder / name) for name in (HEADER, FACTS, SAMPLES, LISTINGS))
-    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files if file.is_file()}
+    hashes = {name: file_hash(folder / name) for name in (HEADER, FACTS, SAMPLES, LISTINGS)}
+    return {name: digest for name, digest in hashes.items() if digest}
 
 
 def _refuse(folder: Traversable, mistakes: Iterable[str]) -> None:
@@ -331,7 +330,7 @@ def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _M
 
 def _facts(data: Any) -> tuple[Fact, ...]:
     subjects = [Subject(*row) for row in data["subjects"]]
-    hash(tuple(subjects))  # text and numbers alone
+    hash((*subjects, *(row[1] for row in data["facts"])))  # text and numbers alone
     details = [from_json(detail) for detail in data["details"]]
     sources = {s.value: s for s in Source}
     return tuple(

@@ -18,8 +18,8 @@ from types import FrameType, ModuleType
 from typing import Any, ClassVar
 
 from flashcore.errors import FlashcoreError, UsageError
+from flashcore.model.files import file_hash
 from flashcore.model.record import Reads
-from flashcore.records.freshness import file_hash
 
 _CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")
 
@@ -98,7 +98,7 @@ def watch(root: str) -> None:
             readers |= _reads.keys()  # whoever started it
         for files in (_reads[reader] for reader in readers & _reads.keys() if path not in _reads[reader]):
             files[path] = ""  # which reading it here does not enter again
-            files[path] = file_hash(path)
+            files[path] = file_hash(Path(path))
 
     sys.addaudithook(opened)
 

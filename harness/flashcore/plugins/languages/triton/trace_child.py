@@ -8,7 +8,6 @@ limit of a ``hang``.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import json
 import os
@@ -22,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from flashcore.errors import FlashcoreError
+from flashcore.model.files import file_hash
 from flashcore.model.suite import Argument
 from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.plugins.languages.triton.traced import TRACED
@@ -191,9 +191,7 @@ def _read(root: Path, before: set[str], since: int) -> dict[str, str]:
             if os.stat(real).st_ctime_ns > since:
                 raise FlashcoreError(f"{real}: changed while it was compiled\n  hint: build again")
             inside = real.startswith(suite_folder + os.sep)
-            files[os.path.relpath(real, suite_folder) if inside else real] = hashlib.sha256(
-                Path(real).read_bytes()
-            ).hexdigest()
+            files[os.path.relpath(real, suite_folder) if inside else real] = file_hash(Path(real))
     return files
 
 

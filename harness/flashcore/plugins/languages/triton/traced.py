@@ -27,7 +27,7 @@ from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
-from flashcore.model.files import writing
+from flashcore.model.files import file_hash, writing
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
 from flashcore.plugins.languages.triton import calls as triton_calls
@@ -100,13 +100,7 @@ def _hash(value: object) -> str:
 def _is_made(unit: _Unit, suite: Suite) -> bool:
     """Whether a unit's folder is complete, and made from the present sources."""
     read = _traced(unit.folder).get("read", {})
-    with contextlib.suppress(OSError):
-        return bool(read) and all(_content(Path(suite.root, file)) == content for file, content in read.items())
-    return False
-
-
-def _content(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    return bool(read) and all(file_hash(Path(suite.root, file)) == content for file, content in read.items())
 
 
 def _traced(folder: Path) -> dict[str, Any]:
@@ -166,7 +160,7 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
     for i, path in enumerate(sorted((root / unit.task["cubins"] / unit.arch).glob("*.cubin"))):
         for file in (path, path.with_suffix(".json"), path.with_suffix(".log")):
             if file.is_file():
-                read[file.relative_to(root).as_posix()] = _content(file)
+                read[file.relative_to(root).as_posix()] = file_hash(file)
                 shutil.copyfile(file, made / f"{i}{file.suffix}")
         meta = json.loads(path.with_suffix(".json").read_bytes())
         kernels[path.stem] = f"{i}.cubin"
@@ -183,7 +177,7 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
                 }
             ]
         )
-    read[unit.variant.kind.file] = _content(root / unit.variant.kind.file)
+    read[unit.variant.kind.file] = file_hash(root / unit.variant.kind.file)
     shapes = {shape: {"error": "", "workspace": 0, "calls": calls} for shape in unit.task["shapes"]}
     return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
 
