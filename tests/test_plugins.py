@@ -28,7 +28,7 @@ NEEDS = {
     "cluster": "bench --suite suite --cluster auto",
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
-    "base": "gate --suite suite --allow budget:*",
+    "base": "gate --suite suite --base HEAD",
     "against": "bench --suite suite --against HEAD",
     "pack": "pack",
     "compare": "diff 2026 2026",

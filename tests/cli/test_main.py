@@ -106,7 +106,8 @@ def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:
         (("gate", "--require", "everything"), "invalid choice: 'everything'"),
         (("check", "--time-limit", "long"), "invalid float value: 'long'"),
         (("list", "--suite", "nowhere", "--suite", str(TOY)), f"--suite: expected it once, found nowhere and {TOY}"),
-        (("gate", "--variant", "a", "--var=b"), "--variant: expected it once, found a and b"),
+        (("gate", "--variant", "a", "--variant=b"), "--variant: expected it once, found a and b"),
+        (("gate", "--varian=b"), "unrecognized arguments: --varian=b (did you mean --variant?)"),
         (
             ("gate", "--require", "timing", "--require", "static"),
             "--require: expected it once, found timing and static",

@@ -125,10 +125,11 @@ class _Once(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Suggests the command, option or choice that a misspelled one may have meant."""
+    """Suggests the command, option or choice that a misspelled one may have meant; takes no abbreviation of an option,
+    which another option of a plugin could be."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+        super().__init__(*args, allow_abbrev=False, **more)
         self.register("action", None, _Once)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
