@@ -129,7 +129,7 @@ class _Parser(argparse.ArgumentParser):
     which another option of a plugin could be."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **more)
+        super().__init__(*args, **more | {"allow_abbrev": False})
         self.register("action", None, _Once)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
