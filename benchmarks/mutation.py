@@ -1,13 +1,14 @@
-"""Would our tests notice a defect? Random mutants of the modules that judge, each against its module's own tests.
+"""Would our tests notice a defect? Random mutants of the whole package, each against its module's own tests.
 
-    python -m benchmarks.mutation [--sample N] [--seed N] [--only MODULE ...] [--workers N]
+    python -m benchmarks.mutation [--sample N] [--seed N] [--only MODULE ...] [--workers N] [--minutes N]
     python -m benchmarks.mutation --again FILE     # what survived in FILE, against the present tests
 
 Cosmic Ray says where a module can be mutated and how: comparisons, numbers, operators, conditions, loops, caught
 exceptions. Places are drawn at random, each as likely as any other, then one mutation of each. Annotations and
-decorators are left out: what they change is not what runs. A mutant that its module's tests pass is a survivor;
-``mutation_why.json`` says of each that is left why none can notice it. What a test written since the draw kills keeps
-a mark: the tests were not chosen at random, so such a sample says less of mutants that nobody has drawn.
+decorators are left out: what they change is not what runs. So are mutants that do not compile. Numbers assigned to
+names of a module are tuning constants, which are counted separately. A mutant that its module's tests pass is a
+survivor; ``mutation_why.json`` says of each that is left why none can notice it. What a test written since the draw
+kills keeps a mark: the tests were not chosen at random, so such a sample says less of mutants that nobody has drawn.
 """
 
 from __future__ import annotations
@@ -19,57 +20,77 @@ import functools
 import json
 import queue
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
 
 PACKAGE = "harness/flashcore"
-#: Module → the test files that are its own, where they are not those of its name.
-MODULES: dict[str, tuple[str, ...]] = {
-    "explain/diff": (),
-    "plugins/compare/differences": (),
-    "explain/clocks": (),
-    "explain/explain": (),
-    "explain/ladder": (),
-    "explain/limiter": (),
-    "explain/measured_roofs": (),
-    "explain/predictions": (),
-    "explain/roofline": (),
-    "gate/baseline": ("gate/test_baseline.py", "gate/test_regressions.py"),
+#: Module → test files that test it too, or instead of its folder's where none has its name.
+TESTS: dict[str, tuple[str, ...]] = {
+    "__init__": ("test_api.py", "test_imports.py"),
+    "__main__": ("cli/test_main.py",),
+    "cli/baseline": ("gate/test_baseline.py", "cli/test_main.py"),
+    "cli/progress": ("cli/test_terminal.py",),
+    "cli/roofs": ("explain/test_measured_roofs.py",),
+    "errors": ("cli/test_main.py",),
+    "explain/bounds_in_use": ("explain/test_measured_roofs.py",),
+    "gate/baseline": ("gate/test_regressions.py",),
     "gate/expand": ("gate/test_judge.py",),
-    "gate/judge": (),
-    "gate/locate": (),
-    "gate/regressions": ("gate/test_regressions.py", "gate/test_baseline.py"),
+    "gate/regressions": ("gate/test_baseline.py",),
     "gate/wording": ("gate/test_formats.py",),
-    "plugins/formats/github": ("plugins/formats/test_formats.py",),
-    "gate/formats/json": ("gate/test_formats.py",),
-    "plugins/formats/junit": ("plugins/formats/test_formats.py",),
-    "gate/formats/markdown": ("gate/test_formats.py",),
-    "plugins/formats/sarif": ("plugins/formats/test_formats.py",),
-    "chips/occupancy": (),
-    "model/intervals": (),
-    "plugins/against/decide": (),
-    "plugins/against/match_cases": (),
-    "records/freshness": (),
-    "records/soundness": (),
-    "measure/bench/statistics": (),
-    "measure/workers/accuracy": (),
-    "readers/ncu/raw_page": (),
-    "measure/profile/ncu_facts": ("measure/profile/test_ncu_facts.py", "readers/test_phases.py"),
-    "readers/phases": (),
+    "measure/bench/child": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
+    "measure/bench/driver": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
+    "measure/bench/message": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),
+    "measure/bench/rotation": ("measure/bench/test_proof.py", "measure/bench/test_case_times.py"),
+    "measure/check/child": ("measure/check/test_check.py",),
+    "measure/profile/ncu_facts": ("readers/test_phases.py",),
+    "measure/workers/process": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
+    "measure/workers/program": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
+    "measure/workers/references": ("measure/check/test_check.py", "measure/workers/test_kernel_call.py"),
+    "measure/workers/shares": ("measure/workers/test_gpus.py",),
+    "model/catalogue": ("measure/profile/test_ncu_facts.py", "records/test_store.py"),
+    "model/cause_text": ("model/test_causes.py", "explain/test_explain.py", "records/test_freshness.py"),
+    "model/gate_policy": ("gate/test_baseline.py",),
+    "model/plugin": ("test_plugins.py",),
+    "model/progress": ("explain/test_predictions.py", "gate/test_judge.py"),
+    "model/record": ("records/test_store.py", "records/test_soundness.py", "test_api.py", "explain/test_diff.py"),
+    "model/times": ("explain/test_roofline.py", "records/test_soundness.py"),
+    "pipeline/judging": ("gate/test_baseline.py", "cli/test_gate.py"),
+    "pipeline/opening": ("cli/test_gate.py", "pipeline/test_run.py"),
+    "pipeline/pages": ("cli/test_report.py",),
+    "pipeline/plugins": ("test_plugins.py",),
+    "pipeline/present": ("plugins/pack/test_command.py", "pipeline/test_run.py"),
+    "pipeline/roofs": ("explain/test_measured_roofs.py",),
+    "plugins/against/tables": ("plugins/against/test_comparison.py", "plugins/against/test_against.py"),
+    "plugins/capture/start": ("plugins/capture/test_capture.py",),
+    "plugins/imports/keep": ("plugins/imports/test_assemble.py", "plugins/imports/test_command.py"),
+    "plugins/imports/read_report": ("plugins/imports/test_ncu_rep.py",),
+    "plugins/imports/report_child": ("plugins/imports/test_ncu_rep.py",),
+    "plugins/tune/charts": ("plugins/tune/test_page.py",),
+    "plugins/tune/objectives": ("plugins/tune/test_tables.py", "plugins/tune/test_tune.py"),
+    "plugins/tune/offer": ("plugins/tune/test_finalists.py", "plugins/tune/test_session.py"),
+    "plugins/tune/samplers": ("plugins/tune/test_tune.py", "plugins/tune/test_session.py"),
+    "plugins/tune/space": ("plugins/tune/test_grid.py", "plugins/tune/test_candidates.py"),
+    "readers/compiler_log": ("measure/build/test_build.py",),
+    "readers/host_code": ("measure/build/test_build.py",),
+    "readers/ncu/results": ("readers/ncu/test_raw_page.py", "measure/profile/test_ncu_facts.py"),
+    "readers/sass": ("readers/test_spills.py", "readers/test_phases.py", "measure/static/test_facts.py"),
+    "records/raw": ("records/test_store.py", "cli/test_main.py"),
 }
 RESULTS = Path(__file__).parent / "results" / "mutation.json"
 WHY = Path(__file__).with_name("mutation_why.json")
-GOAL = 0.85
-_SLACK = 5.0  # seconds that a mutant gets beside ten times what its tests take
+GOAL = 0.9
+_LIMIT = 400.0  # seconds that a mutant's tests get
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +106,7 @@ class Mutant:
     before: str
     after: str
     text: str
+    constant: bool = False
 
     @property
     def name(self) -> str:
@@ -92,10 +114,23 @@ class Mutant:
         return f"{self.module}: {self.operator}: {self.before} → {self.after}"
 
 
+def modules() -> list[str]:
+    """Every module of the package that has statements."""
+    package = raw.ROOT / PACKAGE
+    files = (p.relative_to(package) for p in package.rglob("*.py") if p.stat().st_size)
+    return sorted(f.with_suffix("").as_posix() for f in files if f.parts[0] != "roofs_suite")
+
+
 def tests_of(module: str) -> list[str]:
-    """The test files of a module."""
-    folder, _, name = module.rpartition("/")
-    return [f"tests/{t}" for t in MODULES[module] or (f"{folder}/test_{name}.py",)]
+    """The module's test files: that of its name and those of TESTS, else those of its folder."""
+    tests = raw.ROOT / "tests"
+    folder, name = (tests / module).parent, Path(module).name
+    files = [*folder.glob(f"test_{name}.py"), *(tests / t for t in TESTS.get(module, ()))]
+    while not files:
+        first = f"test_{folder.name}.py"
+        files = [*folder.parent.glob(first), *sorted(folder.glob("test_*.py"), key=lambda f: (f.name != first, f))]
+        folder = folder.parent
+    return [f.relative_to(raw.ROOT).as_posix() for f in files]
 
 
 def places(source: str) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
@@ -121,7 +156,7 @@ def places(source: str) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
 
 
 def _passive(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where annotations and decorators are."""
+    """Extents of annotations, decorators and aliases of types."""
     found: list[ast.expr | None] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -130,21 +165,60 @@ def _passive(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
             found.append(node.returns)
         if isinstance(node, ast.AnnAssign | ast.arg):
             found.append(node.annotation)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in ("Value",):
-            found.append(node.value)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            found.append(node.test)
+    for value in _module_level(source):
+        nodes = list(ast.walk(value))
+        if any(isinstance(n, ast.BitOr) for n in nodes) and not any(isinstance(n, ast.Call) for n in nodes):
+            found.append(value)
+    return [_extent(n) for n in found if n is not None]
+
+
+def constants(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Extents of the numbers assigned to names of a module: literals, names and arithmetic alone."""
+    parts = (ast.Constant, ast.Name, ast.expr_context, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)
     return [
-        ((n.lineno, n.col_offset), (n.end_lineno or n.lineno, n.end_col_offset or n.col_offset))
-        for n in found
-        if n is not None
+        _extent(value)
+        for value in _module_level(source)
+        if all(isinstance(n, parts) for n in ast.walk(value))
+        and any(isinstance(n, ast.Constant) and type(n.value) in (int, float) for n in ast.walk(value))
     ]
 
 
+def _module_level(source: str) -> Iterator[ast.expr]:
+    """The values assigned at the top of a module."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            yield node.value
+
+
+def _extent(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(line, column) where an expression begins and ends."""
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
 def drawn(sources: Mapping[str, str], sample: int, seed: int) -> list[Mutant]:
-    """As many mutants, at places drawn at random over all modules."""
+    """As many mutants that compile, at places drawn at random over all modules."""
     chance = random.Random(seed)
     everywhere = [(m, where, ways) for m, text in sources.items() for where, ways in sorted(places(text).items())]
-    chosen = chance.sample(everywhere, min(sample, len(everywhere)))
-    return [_mutant(module, sources[module], *chance.choice(ways)) for module, _, ways in chosen]
+    chance.shuffle(everywhere)
+    mutants: list[Mutant] = []
+    for module, where, ways in everywhere:
+        if len(mutants) == sample:
+            break
+        mutant = _mutant(module, sources[module], *chance.choice(ways))
+        if _compiles(mutant.text):
+            constant = any(a <= where <= b for a, b in constants(sources[module]))
+            mutants.append(replace(mutant, constant=constant))
+    return mutants
+
+
+def _compiles(text: str) -> bool:
+    try:
+        compile(text, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _mutant(module: str, source: str, operator: str, occurrence: int, line: int) -> Mutant:
@@ -183,23 +257,38 @@ def found_again(row: Mapping[str, Any], source: str) -> Mutant | None:
     return None
 
 
+#: Mutants of code that ends processes must not reach any outside: the worker sees only its own, whose init reaps them.
+ISOLATED = ("unshare", "--map-current-user", "--pid", "--fork", "--kill-child", "--mount-proc",
+            "sh", "-c", '"$@"; exit $?', "sh")  # fmt: skip
+
+
 class Worker:
-    """A process that tests mutants in its own copy of the sources."""
+    """A process that tests mutants in its own copy of the sources, with no other process in sight."""
 
     def __init__(self, copy: Path) -> None:
-        script = Path(__file__).with_name("mutation_worker.py")
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(script), str(copy)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._copy = copy
+        self._start()
 
-    def ask(self, module: str, text: str | None, limit: float) -> dict[str, Any]:
+    def _start(self) -> None:
+        script = Path(__file__).with_name("mutation_worker.py")
+        command = [*ISOLATED, sys.executable, "-P", str(script), str(self._copy)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, tests: Sequence[str], limit: float, module: str = "errors", text: str = "") -> dict[str, Any]:
+        """Runs the tests; a mutant that ends the worker itself fails them."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        question = {"file": f"{PACKAGE}/{module}.py", "text": text, "tests": tests_of(module), "limit": limit}
+        file = f"{PACKAGE}/{module}.py"
+        question = {"file": file, "text": text or None, "tests": tests, "limit": limit}
         print(json.dumps(question), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the worker for {module} ended")
-        return dict(json.loads(line))
+        if line:
+            return dict(json.loads(line))
+        if not text:
+            raise SystemExit(f"expected the worker to run {tests}, found that it ended")
+        self.close()
+        shutil.copyfile(raw.ROOT / file, self._copy / file)
+        self._start()
+        return {"outcome": "failed", "seconds": 0.0, "said": "the worker ended"}
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -226,15 +315,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="how many mutants (default: 300)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="at once (default: 2)")
-    parser.add_argument("--only", nargs="+", default=None, choices=sorted(MODULES), metavar="MODULE")
+    parser.add_argument("--only", nargs="+", default=None, choices=modules(), metavar="MODULE")
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin no mutant later: the first of a draw are one")
     parser.add_argument("--again", metavar="FILE", help="draw nothing: try those again that survived in FILE")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Draws the mutants and tests each."""
     machine = raw.machine()
-    modules = options.only or sorted(MODULES)
-    sources = {m: (raw.ROOT / PACKAGE / f"{m}.py").read_text(encoding="utf-8") for m in modules}
+    sources = {m: (raw.ROOT / PACKAGE / f"{m}.py").read_text(encoding="utf-8") for m in options.only or modules()}
     rows: list[dict[str, Any] | Mutant] = []
     if not options.again:
         rows += drawn(sources, options.sample, options.seed)
@@ -242,45 +331,60 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         # Tests that are added revive nothing, and kill nothing that is the same as the original.
         open_still = row["outcome"] == "survived" and row["module"] in sources and not _equivalent(row)
         rows.append(found_again(row, sources[row["module"]]) or row | {"outcome": "gone"} if open_still else row)
+    end = time.monotonic() + 60 * (options.minutes or 1e9)
     with tempfile.TemporaryDirectory(prefix="flashcore-mutation-") as name:
-        pool: queue.Queue[Worker] = queue.Queue()
-        workers = [Worker(copy_of(raw.ROOT, Path(name) / str(i))) for i in range(options.workers)]
-        for worker in workers:
-            pool.put(worker)
+        session = Session([Worker(copy_of(raw.ROOT, Path(name) / str(i))) for i in range(options.workers)], end)
         with concurrent.futures.ThreadPoolExecutor(options.workers) as threads:
-            todo = sorted({m.module for m in rows if isinstance(m, Mutant)})
-            seconds = dict(threads.map(lambda m: (m, _plain(pool, m)), todo))
-            tried = list(threads.map(lambda m: m if isinstance(m, dict) else _tried(pool, m, seconds[m.module]), rows))
-        if options.again:
-            tried = [r if m is r else r | {"drawn": "survived"} for m, r in zip(rows, tried, strict=True)]
+            tried = list(threads.map(lambda m: m if isinstance(m, dict) else session.tried(m), rows))
+        session.close()
+    if options.again:
+        tried = [r if m is r or r is None else r | {"drawn": "survived"} for m, r in zip(rows, tried, strict=True)]
+    return {"machine": machine, "mutants": [r for r in tried if r]}
+
+
+class Session:
+    """Workers that test mutants until an end."""
+
+    def __init__(self, workers: Sequence[Worker], end: float) -> None:
+        self._end = end
+        self._workers = workers
+        self._pool: queue.Queue[Worker] = queue.Queue()
+        self._sound: dict[tuple[str, ...], bool] = {}
         for worker in workers:
+            self._pool.put(worker)
+
+    def close(self) -> None:
+        for worker in self._workers:
             worker.close()
-    return {"machine": machine, "unmutated_seconds": seconds, "mutants": tried}
 
+    def tried(self, mutant: Mutant) -> dict[str, Any] | None:
+        """The mutant's row; None after the end."""
+        worker = self._pool.get()
+        try:
+            if time.monotonic() > self._end:
+                return None
+            tests = tests_of(mutant.module)
+            result = worker.ask(tests, _LIMIT, mutant.module, mutant.text)
+            outcome = "survived"
+            if result["outcome"] != "passed":
+                failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", result["said"], re.MULTILINE)
+                sound = self._passes(worker, tuple(failed or tests)) or self._passes(worker, tuple(tests))
+                outcome = "killed" if sound else "void"
+        finally:
+            self._pool.put(worker)
+        row = {"module": mutant.module, "line": mutant.line, "operator": mutant.operator, "before": mutant.before,
+               "after": mutant.after, "outcome": outcome, "seconds": result["seconds"]}  # fmt: skip
+        row |= {"constant": True} if mutant.constant else {}
+        row |= {"timeout": True} if result["outcome"] == "timeout" else {}
+        line = f"{outcome:8} {mutant.module}:{mutant.line} {mutant.before} → {mutant.after}"
+        print(line, file=sys.stderr, flush=True)
+        return row
 
-def _plain(pool: queue.Queue[Worker], module: str) -> float:
-    """Seconds that a module's tests take as it is. They have to pass."""
-    worker = pool.get()
-    try:
-        said = worker.ask(module, None, 300)
-    finally:
-        pool.put(worker)
-    if said["outcome"] != "passed":
-        raise SystemExit(f"{module}: expected its tests to pass before anything is mutated, found\n{said['said']}")
-    return float(said["seconds"])
-
-
-def _tried(pool: queue.Queue[Worker], mutant: Mutant, plain: float) -> dict[str, Any]:
-    worker = pool.get()
-    try:
-        said = worker.ask(mutant.module, mutant.text, 10 * plain + _SLACK)
-    finally:
-        pool.put(worker)
-    outcome = {"passed": "survived", "failed": "killed", "timeout": "killed"}[said["outcome"]]
-    row = {"module": mutant.module, "line": mutant.line, "operator": mutant.operator, "before": mutant.before,
-           "after": mutant.after, "outcome": outcome, "seconds": said["seconds"]}  # fmt: skip
-    print(f"{outcome:8} {mutant.module}:{mutant.line} {mutant.before} → {mutant.after}", file=sys.stderr, flush=True)
-    return row
+    def _passes(self, worker: Worker, tests: tuple[str, ...]) -> bool:
+        """Whether these tests pass without a mutant: what fails anyhow notices none."""
+        if tests not in self._sound:
+            self._sound[tests] = worker.ask(tests, _LIMIT / 2)["outcome"] == "passed"
+        return self._sound[tests]
 
 
 @functools.cache
@@ -304,11 +408,16 @@ def _equivalent(row: Mapping[str, Any]) -> bool:
 
 
 def share(found: raw.Found) -> float:
-    """How many of the mutants that can be noticed are."""
-    rows = found["mutants"]
+    """Share of the mutants killed, without constants and equivalent mutants."""
+    killed, total = _counts(found)
+    return float(killed / max(1, total))
+
+
+def _counts(found: raw.Found) -> tuple[int, int]:
+    """Mutants killed, and all that tests could kill."""
+    rows = [r for r in found["mutants"] if not r.get("constant")]
     killed = sum(r["outcome"] == "killed" for r in rows)
-    missed = sum(r["outcome"] == "survived" and not _equivalent(r) for r in rows)
-    return float(killed / max(1, killed + missed))
+    return killed, killed + sum(r["outcome"] == "survived" and not _equivalent(r) for r in rows)
 
 
 def table(found: raw.Found) -> list[str]:
@@ -323,16 +432,31 @@ def _table(found: raw.Found) -> Iterator[str]:
     for module in sorted(by_module):
         killed = sum(r["outcome"] == "killed" for r in rows if r["module"] == module)
         yield f"{module:28} {killed:4} of {by_module[module]:4} killed"
+    numbers = [r for r in rows if r.get("constant")]
+    rows = [r for r in rows if not r.get("constant")]
     left = [r for r in rows if r["outcome"] == "survived"]
-    killed, gone = (sum(r["outcome"] == o for r in rows) for o in ("killed", "gone"))
+    killed, gone, void = (sum(r["outcome"] == o for r in rows) for o in ("killed", "gone", "void"))
     equal, since = sum(map(_equivalent, left)), sum(r["outcome"] == "killed" and "drawn" in r for r in rows)
+    low, high = interval(*_counts(found))
     yield (
         f"{killed} of {len(rows)} killed{f', {since} of them by tests written since the draw' if since else ''}, "
-        f"{equal} equivalent{f', {gone} of lines that are gone' if gone else ''}: "
-        f"{100 * share(found):.1f} % of the others; goal {100 * GOAL:.0f} %"
+        f"{equal} equivalent{f', {gone} of lines that are gone' if gone else ''}"
+        f"{f', {void} whose tests fail without a mutant' if void else ''}: "
+        f"{100 * share(found):.1f} % of the others (95 % interval {100 * low:.0f} to {100 * high:.0f}); "
+        f"goal {100 * GOAL:.0f} %"
     )
+    if numbers:
+        yield f"constants: {sum(r['outcome'] == 'killed' for r in numbers)} of {len(numbers)} killed"
     for r in left:
         yield f"{r['module']}:{r['line']}  {r['before']}  →  {r['after']}: {why(r) or 'nobody has looked at it'}"
+
+
+def interval(killed: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    z = 1.96
+    middle = killed + z * z / 2
+    half = z * (killed * (total - killed) / max(1, total) + z * z / 4) ** 0.5
+    return (middle - half) / (total + z * z), (middle + half) / (total + z * z)
 
 
 if __name__ == "__main__":

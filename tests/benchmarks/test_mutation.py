@@ -12,11 +12,15 @@ from tests.conftest import ROOT
 
 SOURCE = """from __future__ import annotations
 @cache
-def f(x: int | None, y: str = "a") -> int | None:
+def f(x: int | None, *, y: str = "a") -> int | None:
     for i in [1]:
         if x < 2 and y:
             return i + x
     return None
+Value = int | str
+if TYPE_CHECKING: pass
+WARM: int = -(3 << 2)
+SCALES = {"m": 2}
 """
 
 
@@ -26,7 +30,7 @@ needs_cosmic_ray = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="p
 @needs_cosmic_ray
 def test_places_are_in_what_runs_alone() -> None:
     found = mutation.places(SOURCE)
-    assert {line for line, _ in found} == {4, 5, 6}  # neither decorator nor annotation
+    assert {line for line, _ in found} - {3} == {4, 5, 6, 10, 11}  # no decorator, annotation, alias of types
     assert {name for ways in found.values() for name, _, _ in ways} >= {
         "core/NumberReplacer",
         "core/ZeroIterationForLoop",
@@ -38,6 +42,13 @@ def test_a_sample_is_the_same_for_a_seed() -> None:
     first, again, other = (mutation.drawn({"m": SOURCE}, 5, seed) for seed in (1, 1, 2))
     assert first == again != other
     assert all(m.text != SOURCE and m.before != m.after for m in first)
+
+
+@needs_cosmic_ray
+def test_only_what_compiles_is_drawn_and_a_module_number_is_a_constant() -> None:
+    mutants = mutation.drawn({"m": SOURCE}, 99, 1)
+    assert {m.line for m in mutants if m.constant} == {10} and {m.line for m in mutants} == {4, 5, 6, 10, 11}
+    assert all(compile(m.text, "m", "exec") for m in mutants)
 
 
 @needs_cosmic_ray
@@ -59,10 +70,27 @@ def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
         assert mutation.found_again({**row, "before": "gone", "after": "too"}, text) is None
 
 
-def test_every_module_has_its_tests() -> None:
-    for module in mutation.MODULES:
-        assert (ROOT / mutation.PACKAGE / f"{module}.py").is_file()
-        assert all((ROOT / t).is_file() for t in mutation.tests_of(module))
+@pytest.mark.parametrize(
+    ("module", "first"),
+    [
+        ("gate/judge", "gate/test_judge.py"),
+        ("gate/expand", "gate/test_judge.py"),
+        ("gate/formats/json", "gate/test_formats.py"),
+        ("plugins/formats/sarif", "plugins/formats/test_formats.py"),
+        ("report/__init__", "report/test_report.py"),
+        ("plugins/tune/command", "plugins/tune/test_tune.py"),
+        ("measure/workers/process", "measure/workers/test_supervisor.py"),
+    ],
+)
+def test_a_modules_tests_are_those_of_its_name_or_folder(module: str, first: str) -> None:
+    assert mutation.tests_of(module)[0] == f"tests/{first}"
+
+
+def test_every_module_is_drawn_from_and_has_tests() -> None:
+    modules = mutation.modules()
+    assert {"api", "cli/main", "plugins/tune/tune", "measure/workers/process"} <= {*modules}
+    assert {*mutation.TESTS} <= {*modules}
+    assert all((ROOT / t).is_file() for module in modules for t in mutation.tests_of(module))
 
 
 def test_the_share_leaves_out_what_nobody_can_notice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,12 +100,15 @@ def test_the_share_leaves_out_what_nobody_can_notice(monkeypatch: pytest.MonkeyP
     ]
     rows[0]["outcome"] = "killed"
     monkeypatch.setattr(mutation, "reasons", lambda: {"m: o: 1 → x": "equivalent: y", "m: o: 2 → x": "text alone"})
-    found = {"machine": "here", "mutants": [*rows, {**rows[0], "outcome": "gone"}]}
+    constant = {**rows[0], "outcome": "survived", "constant": True}
+    found = {"machine": "here", "mutants": [*rows, {**rows[0], "outcome": "gone"}, constant]}
     assert mutation.share(found) == 0.5
     assert "m:1  2  →  x: text alone" in mutation.table(found)
     assert any(
-        "1 of 4 killed, 1 equivalent, 1 of lines that are gone: 50.0 %" in line for line in mutation.table(found)
+        "1 of 4 killed, 1 equivalent, 1 of lines that are gone: 50.0 % of the others (95 % interval 9 to 91)" in line
+        for line in mutation.table(found)
     )
+    assert "constants: 0 of 1 killed" in mutation.table(found)
 
 
 def test_every_survivor_that_is_recorded_has_a_reason_and_every_reason_a_survivor() -> None:
