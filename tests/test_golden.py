@@ -51,6 +51,8 @@ OF_A_SESSION = {
     },
     "help": {r"-o \w+, ": "-o, ", r"(?<=\S)(?:\n {10,}| {2,})(?=\S)": "  "},
 }
+#: The attributes that place charts, sort tables and explain cells.
+DRAWN = "title|d|x|y|cx|cy|r|width|height|points|transform|style|data-sort|href|colspan"
 MOST_CHARACTERS = 20_000  # of one output; of a longer one, the beginning and a checksum
 
 
@@ -101,13 +103,17 @@ def output(line: str, folder: Path) -> str:
 
 
 def contents(path: Path) -> str:
-    """The text of a file; of a page what is visible, of a packed run its files' names."""
+    """The text of a file; of a page what is visible, with a checksum of what its charts and tooltips show; of a packed
+    run its files' names."""
     if path.suffix == ".zip":
         return "\n".join(zipfile.ZipFile(path).namelist())
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".html":
+        shown = re.findall(rf' (?:{DRAWN})="([^"]*)"', text)
+        checksum = hashlib.sha256("\n".join(shown).encode()).hexdigest()
         text = html.unescape(re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]*>", "\n", text))
-        return re.sub(r"\s*\n\s*", "\n", text).strip()
+        text = re.sub(r"\s*\n\s*", "\n", text).strip()
+        return f"{text}\n… {len(shown)} attributes, SHA-256 {checksum}\n"
     return text
 
 
