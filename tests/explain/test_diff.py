@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.explain import diff
+from flashcore.model.causes import SourceLine
 from flashcore.model.record import Facts, Record, Subject
 from tests import factory
 
@@ -45,6 +46,12 @@ def test_text_and_undirected_facts_only_change() -> None:
     ]
     found = diff.changes(factory.record(), factory.record(facts=facts))
     assert {(c.fact, c.direction) for c in found} == {("occupancy_limiter", "changed"), ("blocks", "changed")}
+
+
+def test_times_and_moved_source_lines_are_no_static_changes() -> None:
+    first, second = (factory.site(SourceLine("a.cu", line)) for line in (3, 4))
+    old, new = factory.record(facts=[first], times={"fast": 80.0}), factory.record(facts=[second])
+    assert diff.changes(old, new) == []
 
 
 # --- times --------------------------------------------------------------------------------------

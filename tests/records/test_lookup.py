@@ -56,6 +56,13 @@ def test_the_newest_is_of_the_sanitizer_only_where_there_is_no_other(tmp_path: P
     assert lookup.find(tmp_path, None).name == sanitized.id
 
 
+def test_a_file_that_packs_no_run_is_none(tmp_path: Path) -> None:
+    (notes := tmp_path / "notes.txt").write_text("")
+    for name in (str(notes), str(tmp_path / "gone.run.zip"), str(tmp_path)):
+        with pytest.raises(UsageError, match="found none"):
+            lookup.find(tmp_path, name)
+
+
 def test_no_runs_yet(tmp_path: Path) -> None:
     assert lookup.runs(tmp_path / "nowhere") == lookup.unfinished(tmp_path / "nowhere") == []
     with pytest.raises(UsageError, match="found none\n  hint: `flashcore profile` records one"):

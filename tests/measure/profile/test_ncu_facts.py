@@ -291,6 +291,12 @@ def test_launches_add_up_by_kind() -> None:
     assert fact(facts, "l2_hit", Subject("v", shape="s", kernel="combine")).value == 90
 
 
+def test_registers_that_differ_from_the_cubins_say_so() -> None:
+    first = launches()[0]
+    same, more = (ncu_facts.launch_values(first, "gh100", registers=n)["ncu_registers"] for n in (40, 38))
+    assert (same.value, same.detail, more.value) == (40, "", 40) and "the code needs 38" in str(more.detail)
+
+
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_metric_that_one_launch_lacks_is_unmeasured_for_the_case(kind: Kind) -> None:
     first, second = launches()

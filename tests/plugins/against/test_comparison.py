@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 from flashcore.plugins.against import against, tables
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Comparison, Row
-from flashcore.plugins.against.decide import Process
+from flashcore.plugins.against.decide import FEWEST, Process
 from flashcore.plugins.against.time_pairs import Lost, Times, Timings
 
 
@@ -49,6 +49,12 @@ def test_the_table_tells_the_spread_of_no_change() -> None:
     assert "1 slower, 1 no difference, 1 same code" in text
 
 
+def test_of_many_cases_six_are_named() -> None:
+    text = tables.comparison(comparison(*(Row(f"v{i}/s", "same code") for i in range(8)), Row("x/s", "undecided")))
+    assert "not timed: v0/s, v1/s, v2/s, v3/s, v4/s, v5/s and 2 more\n" in text
+    assert "undecided: no reason given: x/s\n" in text
+
+
 def test_a_build_that_fails_while_it_is_timed() -> None:
     times = [Times((10.0,) * 5, (10.0,) * 5, (10.0,) * 5)] * 4
     lost = {"a/s": Lost("after", "hang?"), "b/s": Lost("again", "hang?"), "c/s": Lost("", "no memory")}
@@ -59,3 +65,21 @@ def test_a_build_that_fails_while_it_is_timed() -> None:
     assert rows["b/s"].reason == "main could not be timed: hang?"
     assert rows["d/s"].before_us == pytest.approx(10.0)
     assert rows["d/s"].change == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "valid", "refused"),
+    [
+        ("processes", (FEWEST,), (FEWEST - 1,)),
+        ("alpha", (0.001, 0.499), (0.0, -0.1, 0.5)),
+        ("effect", (0.0, 0.99), (-0.01, 1.0)),
+    ],
+)
+def test_options_are_refused_out_of_their_range(
+    name: str, valid: tuple[float, ...], refused: tuple[float, ...]
+) -> None:
+    for value in valid:
+        Options("main", **{name: value})  # type: ignore[arg-type]
+    for value in refused:
+        with pytest.raises(UsageError, match=f"--{name} "):
+            Options("main", **{name: value})  # type: ignore[arg-type]

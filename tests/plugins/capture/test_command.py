@@ -47,4 +47,12 @@ def test_a_record_is_called_after_the_script(tmp_path: Path, monkeypatch: pytest
 
 def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", "--top", "3"]) == 2 and "expected a command behind --" in capsys.readouterr().err
-    assert main(["capture", "--top", "0", "--", "true"]) == 2
+
+
+@pytest.mark.parametrize(
+    "option", ["--top 0", "--launch-skip -1", "--launch-count 0", "--time-limit 0", "--time-limit nan"]
+)
+def test_an_option_out_of_its_range_is_wrong_usage(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, value = option.split()
+    assert main(["capture", f"{name}={value}", "--", "true"]) == 2
+    assert name in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""Which cases a stage can run, why it leaves others out, and what a child calls for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.cases import child_cases, sort_out
+from flashcore.model.causes import DidNotCompile, FailedBefore, Hang, Message, NotBuilt, PlanRefused, WrongBefore
+from flashcore.model.record import Artifact, Built, CaseOutcome, Plan
+from flashcore.model.suite import Stage
+from tests import factory, stages
+
+SUITE = factory.suite()
+FAST, PEER = SUITE.variants["fast"], SUITE.variants["cudnn"]
+ARTIFACT = factory.artifact("fast", "sm_90a", library="fast.so", host="op_fast")
+
+
+def left_out(
+    folder: Path, artifact: Artifact | None = ARTIFACT, plan: Plan | None = None, before: tuple[CaseOutcome, ...] = ()
+) -> dict[str, tuple[str, object]]:
+    """Case → status and cause of those that the bench leaves out; the peer's cases are ready unless ``before``."""
+    built = Built("", (artifact,) if artifact else (), (plan,) if plan else ())
+    context = stages.context(folder, variants=(FAST, PEER), gpu_arch="sm_90a", built=built)
+    ready, outcomes = sort_out(replace(context, shapes=tuple(SUITE.shapes.values())), "bench", before)
+    assert {o.case for o in outcomes} | {f"{v.name}/{s.name}" for v, s in ready} == {
+        f"{v}/{s}" for v in ("fast", "cudnn") for s in ("mission", "long")
+    }
+    assert len(ready) + len(outcomes) == 4 and {o.stage for o in outcomes} <= {"bench"}
+    return {o.case: (o.status, o.cause) for o in outcomes}
+
+
+BOTH = ("fast/mission", "fast/long")
+
+
+@pytest.mark.parametrize(
+    ("artifact", "plan", "cases", "status", "cause"),
+    [
+        (ARTIFACT, None, (), "", None),
+        (ARTIFACT, factory.plan("fast", "long"), (), "", None),
+        (None, None, BOTH, "unsupported", NotBuilt("sm_90a")),
+        (replace(ARTIFACT, status="unsupported", cause=Message("why")), None, BOTH, "unsupported", Message("why")),
+        (replace(ARTIFACT, arch="sm_80"), None, BOTH, "unsupported", NotBuilt("sm_90a")),
+        (replace(ARTIFACT, status="failed"), None, BOTH, "skipped", DidNotCompile("sm_90a")),
+        (ARTIFACT, factory.plan("fast", "long", error="D"), BOTH[1:], "unsupported", PlanRefused("D")),
+        (ARTIFACT, Plan("fast", "long", (), 0, Hang(2)), BOTH[1:], "failed", Hang(2)),
+    ],
+)
+def test_what_was_not_built_or_planned_is_left_out_and_no_peer(
+    artifact: Artifact | None, plan: Plan | None, cases: tuple[str, ...], status: str, cause: object, tmp_path: Path
+) -> None:
+    assert left_out(tmp_path, artifact, plan) == dict.fromkeys(cases, (status, cause))
+
+
+@pytest.mark.parametrize(
+    ("stage", "status", "cause", "other"),
+    [
+        ("check", "failed", Message("x"), True),
+        ("profile", "failed", Message("x"), False),
+        ("profile", "failed", Hang(2), True),
+        ("check", "skipped", Message("x"), False),
+        ("check", "ok", None, None),
+    ],
+)
+def test_a_variant_that_is_wrong_or_hangs_is_trusted_on_no_shape(
+    stage: Stage, status: str, cause: Message | None, other: bool | None, tmp_path: Path
+) -> None:
+    outcome = replace(factory.outcome("cudnn", "mission", stage, status), cause=cause)
+    expected: dict[str, tuple[str, object]] = {}
+    if cause is not None:
+        expected["cudnn/mission"] = ("skipped", FailedBefore(cause))
+    if cause is not None and other:
+        expected["cudnn/long"] = ("skipped", WrongBefore("mission", cause))
+    assert left_out(tmp_path, before=(outcome,)) == expected
+
+
+def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
+    shape = replace(SUITE.shapes["long"], repeats=3)
+    built = Built("", (ARTIFACT, factory.artifact("fast", "sm_80")), (factory.plan("fast", "long"),))
+    context = stages.context(tmp_path, gpu_arch="sm_90a", built=built)
+    own, other, peer = child_cases(context, [(FAST, shape), (SUITE.variants["slow"], shape), (PEER, shape)])
+    assert (own.library, own.callable, own.operator) == (str(Path("fast.so").resolve()), None, "op_fast")
+    assert (own.launches, own.repeats, own.params) == (1, 3, factory.LONG)
+    assert (other.library, other.callable, other.launches) == (None, None, 0)
+    assert (peer.library, peer.callable, peer.repeats) == (None, "peers.py:cudnn", 0)

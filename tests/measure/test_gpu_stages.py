@@ -1,0 +1,120 @@
+"""The stages in their order: what fails one is not taken to the next, and a machine that cannot says why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import CapabilityError
+from flashcore.measure import gpu_stages
+from flashcore.measure.build import build
+from flashcore.measure.context import Context
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model import suite
+from flashcore.model.causes import CasesFailed, Incapable, Message, NoGpu
+from flashcore.model.progress import Failure
+from flashcore.model.record import Built, CaseOutcome, StageResult
+from tests import factory, stages
+
+SUITE = factory.suite()
+BUILT = Built("", tuple(factory.artifact(v, "sm_90a") for v in ("slow", "fast")), ())
+ALL: tuple[suite.Stage, ...] = ("check", "bench", "profile")
+GPU = Gpu("NVIDIA H200", (9, 0), 132, 1, 1, 1.0, "1")
+
+
+class Stage:
+    """Notes its cases; fails those of ``bad``, or is what the machine ``lacks``."""
+
+    def __init__(self, name: suite.Stage, log: list[Any], bad: Sequence[str] = (), lacks: str = "") -> None:
+        self.name, self.log, self.bad, self.lacks = name, log, bad, lacks
+
+    def prepare(self, context: Context) -> None:
+        self.log.append(f"prepare {self.name}")
+        if self.lacks:
+            raise CapabilityError(self.lacks, "mend it")
+
+    def run(self, context: Context, cases: Sequence[Case]) -> StageResult:
+        if self.lacks:
+            raise CapabilityError(self.lacks, "mend it")
+        self.log.append((self.name, [f"{c.variant}/{c.shape}" for c in cases], len(context.built.facts)))
+        assert (context.folder / self.name).is_dir()
+        outcomes = [
+            CaseOutcome(c.variant, c.shape, self.name, "failed" if f"{c.variant}/{c.shape}" in self.bad else "ok",
+                        Message("wrong") if f"{c.variant}/{c.shape}" in self.bad else None)
+            for c in cases
+        ]  # fmt: skip
+        return StageResult((), tuple(outcomes))
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
+    monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
+    made = stages.context(tmp_path, gpu=GPU, gpu_arch="sm_90a", say=[].append, upto="profile")
+    names = ("slow", "fast")
+    return replace(made, variants=tuple(SUITE.variants[n] for n in names), shapes=(SUITE.shapes["mission"],))
+
+
+def test_a_case_that_fails_a_stage_is_not_taken_to_the_next(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[Any] = []
+    said: list[str] = []
+    whole = replace(BUILT, facts=(factory.fact("registers", 1, "fast", arch="sm_90a"),))
+    fakes = {n: Stage(n, log, ["slow/mission"] if n == "check" else ()) for n in ALL}
+    monkeypatch.setattr(gpu_stages, "STAGES", fakes)
+    measured = gpu_stages.measure(replace(context, say=said.append), stages.Finished(BUILT, whole))
+    both = ["slow/mission", "fast/mission"]
+    assert log == [("check", both, 0), ("bench", both[1:], 1), ("profile", both[1:], 1)]
+    assert [(n.stage, n.status, n.detail) for n in measured.notes] == [
+        ("check", "failed", CasesFailed(1, 2)), ("bench", "ok", ""), ("profile", "ok", "")
+    ]  # fmt: skip
+    assert {(o.stage, o.case): o.status for o in measured.outcomes}["bench", "slow/mission"] == "skipped"
+    assert said[:2] == ["check: 2 cases", "check: slow/mission FAILED: wrong"] and isinstance(said[1], Failure)
+    assert said[2].startswith("check: 1 ok, 1 failed in ") and said[3] == "bench: 1 cases, 1 left out"
+
+
+def test_what_is_known_to_be_right_is_not_checked_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[Any] = []
+    said: list[str] = []
+    monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, log) for n in ALL[:2]})
+    settings = replace(context.settings, upto="bench")
+    context = replace(context, settings=settings, say=said.append)
+    gpu_stages.measure(context, stages.Finished(BUILT), {"fast/mission", "other/mission"})
+    assert [(name, cases) for name, cases, _ in log] == [
+        ("check", ["slow/mission"]), ("bench", ["slow/mission", "fast/mission"])
+    ]  # fmt: skip
+    assert said[0] == "check: 1 cases, 1 known to be right"
+
+
+def test_a_machine_that_lacks_a_later_stage_keeps_what_was_measured(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[Any] = []
+    fakes = {n: Stage(n, log, lacks="no counters" if n == "bench" else "") for n in ALL}
+    monkeypatch.setattr(gpu_stages, "STAGES", fakes)
+    gpu_stages.prepare(context)
+    assert log == ["prepare check", "prepare bench", "prepare profile"]
+    measured = gpu_stages.measure(context, stages.Finished(BUILT))
+    assert [(n.stage, n.status) for n in measured.notes] == [("check", "ok"), ("bench", "failed")]
+    assert measured.notes[1].detail == Incapable("no counters", "mend it")
+    fakes["check"].lacks = "no GPU after all"
+    with pytest.raises(CapabilityError, match="no GPU after all"):
+        gpu_stages.measure(context, stages.Finished(BUILT))
+
+
+def test_a_machine_that_cannot_measure_leaves_the_stages_out(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[Any] = []
+    said: list[str] = []
+    monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, log) for n in ALL})
+    debug = replace(context, options=build.Options(debug=True), say=said.append)
+    gpu_stages.prepare(debug)
+    measured = gpu_stages.measure(debug, stages.Finished(BUILT))
+    why = debug.cannot_measure
+    assert log == [] and said == [f"check, bench, profile: left out: {why}"]
+    assert [(n.stage, n.status, n.detail) for n in measured.notes] == [(name, "skipped", NoGpu(why)) for name in ALL]
+    nothing = replace(debug, settings=replace(debug.settings, upto=None))
+    assert gpu_stages.measure(nothing, stages.Finished(BUILT)).notes == () and len(said) == 1
