@@ -71,6 +71,9 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
         return {"pid": sleeper.pid}
     if what == "sleep":
         time.sleep(task.payload["seconds"])
+    if what == "await":
+        while not Path(task.payload["file"]).exists():
+            time.sleep(0.02)
     if what == "journal full":
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, journal._file)
