@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,13 +67,16 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 	$(FLASHCORE) doctor
 
 # Tests and mypy run in parallel: without a cache, mypy needs one core for most of a minute.
-test: style ## lint, type check and test
+test: style ## lint, type check and test; leaves out the tests marked `slow`
+	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
+
+test-all: style ## lint, type check and run every test (.ci/run does)
 	@$(MAKE) --no-print-directory -j2 types pytest
 
 lint: style types ## ruff, mypy --strict, the import contract
 
 pytest: $(DEV) # one worker per file, so that a file's fixtures are created once
-	$(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(MARKED) $(ARGS)
 
 types: $(DEV) # prints all output at once, since pytest prints at the same time
 	@output=$$($(PY) -m mypy 2>&1); code=$$?; printf '\nmypy: %s\n' "$$output"; exit $$code

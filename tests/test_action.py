@@ -26,6 +26,7 @@ from tests import factory
 from tests.conftest import ROOT
 
 yaml = pytest.importorskip("yaml")
+pytestmark = pytest.mark.slow
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS: dict[str, dict[str, Any]] = {step["name"]: step for step in ACTION["runs"]["steps"]}
 

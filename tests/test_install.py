@@ -20,6 +20,7 @@ from flashcore.measure.machine import toolchain
 from tests.conftest import ROOT
 
 pytest.importorskip("setuptools")
+pytestmark = pytest.mark.slow
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 CACHES = shutil.ignore_patterns("__pycache__", "*.egg-info")
 ARCHS = re.compile(r"^archs = .*$", re.MULTILINE)

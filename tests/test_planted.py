@@ -31,6 +31,7 @@ from flashcore.suites import load as suite_module
 from tests import factory
 from tests.conftest import TESTS
 
+pytestmark = pytest.mark.slow
 PLANTED = TESTS / "suites" / "planted"
 TODAY = date(2026, 6, 1)
 Edits = Sequence[tuple[str, str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import shutil
@@ -196,9 +197,10 @@ int main() {
 
 
 def vendor_header() -> Path | None:
-    """The folder of ``cuda_occupancy.h``, where a toolkit is installed."""
-    nvcc = shutil.which("nvcc")
+    """The folder of ``cuda_occupancy.h``, which Triton's wheel has too."""
+    nvcc, triton = shutil.which("nvcc"), importlib.util.find_spec("triton")
     roots = [os.environ.get("CUDA_HOME"), str(Path(nvcc).parents[1]) if nvcc else None, "/usr/local/cuda"]
+    roots += [f"{folder}/backends/nvidia" for folder in triton.submodule_search_locations or ()] if triton else []
     folders = [Path(r) / "include" for r in roots if r]
     return next((f for f in folders if (f / "cuda_occupancy.h").is_file()), None)
 

@@ -116,6 +116,7 @@ def chromium() -> Iterator[Browser]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "dark"), [((1280, 900), False), ((390, 844), True)])
 def test_in_a_browser_it_is_quiet_fits_and_sorts(
     chromium: Browser, tmp_path: Path, size: tuple[int, int], dark: bool
