@@ -87,9 +87,22 @@ TESTS: dict[str, tuple[str, ...]] = {
     "readers/sass": ("readers/test_spills.py", "readers/test_phases.py", "measure/static/test_facts.py"),
     "records/raw": ("records/test_store.py", "cli/test_main.py"),
 }
+#: Module or folder → the recorded sessions of commands that test it last.
+SESSIONS = {
+    "cli/list": ("list",),
+    "cli/verdict_table": ("gate",),
+    "plugins/bounds/command": ("bounds",),
+    "plugins/compare": ("diff", "report"),
+    "plugins/formats": ("gate_formats",),
+    "plugins/imports/command": ("import",),
+    "plugins/metrics/command": ("metrics",),
+    "report": ("report",),
+}
 RESULTS = Path(__file__).parent / "results" / "mutation.json"
 WHY = Path(__file__).with_name("mutation_why.json")
 GOAL = 0.9
+#: Modules whose mutants need a build of their own; the tests of others share one.
+_BUILDING = ("measure/build/", "measure/static/", "measure/compiling", "measure/languages", "measure/machine/toolchain")
 _LIMIT = 400.0  # seconds that a mutant's tests get
 
 
@@ -122,15 +135,17 @@ def modules() -> list[str]:
 
 
 def tests_of(module: str) -> list[str]:
-    """The module's test files: that of its name and those of TESTS, else those of its folder."""
+    """The module's tests: the file of its name and those of TESTS, else those of its folder; then its sessions."""
     tests = raw.ROOT / "tests"
     folder, name = (tests / module).parent, Path(module).name
+    sessions = SESSIONS.get(module) or SESSIONS.get(module.rpartition("/")[0], ())
     files = [*folder.glob(f"test_{name}.py"), *(tests / t for t in TESTS.get(module, ()))]
     while not files:
         first = f"test_{folder.name}.py"
         files = [*folder.parent.glob(first), *sorted(folder.glob("test_*.py"), key=lambda f: (f.name != first, f))]
         folder = folder.parent
-    return [f.relative_to(raw.ROOT).as_posix() for f in files]
+    golden = (f"tests/test_golden.py::test_a_session_reads_as_recorded[{session}]" for session in sessions)
+    return [*(f.relative_to(raw.ROOT).as_posix() for f in files), *golden]
 
 
 def places(source: str) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
@@ -278,7 +293,8 @@ class Worker:
         """Runs the tests; a mutant that ends the worker itself fails them."""
         assert self._process.stdin is not None and self._process.stdout is not None
         file = f"{PACKAGE}/{module}.py"
-        question = {"file": file, "text": text or None, "tests": tests, "limit": limit}
+        builds = not module.startswith(_BUILDING)
+        question = {"file": file, "text": text or None, "tests": tests, "limit": limit, "builds": builds}
         print(json.dumps(question), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if line:

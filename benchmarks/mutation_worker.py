@@ -1,7 +1,8 @@
 """Tests mutants of one copy of the sources: ``mutation_worker.py COPY``, JSON lines in, JSON lines out.
 
-A question is ``{"file": path within the copy, "text": the mutated text, "tests": [paths], "limit": seconds}``; with
-no text the file stays as it is. An answer is ``{"outcome": "passed" | "failed" | "timeout", "seconds", "said"}``.
+A question is ``{"file": path within the copy, "text": the mutated text, "tests": [paths], "limit": seconds, "builds":
+whether to use the suites that earlier questions built}``; with no text the file stays as it is. An answer is
+``{"outcome": "passed" | "failed" | "timeout", "seconds", "said"}``.
 Each question is answered by a fork of this process, which has imported what every test needs but nothing of the
 copy: pytest starts in no time, and no mutant meets another. Imports nothing of flashcore.
 """
@@ -42,7 +43,7 @@ def answer(copy: Path, question: dict[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryFile() as said:
             process = os.fork()
             if process == 0:
-                _test(copy, question["tests"], said.fileno())
+                _test(copy, question, said.fileno())
             outcome = _wait(process, question["limit"])
             said.seek(0)
             words = said.read().decode(errors="replace")
@@ -51,7 +52,7 @@ def answer(copy: Path, question: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": outcome, "seconds": round(time.monotonic() - began, 3), "said": words[-1500:]}
 
 
-def _test(copy: Path, tests: list[str], said: int) -> None:
+def _test(copy: Path, question: dict[str, Any], said: int) -> None:
     """The fork's whole life."""
     code = 70
     try:
@@ -65,7 +66,12 @@ def _test(copy: Path, tests: list[str], said: int) -> None:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         import pytest
 
-        code = int(pytest.main([*OPTIONS, *tests]))
+        options = list(OPTIONS)
+        if question["builds"]:  # as the workers of one run share them
+            os.environ["PYTEST_XDIST_WORKER"] = "gw0"
+            (shared := copy.with_name(f"{copy.name}-shared")).mkdir(exist_ok=True)
+            options += ["--basetemp", str(shared / "gw0")]
+        code = int(pytest.main([*options, *question["tests"]]))
     except BaseException:
         traceback.print_exc()
     finally:

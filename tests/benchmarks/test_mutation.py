@@ -90,7 +90,10 @@ def test_every_module_is_drawn_from_and_has_tests() -> None:
     modules = mutation.modules()
     assert {"api", "cli/main", "plugins/tune/tune", "measure/workers/process"} <= {*modules}
     assert {*mutation.TESTS} <= {*modules}
-    assert all((ROOT / t).is_file() for module in modules for t in mutation.tests_of(module))
+    files = {test.partition("::")[0] for module in modules for test in mutation.tests_of(module)}
+    assert all((ROOT / file).is_file() for file in files)
+    sessions = {session for sessions in mutation.SESSIONS.values() for session in sessions}
+    assert all((ROOT / "tests" / "data" / "golden" / f"{session}.txt").is_file() for session in sessions)
 
 
 def test_the_share_leaves_out_what_nobody_can_notice(monkeypatch: pytest.MonkeyPatch) -> None:

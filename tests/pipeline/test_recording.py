@@ -1,0 +1,60 @@
+"""A run's record is joined with recorded ones, and the user is told what was taken and what is stale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.context import Context
+from flashcore.measure.machine import toolchain
+from flashcore.model.causes import CodeChanged
+from flashcore.model.record import Built, Measured, Origin, Record
+from flashcore.pipeline.recording import Outcome, joined, recorded_before
+from flashcore.records import assemble, store
+from tests import factory, stages
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
+    monkeypatch.setattr(toolchain, "find_nvcc", lambda *_: None)
+    places = {"profiles": str(tmp_path / "profiles"), "records": (str(tmp_path / "more"),)}
+    return stages.context(tmp_path, **places)
+
+
+def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    outcome = Outcome((), Built("", (), ()), Measured())
+    found = factory.bare_record(
+        joined=(Origin("run-1", "L4", "sm_89", "5 facts"), Origin("run-2", "L4", "sm_89", "1 fact")),
+        stale={"fast/mission": CodeChanged("device")},
+    )
+    monkeypatch.setattr(assemble, "record_of", lambda *_: found)
+    assert joined(replace(context, say=said.append), "id", outcome, [found]).stale == found.stale
+    assert [line.split(" on ")[0] for line in said] == [
+        "join: 5 facts from run run-1",
+        "join: 1 fact from run run-2",
+        "join: 1 cases are stale or were never measured, and count as unmeasured",
+    ]
+    said.clear()
+    monkeypatch.setattr(assemble, "record_of", lambda *_: factory.bare_record())
+    joined(replace(context, say=said.append), "id", outcome, [])
+    assert len(said) == 1 and said[0].startswith(f"join: no measured run of {context.suite.name} in ")
+    plain = replace(context, settings=replace(context.settings, records=()), say=said.append)
+    joined(plain, "id", outcome, [])
+    assert len(said) == 1
+
+
+def test_runs_are_joined_unless_the_user_wants_none(context: Context) -> None:
+    def write(record: Record) -> None:
+        store.write(record, folder := store.begin(Path(context.settings.profiles), record.id))
+        store.complete(folder)
+
+    context = replace(context, settings=replace(context.settings, records=()))
+    old, new = factory.record(id="20260101T000000Z-0001"), factory.record(id="20260103T000000Z-0001")
+    write(old)
+    write(new)
+    assert [r.id for r in recorded_before(context, None)][:1] == [new.id]
+    assert [r.id for r in recorded_before(context, new.id)] == [old.id]
+    assert recorded_before(replace(context, settings=replace(context.settings, join=False)), None) == []

@@ -1,0 +1,68 @@
+"""The pace of a search follows its sampler and budget; samplers propose each point once."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from flashcore.errors import CapabilityError
+from flashcore.plugins.tune import samplers
+from flashcore.plugins.tune.objectives import front, objective_names, objective_values
+from flashcore.plugins.tune.samplers import Exhaustive, Pace, pace
+from flashcore.plugins.tune.space import Space
+from flashcore.plugins.tune.study import Result
+from tests.plugins.tune.spaces import GRID, RECORDED, SPACE
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "expected"),
+    [
+        ("grid", 5, Pace(64, True)),
+        ("random", None, Pace(64, True)),
+        ("tpe", None, Pace(16, True)),
+        ("nsga2", 320, Pace(16, True)),
+        ("nsga2", 319, Pace(15)),
+        ("tpe", 40, Pace(2)),
+        ("tpe", 5, Pace(1)),
+    ],
+)
+def test_a_small_budget_is_proposed_in_small_batches(kind: str, count: int | None, expected: Pace) -> None:
+    assert pace(kind, count) == expected
+
+
+def test_every_point_is_proposed_once_in_order() -> None:
+    first, second, *rest = GRID.feasible
+    left = Exhaustive(GRID, {second: RECORDED[1]})
+    assert left.ask(1) == [first] and left.ask(99) == rest and left.ask(1) == []
+
+
+def test_numbers_are_ordered_and_words_are_not() -> None:
+    optuna = pytest.importorskip("optuna")
+    axes: dict[str, Any] = samplers.distributions(GRID)
+    assert axes["ROWS"] == optuna.distributions.IntDistribution(0, 3)
+    assert axes["COPY"] == optuna.distributions.CategoricalDistribution([0, 1])
+
+
+def test_what_a_sampler_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "scipy" else object())
+    samplers.load_optuna("tpe")
+    with pytest.raises(CapabilityError, match="gp needs the Python package scipy"):
+        samplers.load_optuna("gp")
+
+
+def test_objectives_are_those_of_every_shape_and_missing_where_one_is() -> None:
+    space = Space("t", "v", SPACE.axes, (), ("a", "b"), ("smem", "time", "error"))
+    names = objective_names(space)
+    assert names == ["smem", "time:a", "time:b", "error"]
+    whole = Result(1, times={"a": 1.0, "b": 2.0}, facts={"smem": 0.0}, error=0.5)
+    assert objective_values(whole, names) == [0.0, 1.0, 2.0, 0.5]
+    for lacking in (
+        Result(1, times={"a": 1.0}, facts={"smem": 3.0}, error=0.5),
+        Result(1, times={"a": 1.0, "b": 2.0}, facts={"smem": 3.0}),
+        Result(1, "check", "wrong", times={"a": 1.0, "b": 2.0}, facts={"smem": 3.0}, error=0.5),
+    ):
+        assert objective_values(lacking, names) is None
+    assert front({1: [2.0, 1.0], 2: [1.0, 2.0], 3: [2.0, 2.0], 4: [1.0, 2.0]}) == [2, 4, 1]
