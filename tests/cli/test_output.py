@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.cli import doctor
+from flashcore.cli import doctor, output
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS
@@ -58,3 +58,9 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     }  # fmt: skip
     assert main(["doctor"]) == Exit.INCAPABLE
     assert "missing  GPU (check): no CUDA device\n  hint: use one\n" in capsys.readouterr().out
+
+
+def test_a_document_is_plain_utf_8_and_holds_no_number_that_json_lacks() -> None:
+    assert '"unit": "µs"' in output.document(unit="µs")
+    with pytest.raises(ValueError):
+        output.document(value=float("nan"))

@@ -19,8 +19,7 @@ from tests import factory, stages
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     monkeypatch.setattr(toolchain, "find_nvcc", lambda *_: None)
-    places = {"profiles": str(tmp_path / "profiles"), "records": (str(tmp_path / "more"),)}
-    return stages.context(tmp_path, **places)
+    return stages.context(tmp_path, profiles=str(tmp_path / "profiles"), records=(str(tmp_path / "more"),))
 
 
 def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

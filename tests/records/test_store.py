@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import gzip
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -388,3 +389,9 @@ def test_facts_are_found_by_name_and_subject() -> None:
     assert facts.number("registers", subject) == 2  # the later one
     assert facts.number("registers", Subject("w")) is None
     assert len(facts) == 2
+
+
+def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
+    for changes in ({"samples": {"fast/mission/isolated": (math.nan,)}}, {"command": math.inf}):
+        with pytest.raises(ValueError):
+            store.write(factory.bare_record(**changes), tmp_path)

@@ -43,7 +43,12 @@ def test_only_cubins_of_this_gpu_are_searched_for_phases(tmp_path: Path, monkeyp
     )
     read: list[Path] = []
     monkeypatch.setattr(toolchain, "optional_tool", lambda name: None)
-    monkeypatch.setattr(facts, "listing", lambda path, disassembler: read.append(path) or {})
+
+    def listing(path: Path, disassembler: object) -> dict[str, object]:
+        read.append(path)
+        return {}
+
+    monkeypatch.setattr(facts, "listing", listing)
     made = stages.context(tmp_path, gpu_arch="sm_90a", built=Built("", artifacts, ()))
     context = replace(made, suite=suite, variants=(*variants, factory.peer()))
     assert code.codes(context) == {} and read == [Path(cubin)]

@@ -10,7 +10,7 @@ import pytest
 from flashcore.errors import Exit, UsageError
 from flashcore.plugins.against import against, tables
 from flashcore.plugins.against.against import Options
-from flashcore.plugins.against.comparison import Comparison, Row
+from flashcore.plugins.against.comparison import Comparison, Row, as_json
 from flashcore.plugins.against.decide import FEWEST, Process
 from flashcore.plugins.against.time_pairs import Lost, Times, Timings
 
@@ -83,3 +83,9 @@ def test_options_are_refused_out_of_their_range(
     for value in refused:
         with pytest.raises(UsageError, match=f"--{name} "):
             Options("main", **{name: value})  # type: ignore[arg-type]
+
+
+def test_its_json_is_plain_utf_8_and_holds_no_number_that_json_lacks() -> None:
+    assert '"10 µs"' in as_json(comparison(Row("a/s", "undecided", "10 µs")))
+    with pytest.raises(ValueError):
+        as_json(comparison(Row("a/s", "faster", "", float("nan"))))

@@ -9,6 +9,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
+from flashcore.gate import judge
 from flashcore.plugins.history import history, publish
 from flashcore.records import store
 from tests import factory
@@ -41,7 +42,7 @@ def test_a_run_is_published_once_and_only_if_it_was_timed(
     assert history.read(table.read_text(), "") == rows
     judged: list[str] = []
     monkeypatch.setattr(publish, "MOST_JUDGED", 1)
-    monkeypatch.setattr(publish.judge, "judge", lambda record, today: judged.append(record.id))
+    monkeypatch.setattr(judge, "judge", lambda record, today: judged.append(record.id))
     (tmp_path / "reports" / first).mkdir(parents=True)
     (tmp_path / "reports" / first / "index.html").touch()
     assert main(words) == Exit.OK and judged == [bare], "only the newest are judged"
