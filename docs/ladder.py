@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "harness"))
 from flashcore.explain import ladder, roofline  # noqa: E402  # this tree, not an installed flashcore
 from flashcore.explain.ladder import Ladder, Step  # noqa: E402
 from flashcore.explain.predictions import Readings  # noqa: E402
+from flashcore.explain.rows import Row  # noqa: E402
 from flashcore.model.record import Record  # noqa: E402
 from flashcore.model.suite import Shape, Variant  # noqa: E402
 from flashcore.records import store  # noqa: E402
@@ -30,7 +31,7 @@ Each variant changes one thing compared with its parent. The tables are in readi
 source describes what is new. Predictions were written before the variant was measured. A prediction from a document
 about another GPU is compared as a ratio. A prediction held if the predicted change occurred, or if the predicted value
 was reached from a different starting value. **Bold** variants are on the path from the baseline to the fastest variant
-on their shape. Times are medians in the timing mode that ranks on the shape; clocks were not locked.
+of their table on their shape. Times are medians in the timing mode that ranks on the shape; clocks were not locked.
 
 [NOTES.md](NOTES.md) is the log of all attempts on Hopper. [How we measure](../../docs/how-we-measure.md) explains the
 timing modes.""".splitlines()
@@ -49,7 +50,7 @@ def page(record: Record) -> Iterator[str]:
     yield ""
     for problem in suite.problems:
         shapes = [s for s in suite.shapes.values() if s.problem == problem]
-        ladders = {s.name: ladder.ladder(now, s, readings, bounds) for s in shapes}
+        ladders = {s.name: ladder.ladder(Row(readings, [s]), bounds) for s in shapes}
         if all(v.is_reference for v in suite.variants.values() if v.problem == problem):
             continue
         yield from (f"## Problem `{problem}`", "", _row(_HEAD), "| --- " * len(_HEAD) + "|")

@@ -19,8 +19,9 @@ from mdit_py_plugins.anchors import anchors_plugin
 from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
 from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
 from flashcore.model.catalogue import STALL_REASONS
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.records import store
 from tests.conftest import ROOT
@@ -130,29 +131,34 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give() -> None:
 
 def test_the_readmes_results_are_those_of_the_published_run() -> None:
     record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
-    shapes = {_sizes(s): s for s in record.suite.shapes.values() if s.problem.startswith("general")}
     readings = Readings(record)
+    timed = [s for s in record.suite.shapes.values() if "bench" in s.stages]
+    by_sizes = {_sizes(shapes[-1]): Row(readings, shapes) for shapes in record.suite.rows(timed)}
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
-    assert len(rows) >= 10
+    intervals: list[str] = []
+    assert len(by_sizes) == len(rows) >= 10
     for sizes, variant, isolated, back_to_back, peer, theirs_isolated, theirs_back_to_back, ratio in rows:
-        shape = shapes[sizes]
-        peers = [v.name for v in record.suite.variants.values() if v.is_reference]
-        times = {(n, r): _time(record, n, shape, r) for n in (variant, *peers) for r in REGIMES}
+        row = by_sizes[sizes]
+        fastest = row.reference
+        assert fastest and fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[peer]), sizes
         number, regime = ratio.split(", ")
-        assert regime == shape.rank_by.replace("_", " "), sizes
-        fastest = min((t, n) for n in peers if (t := times[n, shape.rank_by]) is not None)[1]
-        assert fastest.startswith({"cuDNN": "cudnn", "FlashAttention-2": "flash"}[peer]), sizes
+        assert regime == row.shape.rank_by.replace("_", " "), sizes
         shown = (isolated, back_to_back, theirs_isolated, theirs_back_to_back)
-        keys = [(n, r) for n in (variant, fastest) for r in REGIMES[:2]]
-        levels = [readings.levels(f"{r}_p50", n, shape.name) for n, r in keys]
+        keys = [(f"{r}_p50", n, row.cases[n].name) for n in (variant, fastest) for r in REGIMES[:2]]
+        levels = [readings.levels(*key) for key in keys]
         assert [bool(x) for x in levels] == [t[-1] in "†‡" for t in shown], sizes
         assert all(f"{t[-1]} {x}.\n" in text for t, x in zip(shown, levels, strict=True) if x), sizes
         assert [float(t.replace(",", "").strip(" †‡")) for t in shown] == pytest.approx(
-            [times[k] for k in keys], rel=0.006
+            [readings.of(*key).value for key in keys], rel=0.006
         ), sizes
-        speedup = record.facts.number("speedup_vs_peer", Subject(variant, shape=shape.name))
-        assert speedup is not None and float(number) == pytest.approx(speedup, abs=0.006), sizes
+        speedup, pair = row.over(variant, fastest), row.pair(variant, fastest)
+        assert speedup and float(number.removesuffix(" §")) == pytest.approx(speedup[0], abs=0.006), sizes
+        assert number.endswith("§") == ("not timed in the same rounds" in pair), sizes
+        if number.endswith("§"):
+            elsewhere = " (other GPU)" if "nor on one GPU" in pair else ""
+            intervals.append(f"{sizes}: {speedup[1]:.2f} to {speedup[2]:.2f}{elsewhere}")
+    assert intervals and "; ".join(intervals) + "." in " ".join(text.split())
 
 
 def _sizes(shape: Shape) -> str:
@@ -160,10 +166,6 @@ def _sizes(shape: Shape) -> str:
     heads = f"{p['H']}" if p["H"] == p["HKV"] else f"{p['H']}/{p['HKV']}"
     more = " causal" * bool(p["CAUSAL"]) + ", bf16" * (p["DTYPE"] == "bfloat16")
     return f"{p['B']},{heads},{p['S']},{p['D']}{more}"
-
-
-def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:
-    return record.facts.number(f"{regime}_p50", Subject(variant, shape=shape.name))
 
 
 def blocks(page: str, kind: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 from benchmarks import raw
 from flashcore.cli import main as cli
 from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
@@ -181,7 +182,8 @@ def figures(profiles: Path) -> Iterator[str]:
         "# Measurements",
         "",
         "Generated from the runs in `profiles/`. Medians in µs; clocks were not locked. "
-        "A ratio is the fastest peer's time over the fastest variant's, over the rounds that both have.",
+        "A ratio is the fastest peer's time over the fastest variant's, over the rounds that both have. "
+        "Identical shapes are one row, which names the two cases that it compares.",
         "",
     )
     newest: dict[str, Record] = {}
@@ -204,29 +206,22 @@ def figures(profiles: Path) -> Iterator[str]:
 
 
 def _times(record: Record) -> Iterator[str]:
-    shapes, readings = [s for s in record.suite.shapes.values() if "bench" in s.stages], Readings(record)
-    ranked = {s.name: _ranked(record, s) for s in shapes}
+    timed, readings = [s for s in record.suite.shapes.values() if "bench" in s.stages], Readings(record)
     head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio in the ranking mode")
     yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
-    for shape in shapes:
-        variant = next((n for n in ranked[shape.name] if not record.suite.variants[n].is_reference), None)
-        peer = next((n for n in ranked[shape.name] if record.suite.variants[n].is_reference), None)
+    for row in (Row(readings, shapes) for shapes in record.suite.rows(timed)):
+        variant = next((n for n in row.times if not record.suite.variants[n].is_reference), None)
         if variant is None:
             continue
-        times = {r: _time(record, variant, shape, r) for r in REGIMES}
-        cells = [f"`{shape.name}`", f"`{variant}`", *map(_us, times.values())]
-        if peer is not None:
-            peer_times = {r: _time(record, peer, shape, r) for r in REGIMES}
-            speedup = readings.speedup(shape.time, variant, peer, shape.name)
+        times = [_time(record, variant, row.cases[variant], r) for r in REGIMES]
+        cells = [f"`{row.name}`", f"`{variant}`", *map(_us, times)]
+        if (peer := row.reference) is not None:
+            peer_times = [_time(record, peer, row.cases[peer], r) for r in REGIMES[:2]]
+            speedup, pair = row.over(variant, peer), row.pair(variant, peer)
             ratio = f"{speedup[0]:.2f} ×" if speedup else ""
-            cells += [f"`{peer}`", _us(peer_times["isolated"]), _us(peer_times["back_to_back"]), ratio]
+            cells += [f"`{peer}`", *map(_us, peer_times), f"{ratio} ({pair})" if pair else ratio]
         yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
     yield ""
-
-
-def _ranked(record: Record, shape: Shape) -> Sequence[str]:
-    times = {n: _time(record, n, shape, shape.rank_by) for n in record.suite.variants}
-    return sorted((n for n, t in times.items() if t is not None), key=lambda n: times[n] or 0.0)
 
 
 def _time(record: Record, variant: str, shape: Shape, regime: str) -> float | None:

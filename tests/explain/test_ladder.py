@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain import ladder, limiter
+from flashcore.explain import ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder, Step
+from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
 from flashcore.model.causes import CodeChanged
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import Prediction
@@ -19,7 +21,8 @@ from tests.explain.test_predictions import SHARES, predicted, record
 
 
 def built(r: Record, shape: str = "mission") -> Ladder:
-    return ladder.ladder(r, r.suite.shapes[shape])
+    bounds = {b.subject: b for b in roofline.case_bounds(r)}
+    return ladder.ladder(Row(Readings(r), [r.suite.shapes[shape]]), bounds)
 
 
 def step(r: Record, name: str = "fast") -> Step:
@@ -171,7 +174,7 @@ def test_the_way_leads_from_the_baseline_along_the_parents_of_the_best() -> None
     assert [s.variant.name for s in found.way] == ["slow", "fast", "best"]
     assert [s.variant.name for s in found.steps] == ["slow", "fast", "best", "worse", "other"]
     assert found.best is not None and found.best.variant.name == "best"
-    assert found.peer is not None and found.peer[0] == "cudnn"
+    assert found.row.reference == "cudnn"
     assert found.floor is not None and found.floor.time == "isolated_p50"
 
 

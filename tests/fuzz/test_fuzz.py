@@ -29,6 +29,8 @@ from hypothesis import strategies as st
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain import diff, ladder, roofline
+from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
 from flashcore.gate import baseline, judge
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.locate import Places
@@ -233,7 +235,7 @@ def judged(record: Any, chance: random.Random) -> None:
         lambda: judge.judge(record, require="timing"),
         lambda: list(roofline.case_bounds(record)),
         lambda: baseline.save(record, None),
-        lambda: [ladder.ladder(record, shape) for shape in record.suite.shapes.values()],
+        lambda: [ladder.ladder(Row(Readings(record), [shape]), {}) for shape in record.suite.shapes.values()],
         lambda: diff.changes(record, record),
         lambda: differences.timing(record, record),
         lambda: FORMATS[chance.choice(sorted(FORMATS))](judge.judge(record), record, Places(record, Path())),

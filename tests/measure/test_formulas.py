@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.measure.formulas import works
+from flashcore.measure.build import build
+from flashcore.measure.context import Context
+from flashcore.measure.formulas import formula_facts, works
 from flashcore.measure.machine import isolated
+from flashcore.measure.settings import Settings
+from flashcore.suites.load import load
 from tests import factory
+from tests.conftest import TOY
 
 PROBLEM = """
 make_inputs = reference = emulate = None
@@ -64,3 +70,28 @@ def test_a_problem_that_changes_this_process_does_not(tmp_path: Path) -> None:
 def test_a_function_that_takes_too_long() -> None:
     ended = isolated.isolated(0.2, lambda: __import__("time").sleep(60))
     assert ended == isolated.Ended(None, "")
+
+
+@pytest.mark.parametrize(("amount", "refused"), [("8 * params", False), ("4 * params", True)])
+def test_a_shape_that_is_the_same_as_another_has_its_flop_and_bytes(tmp_path: Path, amount: str, refused: bool) -> None:
+    shutil.copytree(TOY, tmp_path / "toy")
+    source = (TOY / "problem.py").read_text(encoding="utf-8")
+    assert "8 * params" in source
+    (tmp_path / "toy" / "twice.py").write_text(source.replace("8 * params", amount), encoding="utf-8")
+    suite = load(tmp_path / "toy")
+    twice = replace(suite.problems["scale"], name="twice", file="twice.py")
+    other = replace(suite.shapes["small"], name="other", problem="twice", same_as="small")
+    wide = replace(suite.variants["wide"], name="wider", problem="twice")
+    suite = replace(
+        suite,
+        problems={**suite.problems, "twice": twice},
+        shapes={**suite.shapes, "other": other},
+        variants={**suite.variants, "wider": wide},
+    )
+    context = Context(Settings(suite.root), suite, None, None, build.Options(), (wide,), (other,))
+    if refused:
+        with pytest.raises(UsageError, match=r"other\.same_as: .*'bytes': 32768.*found .*16384") as error:
+            formula_facts(context)
+        assert "hint: without same_as they are two rows" in str(error.value)
+    else:
+        assert {f.subject.case for f in formula_facts(context)} == {"wider/other"}

@@ -1,4 +1,7 @@
-"""The kinds of variant and the keys that declare them."""
+"""The kinds of variant and the keys that declare them, and which shapes are one row."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from flashcore.model.suite import (
     kind_of,
     manifest_keys,
 )
+from tests import factory
 
 
 @pytest.mark.parametrize(
@@ -27,3 +31,22 @@ from flashcore.model.suite import (
 def test_a_kind_is_declared_by_the_keys_of_a_manifest(kind: Kind, file: str, compiler: str) -> None:
     assert (kind.file, kind.compiler) == (file, compiler)
     assert kind_of(manifest_keys(kind), ["triton"]) == kind
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({}, True),  # derived: one problem, the same parameters
+        ({"params": factory.LONG}, False),
+        ({"problem": "general"}, False),
+        ({"problem": "general", "params": {**factory.MISSION, "CAUSAL": 0}, "same_as": "mission"}, True),
+        ({"problem": "general", "same_as": "removed"}, False),
+    ],
+)
+def test_identical_shapes_are_one_row_that_ranks_as_its_first(changes: dict[str, Any], same: bool) -> None:
+    other = replace(factory.shape("other"), rank_by="cold", **changes)
+    shapes = [factory.shape("long", {"S": 1}), factory.shape(), other]
+    rows = factory.suite(shapes=shapes).rows(shapes)
+    named = [[(s.name, s.rank_by) for s in row] for row in rows[1:]]
+    first = ("mission", "isolated")
+    assert named == ([[first, ("other", "isolated")]] if same else [[first], [("other", "cold")]])

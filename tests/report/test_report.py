@@ -465,7 +465,8 @@ def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) ->
 
 
 def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, pages: dict[str, str]) -> None:
-    shapes = [factory.shape(), dataclasses.replace(factory.shape("other"), problem="softmax"), factory.shape("long")]
+    softmax = dataclasses.replace(factory.shape("other"), problem="softmax")
+    shapes = [factory.shape(), softmax, factory.shape("long", factory.LONG)]
     text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["roofline.html"]
     found = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
     assert [(problem, re.findall('value="([^"]*)"', own)) for problem, own in found] == [

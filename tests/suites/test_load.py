@@ -302,11 +302,53 @@ MEANING: list[tuple[Change, str]] = [
 ]
 
 
+def alias(problem: str, same_as: str, params: dict[str, Any], **changes: Any) -> Change:
+    """A second problem that scales, and a shape of the problem named that is declared to be another."""
+
+    def change(data: dict[str, Any]) -> None:
+        data["problem"]["twice"] = {**data["problem"]["scale"], **changes}
+        data["shape"]["other"] = {"problem": problem, "params": params, "same_as": same_as}
+
+    return change
+
+
+SAME_AS = "shape.other.same_as: expected"
+MEANING += [
+    (
+        alias("scale", "small", {"N": 4096}),
+        f"{SAME_AS} a shape of another problem, without same_as, found 'small'",
+    ),
+    (
+        alias("twice", "smal", {"N": 4096}),
+        f"{SAME_AS} a shape of another problem, without same_as, found 'smal' (did you mean small?)",
+    ),
+    (
+        alias("twice", "small", {"N": 2048}),
+        f"{SAME_AS} the parameters and tensors of small, {{'N': 4096}} {{'out': ('float32', 4096), "
+        "'x': ('float32', 4096)}, found {'N': 2048} {'out': ('float32', 2048), 'x': ('float32', 2048)}; "
+        "hint: without same_as they are two rows",
+    ),
+    (
+        alias("twice", "small", {"N": 4096}, dtypes={"*": "float16"}),
+        f"{SAME_AS} the parameters and tensors of small, {{'N': 4096}} {{'out': ('float32', 4096), "
+        "'x': ('float32', 4096)}, found {'N': 4096} {'out': ('float16', 4096), 'x': ('float16', 4096)}; "
+        "hint: without same_as they are two rows",
+    ),
+]
+
+
 @pytest.mark.parametrize(("change", "line"), [*FORM, *MEANING], ids=lambda v: v if isinstance(v, str) else "")
 def test_a_mistake_is_named_with_what_was_expected_and_found(tmp_path: Path, change: Change, line: str) -> None:
     data = manifest()
     change(data)
     assert line in mistakes(tmp_path / "suite", data)
+
+
+def test_a_shape_may_be_the_same_as_one_of_another_problem(tmp_path: Path) -> None:
+    data = manifest()
+    alias("twice", "small", {"N": 4096, "HALF": 2})(data)
+    made = load.load(write(tmp_path / "suite", data))
+    assert [[s.name for s in row] for row in made.rows(made.shapes.values())] == [["tail"], ["small", "other"]]
 
 
 @pytest.mark.parametrize("table", [FORM, MEANING])

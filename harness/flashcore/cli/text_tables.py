@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flashcore.cli.grid import cell, grid
+from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.suite import Stage
+from flashcore.model.text import fixed
 
 _TIMES = {
     "isolated_p50": "isolated p50 µs",
@@ -14,27 +17,27 @@ _TIMES = {
     "back_to_back_p50": "back to back p50",
     "cold_p50": "cold p50",
     "eager_p50": "eager p50",
-    "speedup_vs_baseline": "x baseline",
-    "speedup_vs_peer": "x peer",
 }
 
 
 def ladder(record: Record) -> str:
-    """Times of each shape, fastest first, against the baseline and the fastest peer."""
+    """Times of each row of shapes, fastest first, against the baseline and the fastest peer."""
     parts: list[str] = []
-    facts = record.facts
-    for shape in record.suite.shapes.values():
-        rows: list[tuple[float, list[str]]] = []
-        for variant in record.suite.variants.values() if "bench" in shape.stages else ():
-            subject = Subject(variant.name, shape=shape.name)
-            time = facts.get(shape.time, subject)
-            if time is not None:
-                name = variant.name + (" (peer)" if variant.is_reference else "")
-                cells = [name, *(cell(facts.get(n, subject), 2) for n in _TIMES), cell(facts.get("tflops", subject))]
-                rows.append((float("inf") if time.number is None else time.number, cells))
-        if rows:
-            table = grid(("variant", *_TIMES.values(), "TFLOP/s"), [cells for _, cells in sorted(rows)])
-            parts.append(f"{shape.name} ({shape.params_text}), ranked by {shape.rank_by}\n{table}")
+    facts, suite, readings = record.facts, record.suite, Readings(record)
+    for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
+        lines: list[list[str]] = []
+        for name in dict.fromkeys((*row.times, *sorted(row.cases))):
+            subject = Subject(name, shape=row.cases[name].name)
+            if facts.get(row.shape.time, subject) is not None:
+                label = (subject.case if row.shapes[1:] else name) + " (peer)" * suite.variants[name].is_reference
+                speedups = [(s := row.over(name, x)) and s[0] for x in (suite.baseline, row.reference)]
+                tflops = cell(facts.get("tflops", subject))
+                lines.append(
+                    [label, *(cell(facts.get(n, subject), 2) for n in _TIMES), *(fixed(s, 2) for s in speedups), tflops]
+                )
+        if lines:
+            table = grid(("variant", *_TIMES.values(), "x baseline", "x peer", "TFLOP/s"), lines)
+            parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
     return "\n\n".join(parts) or "no times were recorded"
 
 

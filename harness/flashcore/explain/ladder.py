@@ -13,6 +13,7 @@ from math import log
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
 from flashcore.explain.predictions import NOISE, Judged, Outcome, Reading, Readings, judge, progress, still
+from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
@@ -102,21 +103,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """All steps at one shape, parents before their children.
+    """All steps of one row, parents before their children.
 
     Args:
         way: the variants from the baseline (or the first of its line) to the best; empty without times.
         floor: the bound of the best variant's time.
-        peer: the fastest peer and its time in us.
-        over_peer: how many times faster than it the best variant is; ``None`` without a time of both.
     """
 
-    shape: Shape
+    row: Row
     steps: tuple[Step, ...]
     way: tuple[Step, ...]
     floor: roofline.Gap | None
-    peer: tuple[str, float] | None
-    over_peer: float | None
 
     @property
     def best(self) -> Step | None:
@@ -126,33 +123,20 @@ class Ladder:
 Bounds = Mapping[Subject, roofline.CaseBounds]
 
 
-def ladder(record: Record, shape: Shape, readings: Readings | None = None, bounds: Bounds | None = None) -> Ladder:
-    """The ladder of a shape.
-
-    Args:
-        readings, bounds: the record's, bounds by case; given where they are made once for all shapes.
-    """
-    readings = readings or Readings(record)
-    if bounds is None:
-        bounds = {b.subject: b for b in roofline.case_bounds(record)}
-    cases = [v for v in record.suite.variants.values() if v.runs_on(shape)]
-    variants = list(_in_order([v for v in cases if not v.is_reference]))
-    times = {v.name: t for v in cases if (t := readings.of(shape.time, v.name, shape.name).value or 0) > 0}
-    timed = [v for v in variants if v.name in times]
-    best = min(timed, key=lambda v: times[v.name], default=None)
-    names = _way(record, best, {v.name for v in timed}) if best else []
-    steps = {v.name: _step(readings, v, shape, v.name in names) for v in variants}
-    peers = [(times[v.name], v.name) for v in cases if v.is_reference and v.name in times]
-    subject = Subject(best.name, shape=shape.name) if best else None
-    peer = min(peers)[::-1] if peers else None
-    over_peer = readings.speedup(shape.time, best.name, peer[0], shape.name) if best and peer else None
+def ladder(row: Row, bounds: Bounds) -> Ladder:
+    """The ladder of a row; ``bounds`` are the record's, by case."""
+    record = row.readings.record
+    variants = list(_in_order([v for name in row.cases if not (v := record.suite.variants[name]).is_reference]))
+    timed = {v.name: v for v in variants if v.name in row.times}
+    best = next((timed[name] for name in row.times if name in timed), None)
+    names = _way(record, best, {*timed}) if best else []
+    steps = {v.name: _step(row.readings, v, row.cases[v.name], v.name in names) for v in variants}
+    subject = Subject(best.name, shape=row.cases[best.name].name) if best else None
     return Ladder(
-        shape,
+        row,
         tuple(steps.values()),
         tuple(steps[n] for n in names),
-        bounds[subject].gap(shape.time) if subject and subject in bounds else None,
-        peer,
-        over_peer[0] if over_peer else None,
+        bounds[subject].gap(row.shape.time) if subject and subject in bounds else None,
     )
 
 

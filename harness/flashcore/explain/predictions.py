@@ -25,6 +25,8 @@ from flashcore.model.text import in_words, same_hardware
 Outcome = Literal["held", "more", "partly", "none", "against", "missed", "unmeasured", "elsewhere", "open"]
 Conclusion = Literal["faster", "slower", "no difference"]
 Scale = Literal["ratio", "difference", "level"]
+#: How many times faster, and the ends of the 95 % interval where there are samples.
+Speedup = tuple[float, float | None, float | None]
 
 HELD = 0.8  # share of the predicted change that confirms it
 MORE = 1.25
@@ -112,20 +114,24 @@ class Readings:
         return Reading(fact.number, detail=fact.detail)
 
     def speedup(
-        self, time: str, variant: str, other: str | None, shape: str
-    ) -> tuple[float, float | None, float | None] | None:
+        self, time: str, variant: str, other: str | None, shape: str, of_shape: str | None = None
+    ) -> Speedup | None:
         """How many times faster a variant is than another by a time (``isolated_p50``), and the interval's ends.
 
         Every statement about two times of one run uses this ratio: that of the rounds that both have. Without samples
         it is the ratio of the recorded times, and has no interval.
+
+        Args:
+            of_shape: the other's, if not ``shape``: an identical one, timed in other rounds, so they are not paired.
         """
-        was, now = (self.of(time, name, shape).value for name in (other, variant))
+        was_at = of_shape or shape
+        was, now = self.of(time, other, was_at).value, self.of(time, variant, shape).value
         if not was or not now or not 0 < was / now < inf:
             return None
-        before, after = (self._samples(time, name, shape) for name in (other, variant))
+        before, after = self._samples(time, other, was_at), self._samples(time, variant, shape)
         if not before or not after:
             return was / now, None, None
-        ratio = intervals.ratio(before, after)
+        ratio = intervals.ratio(before, after, paired=was_at == shape)
         return ratio.value, ratio.low, ratio.high
 
     def levels(self, time: str, variant: str, shape: str) -> str:

@@ -22,12 +22,20 @@ def formula_facts(context: Context) -> list[Fact]:
     """The facts of every case that can run.
 
     Raises:
-        UsageError: a problem gives an amount of another name, or none.
+        UsageError: a problem gives an amount of another name, or none, or a shape that is ``same_as`` another has other
+            FLOPs or bytes.
     """
     suite = context.suite
     cases = [(v, s) for s in context.shapes for v in context.variants if v.runs_on(s)]
+    originals = [(v, suite.shapes.get(s.same_as, s)) for v, s in cases]
+    amounts = works(suite, [*cases, *originals])
     facts: list[Fact] = []
-    for (variant, shape), work in zip(cases, works(suite, cases), strict=True):
+    for (variant, shape), work, expected in zip(cases, amounts, amounts[len(cases) :], strict=False):
+        if any(work.get(key) != expected.get(key) for key in ("flop", "bytes")):
+            raise UsageError(
+                f"shape.{shape.name}.same_as: expected flop and bytes as of {shape.same_as}, {expected}, found {work}\n"
+                "  hint: without same_as they are two rows"
+            )
         for key, value in work.items():
             name = f"formula_{key}"
             if name not in FACTS:

@@ -1,6 +1,6 @@
 """What a suite declares, as frozen data: problems, shapes, variants, budgets and what the gate tolerates.
 
-Nothing here imports anything but the standard library, so every layer may use it. What is measured and recorded of a
+Nothing here imports anything outside the model, so every layer may use it. What is measured and recorded of a
 suite is in :mod:`flashcore.model.record`.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal
+
+from flashcore.model.groups import grouped
 
 Stage = Literal["check", "bench", "profile", "sanitize"]
 #: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize is not one of them: it is
@@ -28,7 +30,8 @@ Severity = Literal["limit", "goal"]
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Named parameters of a problem, and the stages that use it. ``rank_by`` is the regime that variants are
-    ranked and compared by here, ``repeats`` how many calls of a variant must agree bit by bit, at least."""
+    ranked and compared by here, ``repeats`` how many calls of a variant must agree bit by bit, at least. ``same_as``
+    names a shape of another problem that is the same computation."""
 
     name: str
     problem: str
@@ -36,6 +39,7 @@ class Shape:
     stages: tuple[Stage, ...]
     rank_by: Regime = "isolated"
     repeats: int = 0
+    same_as: str = ""
 
     @property
     def time(self) -> str:
@@ -388,6 +392,12 @@ class Suite:
     def uses_nvcc(self) -> bool:
         """Whether any variant is a CUDA file."""
         return any(isinstance(v.kind, Cuda) for v in self.variants.values())
+
+    def rows(self, shapes: Iterable[Shape]) -> list[list[Shape]]:
+        """The shapes by computation: identical ones are one row of every table, and rank as the row's first does."""
+        origins = ((self.shapes.get(s.same_as, s), s) for s in shapes)
+        rows = grouped(((origin.problem, frozenset(origin.params.items())), s) for origin, s in origins)
+        return [[replace(s, rank_by=row[0].rank_by) for s in row] for row in rows.values()]
 
     def role(self, variant: Variant) -> Literal["peer", "baseline", "variant"]:
         """What tables and frames call a variant's role."""

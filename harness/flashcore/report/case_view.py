@@ -62,7 +62,7 @@ class CaseView(Case):
             ends = f" [{1 / step.high:.3f}, {1 / step.low:.3f}]" if step.low and step.high else ""
             parts.append(unbroken(faster(1 / step.ratio, "its parent")) + ends)
         if peer := self.number("speedup_vs_peer"):
-            parts.append(unbroken(faster(peer, "the fastest reference")))
+            parts.append(unbroken(faster(peer, f"the fastest reference at {self.shape.name}")))
         if gap:
             floor = f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource})"
             parts.append(f"{significant(gap.ratio, 3)} × above its floor of {floor}")

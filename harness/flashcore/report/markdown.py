@@ -40,8 +40,15 @@ def render(
     for s in sections:
         cells = [UNMEASURED] * 6
         if a := s.answer:
-            cells = [f"`{a.case.variant.name}`", a.time, a.regime, a.peer, a.floor, a.case.limiters.text or UNMEASURED]
-        parts.append(_line([s.shape.name, *cells]))
+            cells = [
+                f"`{a.case.variant.name}`",
+                a.time,
+                a.regime,
+                a.peer + f" ({a.pair})" * bool(a.pair),
+                a.floor,
+                a.case.limiters.text or UNMEASURED,
+            ]
+        parts.append(_line([s.row.name, *cells]))
     parts += ["", f"Run `{record.id}`, {_safe(record.gpu or 'no GPU')}. Times are p50.", ""]
     return "\n".join(parts)
 
@@ -52,7 +59,7 @@ def _variants(section: overview_page.Section) -> list[str]:
     shown = [(t, r) for i, (t, r) in enumerate(timed) if i < MOST or r.role == "baseline"]
     low, high = min(t for t, _ in shown), max(t for t, _ in shown)
     heads = [f"{name} {unit}".strip() for _, name, unit, _ in _COLUMNS]
-    lines = [f"### {section.shape.name}: {section.shape.params_text}", "", *_table(("", *heads))]
+    lines = [f"### {section.row.name}: {section.shape.params_text}", "", *_table(("", *heads))]
     lines += [_line([bar(t, low, high), *map(_text, r.cells[: len(heads)])]) for t, r in shown]
     left = len(section.rows) - len(shown)
     return [*lines, *(["", f"{left} slower or without a time are left out."] if left else [])]

@@ -10,6 +10,8 @@ from typing import Any
 
 from flashcore.explain import bounds_in_use
 from flashcore.explain.ladder import Ladder, Step
+from flashcore.explain.predictions import Speedup
+from flashcore.explain.rows import Row as CaseRow
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
@@ -17,7 +19,7 @@ from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.outcomes import check_cell, prediction_cell
-from flashcore.report.view import GUARDRAILS, INDEX, LABELS, Book, Case, Page, variant_cell
+from flashcore.report.view import GUARDRAILS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
 
 #: Key, heading, unit, why. The first ``USUAL`` are shown until a reader chooses others.
 COLUMNS = (
@@ -67,6 +69,7 @@ class Answer:
     """The winner at a shape, in words and as cells.
 
     Args:
+        pair: the cases that are compared, where the shape has several names.
         others: its times in the regimes that do not rank.
         levels: what its time and the reference's are if they have two levels.
         summary: its row in the table of all shapes.
@@ -76,6 +79,7 @@ class Answer:
     time: str
     regime: str
     peer: str
+    pair: str
     floor: str
     floor_title: str
     gain: str
@@ -130,13 +134,17 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The overview at one shape. ``no_times`` says why nothing was timed."""
+    """The overview of one row of cases. ``no_times`` says why nothing was timed."""
 
-    shape: Shape
+    row: CaseRow
     answer: Answer | None
     picture: Picture | None
     rows: list[Row]
     no_times: str
+
+    @property
+    def shape(self) -> Shape:
+        return self.row.shape
 
 
 @dataclass(frozen=True)
@@ -150,8 +158,8 @@ class Overview:
 
     @cached_property
     def sections(self) -> list[Section]:
-        """The overview at each shown shape."""
-        return [_section(self.book, shape) for shape in self.book.shown_shapes]
+        """The overview of each shown row."""
+        return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
@@ -179,16 +187,16 @@ def page(book: Book) -> Page[Overview]:
     return Page(INDEX, "Overview", "overview.html.j2", Overview(book))
 
 
-def _section(book: Book, shape: Shape) -> Section:
-    cases = book.cases(shape)
-    times = {c.variant.name: t for c in cases if (t := c.number(shape.time) or 0) > 0}
-    timed = sorted((c for c in cases if c.variant.name in times), key=lambda c: (times[c.variant.name], c.variant.name))
-    reasons = dict.fromkeys(case.why("bench") for case in cases) if not timed else {}
+def _section(book: Book, row: CaseRow) -> Section:
+    cases = {case.variant.name: case for case in book.cases(row)}
+    timed = [cases[name] for name in row.times]
+    reasons = dict.fromkeys(case.why("bench") for case in cases.values()) if not timed else {}
+    ladder = book.ladder(*row.shapes)
     return Section(
-        shape,
-        _answer(book.ladder(shape), timed),
-        _picture(book.ladder(shape), timed, times) if timed else None,
-        [_row(case) for case in (*timed, *(c for c in cases if c.variant.name not in times))],
+        row,
+        _answer(ladder, timed),
+        _picture(ladder, timed) if timed else None,
+        [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))],
         "; ".join(list(reasons)[:3]),
     )
 
@@ -198,28 +206,35 @@ def _section(book: Book, shape: Shape) -> Section:
 
 def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
     """The winner in a sentence and in a row."""
-    best, peer, over_peer, gap = ladder.best, ladder.peer, ladder.over_peer, ladder.floor
+    best, row, gap = ladder.best, ladder.row, ladder.floor
     if best is None or best.after.value is None:
         return None
     case = next(c for c in timed if c.variant is best.variant)
-    time, rank = best.after.value, ladder.shape.rank_by
-    sides = (best.variant.name, peer and peer[0])
+    time, rank = best.after.value, row.shape.rank_by
+    peer, name = row.reference, best.variant.name
+    over_peer = row.over(name, peer)
+    pair = row.pair(name, peer)
+    if over_peer and pair:
+        pair += f", 95 % interval {_interval(over_peer)}"
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     return Answer(
         case=case,
         time=significant(time, 3),
         regime=words(rank),
-        peer=unbroken(faster(over_peer, peer[0])) if peer and over_peer else "no reference was timed",
+        peer=unbroken(faster(over_peer[0], peer)) if peer and over_peer else "no reference was timed",
+        pair=pair,
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
         gain=unbroken(faster(1 / best.ratio)) if best.ratio else "",
         others=[f"{words(r)} {significant(t, 3)} µs" for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
-        levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in sides],
+        levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, peer)],
         summary=[
-            variant_cell(case.variant.name),
+            variant_cell(name, shape=case.shape.name),
             number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else ""),
             Cell(words(rank)),
-            number_cell(over_peer, detail=peer[0]) if peer and over_peer else missing("no reference was timed"),
+            number_cell(over_peer[0], title=pair, detail=peer)
+            if peer and over_peer
+            else missing("no reference was timed"),
             number_cell(gap.ratio) if gap else missing("its floor is unknown"),
             Cell(case.limiters.short or UNMEASURED, kind="small"),
         ],
@@ -229,15 +244,14 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
 # --- the picture ------------------------------------------------------------------------------------
 
 
-def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) -> Picture:
+def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
     """Each variant's line after its parent's, references last; the floor and the fastest reference as marks.
 
     Args:
         timed: the cases with a time, the fastest first.
-        times: in µs, by variant.
     """
-    shape = ladder.shape
-    needs = {c.variant.name: bounds_in_use.needs(c.book.readings, c.variant, shape) for c in timed}
+    row, times = ladder.row, ladder.row.times
+    needs = {c.variant.name: bounds_in_use.needs(c.book.readings, c.variant, c.shape) for c in timed}
     floor = ladder.floor.floor_us if ladder.floor else None
     fastest, slowest = min(times.values()), max(times.values())
     low, high = min(fastest, floor or fastest) * 0.9, slowest * 1.1
@@ -259,17 +273,17 @@ def _picture(ladder: Ladder, timed: Sequence[Case], times: Mapping[str, float]) 
         if not ticks or at(us) - ticks[-1][0] >= _LABEL_WIDTH:
             ticks.append((at(us), f"{us:,g}"))
     marks = [("floor", at(floor), f"floor {significant(floor, 3)} µs")] if floor else []
-    if ladder.peer:
-        name, us = ladder.peer
-        marks.append(("peer", at(us), f"fastest reference: {name} {significant(us, 3)} µs"))
+    if row.reference:
+        us = times[row.reference]
+        marks.append(("peer", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
     counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
     resources = bounds_in_use.RESOURCES
-    head = ["variant", "shape", "role", f"{shape.time} µs", "parent", "floor µs"]
+    head = ["variant", "shape", "role", f"{row.shape.time} µs", "parent", "floor µs"]
     table: list[list[Any]] = [[*head, *(f"{r} percent of the time" for r in resources)]]
     for case in reversed(timed):
         variant = case.variant
         shares = [n.percent if (n := needs[variant.name].get(r)) else None for r in resources]
-        table.append([variant.name, shape.name, case.role, times[variant.name], variant.parent, floor, *shares])
+        table.append([variant.name, case.shape.name, case.role, times[variant.name], variant.parent, floor, *shares])
     return Picture(needs, stairs, ticks, marks, counted, table)
 
 
@@ -293,27 +307,30 @@ def _ticks(low: float, high: float) -> list[float]:
 # --- the table --------------------------------------------------------------------------------------
 
 
-def _row(case: Case) -> Row:
-    variant, step, limiters = case.variant, case.step, case.limiters
+def _row(case: Case, ladder: Ladder) -> Row:
+    variant, limiters, row = case.variant, case.limiters, ladder.row
+    step = next((s for s in ladder.steps if s.variant is variant), None)
     mark = "★" if step and step.on_way else LABELS.get(case.role, "")
     correct, note = _correct(case)
     floor, gap = _floor(case)
     no_step = not_applicable("a reference")
     parent = Cell(variant.parent, sort=variant.parent) if variant.parent else Cell("none", "", "it has no parent", "")
     if case.parent:
-        parent = variant_cell(case.parent.variant.name)
+        parent = variant_cell(case.parent.variant.name, shape=case.shape.name)
     limiter = Cell(limiters.short, title=limiters.text if limiters.text != limiters.short else "", sort=limiters.short)
     time = case.cell("ncu_duration" if variant.imported else case.shape.time, brief=False)
     cells = (
-        variant_cell(variant.name, title=variant.technique, detail=mark),
+        variant_cell(
+            variant.name, variant.technique, f"{mark} {case.shape.name}" if row.shapes[1:] else mark, case.shape.name
+        ),
         replace(time, title=f"{time.title}\n{case.levels}", detail=TWO_LEVELS) if case.levels else time,
         _over_parent(step),
-        _ratio(case, "speedup_vs_peer"),
+        _over(case, row, row.reference, "speedup_vs_peer"),
         gap,
         correct,
         case.book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
         limiter if limiters.text else missing(case.why("profile")),
-        _ratio(case, "speedup_vs_baseline"),
+        _over(case, row, case.book.record.suite.baseline, "speedup_vs_baseline"),
         *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90", "tflops")),
         floor,
         *(case.cell(name) for name in ("tensor_active", "theoretical_occupancy", "achieved_occupancy", "registers")),
@@ -349,12 +366,18 @@ def _over_parent(step: Step | None) -> Cell:
     return number_cell(1 / step.ratio, title=f"than {step.parent}; 95 % interval: {ends}")
 
 
-def _ratio(case: Case, name: str) -> Cell:
-    value, low, high = (case.number(f"{name}{end}") for end in ("", "_low", "_high"))
-    if value is None:
-        return case.cell(name)
-    interval = f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
-    return number_cell(value, title=f"95 % interval: {interval}")
+def _over(case: Case, row: CaseRow, other: str | None, fact: str) -> Cell:
+    """The speed-up over another variant of the row; without one, the cell of the fact that says why."""
+    speedup = row.over(case.variant.name, other)
+    if speedup is None:
+        return case.cell(fact)
+    pair = row.pair(case.variant.name, other)
+    return number_cell(speedup[0], title=f"{pair}\n95 % interval: {_interval(speedup)}".strip())
+
+
+def _interval(speedup: Speedup) -> str:
+    _, low, high = speedup
+    return f"{significant(low, 3)}–{significant(high, 3)}" if low is not None and high is not None else UNMEASURED
 
 
 def _floor(case: Case) -> tuple[Cell, Cell]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.roofline import LEVELS, CaseBounds, Point
+from flashcore.explain.rows import Row
 from flashcore.model.groups import grouped
 from flashcore.model.record import Roof
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.model.text import significant
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell, six_digits
-from flashcore.report.view import ROOFLINE, Book, Page, variant_cell
+from flashcore.report.view import MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
@@ -24,13 +25,17 @@ LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 class Section:
     """The roofline at one shape: the chart's data, whether hardware counters stand behind it, and its tables."""
 
-    shape: Shape
+    row: Row
     drawn: dict[str, Any] | None
     counted: bool
     variants: list[str]
     points: list[list[Cell]]
     resources: list[str]
     bounds: list[list[Cell]]
+
+    @property
+    def shape(self) -> Shape:
+        return self.row.shape
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,8 @@ class Roofline:
 
     @cached_property
     def shapes(self) -> list[Section]:
-        by_shape = grouped((p.subject.shape, p) for p in self.points)
-        return [_section(self.book, s, by_shape.get(s.name, []), self.roofs) for s in self.book.shown_shapes]
+        by_case = grouped((p.subject.case, p) for p in self.points)
+        return [_section(self.book, row, by_case, self.roofs) for row in self.book.rows[:MAX_SHAPES]]
 
     @property
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:
@@ -81,8 +86,9 @@ def page(book: Book) -> Page[Roofline]:
     return Page(ROOFLINE, "Roofline", "roofline.html.j2", Roofline(book))
 
 
-def _section(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[Roof]) -> Section:
-    cases = book.cases(shape)
+def _section(book: Book, row: Row, by_case: Mapping[str, list[Point]], roofs: Sequence[Roof]) -> Section:
+    cases = book.cases(row)
+    points = [p for case in cases for p in by_case.get(case.subject.case, ())]
     if not points:  # no counters: points from the formulas and the bench
         points = [p for case in cases for p in roofline.formula_points(book.record, case.subject)]
     # A kernel's own point says something new only where a case has several.
@@ -91,8 +97,8 @@ def _section(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
     bounds = [book.bounds[case.subject] for case in cases if case.subject in book.bounds]
     resources = list(dict.fromkeys(bound.resource for case in bounds for bound in case.bounds))
     return Section(
-        shape,
-        _drawing(book, shape, shown, roofs) if shown else None,
+        row,
+        _drawing(book, row, shown, roofs) if shown else None,
         any(p.counted == "hardware" for p in shown),
         list(dict.fromkeys(p.subject.variant for p in shown)),
         [_point_row(p) for p in shown if p.counted == shown[0].counted and not p.subject.kernel],
@@ -101,10 +107,10 @@ def _section(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
     )
 
 
-def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[Roof]) -> dict[str, Any]:
+def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof]) -> dict[str, Any]:
     """The chart's data: roofs, points, the ladder's path through them, and the variants that are always labelled."""
-    ladder, suite = book.ladder(shape), book.record.suite
-    best, peer = ladder.best, ladder.peer
+    ladder, suite = book.ladder(*row.shapes), book.record.suite
+    best = ladder.best
     drawn = _drawn(roofs, points)
     head = "variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time µs", "FLOP per byte", "TFLOP/s"
     return {
@@ -113,7 +119,16 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
             (*head, "regime"),
             *(
                 (
-                    *(p.subject.variant, p.subject.kernel, shape.name, p.level, p.counted, p.flop, p.bytes, p.time_us),
+                    *(
+                        p.subject.variant,
+                        p.subject.kernel,
+                        p.subject.shape,
+                        p.level,
+                        p.counted,
+                        p.flop,
+                        p.bytes,
+                        p.time_us,
+                    ),
                     *(six_digits(p.intensity), six_digits(p.tflops), p.regime),
                 )
                 for p in points
@@ -138,7 +153,7 @@ def _drawing(book: Book, shape: Shape, points: Sequence[Point], roofs: Sequence[
             "winner": best and best.variant.name,
             "parent": best and best.parent,
             "baseline": suite.baseline,
-            "peer": peer and peer[0],
+            "peer": row.reference,
         },
         "way": [s.variant.name for s in ladder.way],
     }
@@ -171,7 +186,9 @@ def _point_row(point: Point) -> list[Cell]:
     share = None if point.share is None else 100 * point.share
     reason = f"no roof is known for {point.roof} or {LEVEL_NAMES[point.level]} on this device"
     return [
-        variant_cell(point.subject.variant, f"FLOPs by {point.counted}, {point.regime}"),
+        variant_cell(
+            point.subject.variant, f"FLOPs by {point.counted}, {point.regime}", shape=point.subject.shape or ""
+        ),
         Cell(LEVEL_NAMES[point.level], sort=point.level),
         *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops)),
         missing(reason) if share is None else Cell(f"{share:.1f}", sort=share, kind="number"),
@@ -187,7 +204,11 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[
     unknown = missing("no roof of this device is known")
     times = {b.resource: missing(b.note) if b.us is None else number_cell(b.us, 4) for b in case.bounds}
     floor = replace(times[case.floor.resource], detail=case.floor.resource) if case.floor else unknown
-    cells = [variant_cell(case.subject.variant), *(times.get(r, other) for r in resources), floor]
+    cells = [
+        variant_cell(case.subject.variant, shape=case.subject.shape or ""),
+        *(times.get(r, other) for r in resources),
+        floor,
+    ]
     for time in (f"{regime}_p50" for regime in REGIMES):
         measured, gap = book.cell(time, case.subject, with_unit=False, brief=True), case.gap(time)
         if gap is None:

@@ -14,6 +14,7 @@ from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters, Remedy
 from flashcore.explain.predictions import Readings, extreme
 from flashcore.explain.roofline import Gap
+from flashcore.explain.rows import Row
 from flashcore.gate import judge
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.judge import Status
@@ -45,9 +46,9 @@ def variant_page(name: str) -> str:
     return f"variant/{name}"
 
 
-def variant_cell(name: str, title: str = "", detail: str = "") -> Cell:
-    """A variant's name, which links to its page."""
-    return Cell(name, title=title, sort=name, href=variant_page(name), detail=detail)
+def variant_cell(name: str, title: str = "", detail: str = "", shape: str = "") -> Cell:
+    """A variant's name, which links to its page, opened at a shape."""
+    return Cell(name, title=title, sort=name, href=variant_page(name) + f"?shape={shape}" * bool(shape), detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +111,21 @@ class Book:
         self.shapes = [s for s in every if "bench" in s.stages or "profile" in s.stages] or every
         self.shown_shapes = self.shapes[:MAX_SHAPES]
         self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
-        self._ladders: dict[str, Ladder] = {}
+        #: Identical ones together.
+        self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
+        self._ladders: dict[tuple[str, ...], Ladder] = {}
         self._remedies: dict[str, dict[str, list[Remedy]]] = {}
 
     def role(self, variant: Variant) -> str:
         """``peer``, ``baseline`` or ``variant``."""
         return self.record.suite.role(variant)
 
-    def ladder(self, shape: Shape) -> Ladder:
-        """The ladder of a shape."""
-        if shape.name not in self._ladders:
-            self._ladders[shape.name] = ladder.ladder(self.record, shape, self.readings, self.bounds)
-        return self._ladders[shape.name]
+    def ladder(self, *shapes: Shape) -> Ladder:
+        """The ladder of a shape, or of identical ones."""
+        names = tuple(s.name for s in shapes)
+        if names not in self._ladders:
+            self._ladders[names] = ladder.ladder(Row(self.readings, shapes), self.bounds)
+        return self._ladders[names]
 
     def limiters(self, variant: str, shape: str) -> Limiters:
         """The limiters of a case."""
@@ -130,13 +134,13 @@ class Book:
     def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
         """The steps that removed a limiter at a shape, by its kind."""
         if shape.name not in self._remedies:
-            limiters = {case.variant.name: case.limiters for case in self.cases(shape)}
+            limiters = {name: self.limiters(name, shape.name) for name in self.ladder(shape).row.cases}
             self._remedies[shape.name] = limiter.remedies(self.readings, shape.name, limiters)
         return self._remedies[shape.name]
 
-    def cases(self, shape: Shape) -> list[Case]:
-        """The cases of a shape."""
-        return [Case(self, v, shape) for v in self.record.suite.variants.values() if v.runs_on(shape)]
+    def cases(self, row: Row) -> list[Case]:
+        """The cases of a row."""
+        return [Case(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
 
     @cached_property
     def failures(self) -> list[Failure]:

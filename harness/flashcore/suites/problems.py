@@ -73,7 +73,8 @@ def shape(name: str, form: ShapeForm, problems: Mapping[str, Problem], rank_by: 
     """The shape of a form; ``rank_by`` is the suite's."""
     key = f"shape.{name}"
     its = problems[problem_name(key, form.problem, problems, mistakes)]
-    made = Shape(name, its.name, form.params, tuple(form.stages), form.rank_by or rank_by, form.repeats)
+    stages, regime = tuple(form.stages), form.rank_by or rank_by
+    made = Shape(name, its.name, form.params, stages, regime, form.repeats, form.same_as or "")
     for dim in its.dims:
         size = form.params.get(dim)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -91,3 +92,19 @@ def shape(name: str, form: ShapeForm, problems: Mapping[str, Problem], rank_by: 
         except ValueError as error:
             mistakes.add(f"{key}.params", f"whole sizes of {argument.name}", str(error))
     return made
+
+
+def same(shape: Shape, shapes: Mapping[str, Shape], problems: Mapping[str, Problem], mistakes: Mistakes) -> None:
+    """The shape that ``same_as`` names must have the same parameters, where both have them, and the same tensors."""
+    key = f"shape.{shape.name}.same_as"
+    others = {s.name: s for s in shapes.values() if not s.same_as and s.problem != shape.problem}
+    mistakes.check_name(key, shape.same_as, others, "a shape of another problem, without same_as")
+    if other := others.get(shape.same_as):
+        sizes = []
+        for s in (other, shape):
+            params = {name: s.params[name] for name in other.params if name in shape.params}
+            tensors = {a.name: (a.dtype, *a.sizes(s.params)) for a in problems[s.problem].arguments if a.dims}
+            sizes.append(f"{params} {dict(sorted(tensors.items()))}")
+        if sizes[0] != sizes[1]:
+            actual = f"{sizes[1]}; hint: without same_as they are two rows"
+            mistakes.add(key, f"the parameters and tensors of {other.name}, {sizes[0]}", actual)

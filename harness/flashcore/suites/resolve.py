@@ -12,7 +12,7 @@ from flashcore.model import plugin
 from flashcore.model.suite import GatePolicy, Suite
 from flashcore.suites.budgets import Limits
 from flashcore.suites.mistakes import Mistakes
-from flashcore.suites.problems import problem, shape
+from flashcore.suites.problems import problem, same, shape
 from flashcore.suites.schema import Manifest
 from flashcore.suites.variants import Variants
 
@@ -21,6 +21,8 @@ def resolve(manifest: Manifest, root: Path, mistakes: Mistakes) -> Suite:
     """The suite that a manifest in ``root`` declares; not to be used if there are mistakes."""
     problems = {name: problem(name, form, root, mistakes) for name, form in manifest.problem.items()}
     shapes = {name: shape(name, form, problems, manifest.rank_by, mistakes) for name, form in manifest.shape.items()}
+    for alias in (s for s in shapes.values() if s.same_as and not mistakes.lines):
+        same(alias, shapes, problems, mistakes)
     variants = Variants(manifest, root, problems, mistakes).make(shapes)
     mistakes.check_name("baseline", manifest.baseline, variants, "a variant")
     for compiler in sorted({v.kind.compiler for v in variants.values()} - {""}):

@@ -65,6 +65,7 @@ class ShapeForm(Form):
     stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
     rank_by: Regime | None = None  # the suite's unless given
     repeats: int = Field(default=0, ge=0, le=100_000)  # calls that must agree bit by bit, at least
+    same_as: Name | None = None  # a shape of another problem that is the same computation: one row in every table
 
 
 class PredictionForm(Form):

@@ -142,8 +142,8 @@
     const select = page.querySelector("[data-switch] select");
     if (!select) return;
     const wanted = state.get("shape");
-    const known = wanted && Array.from(select.options).some((option) => option.value === wanted);
-    select.value = known ? wanted : select.options[0].value;
+    const known = Array.from(select.options).find((option) => option.dataset.names.split(" ").includes(wanted));
+    select.value = (known || select.options[0]).value;
     const folded = all(":not(div).byshape", page).find((part) => part.dataset.shape === select.value);
     if (folded) await unfold(folded);
     for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
