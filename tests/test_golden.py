@@ -51,7 +51,7 @@ OF_A_SESSION = {
     },
     "help": {r"-o \w+, ": "-o, ", r"(?<=\S)(?:\n {10,}| {2,})(?=\S)": "  "},
 }
-#: The attributes that place charts, sort tables and explain cells.
+#: The attributes that place charts, sort tables and explain cells; interactive charts are drawn from data.
 DRAWN = "title|d|x|y|cx|cy|r|width|height|points|transform|style|data-sort|href|colspan"
 MOST_CHARACTERS = 20_000  # of one output; of a longer one, the beginning and a checksum
 
@@ -109,11 +109,11 @@ def contents(path: Path) -> str:
         return "\n".join(zipfile.ZipFile(path).namelist())
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".html":
-        shown = re.findall(rf' (?:{DRAWN})="([^"]*)"', text)
-        checksum = hashlib.sha256("\n".join(shown).encode()).hexdigest()
+        shown = re.findall(rf' (?:{DRAWN})="([^"]*)"|<script type="application/json"[^>]*>(.*?)</script>', text)
+        checksum = hashlib.sha256("\n".join(map("".join, shown)).encode()).hexdigest()
         text = html.unescape(re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]*>", "\n", text))
         text = re.sub(r"\s*\n\s*", "\n", text).strip()
-        return f"{text}\n… {len(shown)} attributes, SHA-256 {checksum}\n"
+        return f"{text}\n… {len(shown)} attributes and data, SHA-256 {checksum}\n"
     return text
 
 

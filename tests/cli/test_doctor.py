@@ -50,3 +50,14 @@ def test_each_part_is_there_with_its_version_or_missing_with_a_hint(monkeypatch:
     assert parts["numpy"].found and not parts["jinja2"].found and "pip install" in parts["jinja2"].mend
     monkeypatch.setattr(Gpu, "find", lambda: None)
     assert not {part.name: part for part in doctor.examine()}["GPU"].found
+
+
+def test_a_tool_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_sanitizer = pytest.importorskip("flashcore.plugins.sanitize.compute_sanitizer")
+    versions = {"ncu": "2026.1", "compute-sanitizer": None}
+    monkeypatch.setattr(ncu, "find_ncu", lambda: Path("/bin/ncu"))
+    monkeypatch.setattr(compute_sanitizer, "find_sanitizer", lambda: Path("/bin/compute-sanitizer"))
+    monkeypatch.setattr(toolchain, "tool_version", lambda program: versions[program.name])
+    parts = {part.name: part.detail for part in doctor.examine()}
+    assert parts["ncu"] == "2026.1 at /bin/ncu"
+    assert parts["compute-sanitizer"] == "of an unknown version at /bin/compute-sanitizer"

@@ -15,7 +15,7 @@ from flashcore.cli import progress
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure import gpu_stages
 from flashcore.measure.bench import bench
-from flashcore.measure.build import build
+from flashcore.measure.build import build, launch_plan
 from flashcore.measure.check import check
 from flashcore.measure.compiling import Compiling, compile_all
 from flashcore.measure.context import Context
@@ -25,14 +25,14 @@ from flashcore.measure.profile import code, profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
-from flashcore.model.causes import Message
-from flashcore.model.progress import prefixed
-from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Source, StageResult, Subject
+from flashcore.model.causes import BuildsFailed, Hang, Message, PlanRefused
+from flashcore.model.progress import Failure, prefixed
+from flashcore.model.record import Artifact, Built, CaseOutcome, Fact, Plan, Source, StageResult, Subject
 from flashcore.model.suite import Cuda
 from flashcore.pipeline import run
 from flashcore.pipeline.opening import open_context, open_recordable
 from flashcore.plugins.sanitize import sanitize
-from tests import stages
+from tests import factory, stages
 from tests.conftest import TESTS
 from tests.conftest import Built as ToyBuilt
 
@@ -256,3 +256,27 @@ def test_quiet_drops_progress_and_keeps_failures(
     said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said == ["here: check: plain/small FAILED: wrong everywhere",
                     "here: profile: no permission for counters", ""]  # fmt: skip
+
+
+def test_a_mistake_of_several_archs_is_told_once_and_a_crashed_plan_by_its_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
+    monkeypatch.setattr(toolchain, "find_nvcc", lambda *_: toolchain.Nvcc(TOY, TOY, "13.0", "13.0.88"))
+    failed = [factory.artifact("wide", arch, "failed", "wide.cu(1): error: no") for arch in ("sm_80", "sm_90a")]
+    artifacts = [*failed, factory.artifact("plain", "sm_80", cached=True), factory.artifact("plain", "sm_90a")]
+    plans = [Plan("plain", "small", (), 0, Hang(2)), Plan("plain", "wide", (), 0, PlanRefused("too wide"))]
+    monkeypatch.setattr(build, "build", lambda *_, **__: artifacts)
+    monkeypatch.setattr(launch_plan, "plans", lambda *_: plans)
+    said: list[str] = []
+    built = compile_all(replace(opened(tmp_path, "check"), say=said.append))
+    failures = [line for line in said if isinstance(line, Failure)]
+    assert [line.splitlines()[0] for line in failures] == [
+        "build: wide for sm_80, sm_90a FAILED", f"build: plain on small FAILED: {plans[0].error}"
+    ]  # fmt: skip
+    assert failures[0].endswith("\nwide.cu(1): error: no")
+    assert said[-1].startswith("build: 1 compiled, 1 unchanged, 2 failed in ")
+    assert built.notes[0].status == "failed" and built.notes[0].detail == BuildsFailed(2, 4, 1)
+    monkeypatch.setattr(launch_plan, "plans", lambda *_: [])
+    artifacts[:2] = []
+    assert compile_all(opened(tmp_path, "check")).notes[0].status == "ok"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flashcore.model.record import Value
-from flashcore.model.text import exact, fixed, in_words, number, quantity, significant, unit_text
+from flashcore.model.text import exact, fixed, in_words, number, quantity, shortened, significant, unit_text
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,9 @@ def test_a_recorded_value_stands_in_its_own_unit() -> None:
     assert (exact(12345.678, "ns"), exact(3, "1"), exact("none", "text")) == ("12,345.678 ns", "3", "none")
     assert exact(8.8125, "us") == "8.8125 µs"
     assert [unit_text(u) for u in ("ns", "Hz", "pct", "1", "B")] == ["µs", "MHz", "%", "", "B"]
+
+
+@pytest.mark.parametrize(("length", "shown"), [(98, 98), (100, 100), (101, 100), (500, 100)])
+def test_a_long_value_is_cut_to_a_hundred_characters(length: int, shown: int) -> None:
+    text = shortened("x" * (length - 2))  # with its quotes
+    assert len(text) == shown and text.endswith("...") == (length > 100)

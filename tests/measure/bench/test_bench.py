@@ -21,7 +21,7 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.model.progress import Step
 from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
 from flashcore.pipeline.opening import open_context
-from tests import stages
+from tests import factory, stages
 from tests.conftest import TOY
 from tests.softmax_cases import case
 
@@ -68,6 +68,16 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
     shapes = [{c.split("/")[1] for c in g.cases["bench"]} for g in gpus]
     assert shapes[0] | shapes[1] == set(SHAPES) and not shapes[0] & shapes[1] and all(shapes)
     assert sorted(c for g in gpus for c in g.cases["bench"]) == sorted(c.name for c in CASES)
+    seen: dict[str, tuple[float | str, ...]] = {
+        "bench_sm_clock": (1800.0, 1900.0),
+        "bench_temperature": (60.0, 50.0),
+        "throttle": ("none", "power_cap"),
+    }
+    cases = [c.split("/") for c in gpus[0].cases["bench"][:2]]
+    own = [factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)]
+    first, second = bench.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(own)), NOTE))
+    assert (first.sm_clock_mhz, first.temperature, first.throttle) == (1850.0, 60.0, ("power_cap",))
+    assert (second.sm_clock_mhz, second.temperature, second.throttle) == (None, None, ())
 
 
 def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,8 @@ def test_bytes_are_held_to_sectors_of_dram_where_a_report_has_them() -> None:
     row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "50"})
     reason = crosschecks.impossible(row, values, metrics, "gh100")["dram_read_bytes"]
     assert reason == "cannot be: 3,200 bytes are not 50 sectors of 32"
+    row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "99"})
+    assert "sectors" not in str(crosschecks.impossible(row, values, metrics, "gh100")), "a sector more or less"
 
 
 def test_a_graph_has_no_size_to_be_held_to() -> None:

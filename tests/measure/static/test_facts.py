@@ -236,6 +236,17 @@ def test_a_disassembler_that_fails_is_not_asked_twice(
     assert (tmp_path / "asked").read_text(encoding="utf-8").count("x") == 1
 
 
+@pytest.mark.parametrize(("code", "text"), [(0, "SASS\n"), (1, "")])
+def test_a_disassembler_that_fails_gives_no_text(code: int, text: str, tmp_path: Path) -> None:
+    tool = tmp_path / "nvdisasm"
+    tool.write_text(f"#!/bin/sh\necho SASS\nexit {code}\n", encoding="utf-8")
+    tool.chmod(0o755)
+    assert facts_module.listing(tmp_path / "x.cubin", tool) == text
+    assert facts_module.listing(tmp_path / "x.cubin", None) is None
+    (tmp_path / "variant.sass").write_text("made")
+    assert facts_module.listing(tmp_path / "x.cubin", tool) == "made"
+
+
 # --- what is kept -------------------------------------------------------------------------------
 
 

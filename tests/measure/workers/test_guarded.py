@@ -43,6 +43,19 @@ def test_inputs_lie_between_nan() -> None:
     assert "4 bytes written past its last element" in bands["x"].damage()
 
 
+def test_damage_is_told_by_its_byte_nearest_to_the_tensor() -> None:
+    guard = Guarded((8,), "float32", "cpu")
+    whole, start = torch.empty(0, dtype=torch.uint8).set_(guard.tensor.untyped_storage()), guard.tensor.storage_offset()
+    for at in (4 * start + 32 + 6, 4 * start + 32 + 10):
+        whole[at] = 1
+    assert guard.damage() == "2 bytes written past its last element, the nearest 7 bytes off"
+    for at in (4 * start - 5, 4 * start - 3):
+        whole[at] = 1
+    assert guard.damage() == "2 bytes written before its first element, the nearest 3 bytes off"
+    guard.poison()
+    assert guard.damage() == ""
+
+
 @pytest.mark.parametrize("rows", [1, 512, 4096])
 @pytest.mark.parametrize("beyond", [16 << 10, -(16 << 10)])
 def test_a_fault_16_kb_off_is_seen_at_every_shape(rows: int, beyond: int) -> None:

@@ -150,7 +150,7 @@ def test_one_percent_or_an_interval_across_one_contradicts_nothing(tmp_path: Pat
 def test_another_run_is_offered_and_first(tmp_path: Path) -> None:
     older = dataclasses.replace(factory.record(full().suite, times={"split": 30.0}), id=OLD)
     page, data = read(tmp_path / "r", full(), against=older)
-    assert data["runs"] == [full().id, OLD]
+    assert data["runs"] == [full().id, OLD] and data["alike"]
     twin = place(data, "split (0000)")
     assert data["shapes"]["mission"]["first"] == [place(data, "split"), twin]
     assert re.search(
@@ -240,7 +240,7 @@ def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path:
     imported = sample_record("app_full")
     page, data = read(tmp_path / "r", full(), against=imported)
     first, against = data["shapes"]["mission"]["first"]
-    assert first == place(data, "split") and not data["sides"][against][2]
+    assert first == place(data, "split") and not data["sides"][against][2] and not data["alike"]
     variant = data["sides"][against][1]
     name = next(iter(s for s in imported.suite.shapes.values() if imported.suite.variants[variant].runs_on(s))).name
     assert data["sides"][against][0] == f"{variant} (0000, {name})"

@@ -28,3 +28,17 @@ def test_runs_and_history(tmp_path: Path) -> None:
     assert "→ 999" in words and text.count("<polyline") == len(history.series(rows))
     assert runs_page.write(runs, rows, tmp_path / "s").read_bytes() == text.encode(), "the same bytes"
     assert "Nothing was published yet" in runs_page.write([], [], tmp_path / "e").read_text(encoding="utf-8")
+
+
+def test_a_history_is_drawn_from_0_with_a_tick_where_the_machine_changed(tmp_path: Path) -> None:
+    first = next(x for x in history.lines(factory.record()) if (x.variant, x.shape) == ("fast", "mission"))
+    runs = [("20260101T000000Z-0001", 10.0, "580"), ("20260102T000000Z-0001", 5.0, "580"),
+            ("20260103T000000Z-0001", 2.5, "590")]  # fmt: skip
+    rows = [dataclasses.replace(first, run=run, isolated_us=us, driver=driver) for run, us, driver in runs]
+    text = runs_page.write([], rows, tmp_path).read_text(encoding="utf-8")
+    width, height = runs_page.WIDTH, runs_page.HEIGHT
+    ys = [height - 3 - (height - 6) * us / 10 for _, us, _ in runs]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip((4, width / 2, width - 4), ys, strict=True))
+    assert ys[0] == 3 and f'points="{points}"' in text and f'cx="{width - 4:.1f}" cy="{ys[2]:.1f}"' in text
+    assert text.count('class="grid"') == 1 and f'd="M{width - 4:.1f} 0V{height}"' in text
+    assert 'aria-label="10, 5, 2.5 µs"' in text

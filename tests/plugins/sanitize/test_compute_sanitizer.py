@@ -32,6 +32,10 @@ def test_its_version(tmp_path: Path) -> None:
     assert toolchain.tool_version(tmp_path / "absent") is None
 
 
+def test_a_report_without_errors_and_warnings_is_clean() -> None:
+    assert [Report(*counts).clean for counts in ((0, 0), (1, 0), (0, 1))] == [True, False, False]
+
+
 def test_counts_are_read_as_the_tool_writes_them() -> None:
     head = "========= COMPUTE-SANITIZER\n"
     assert parse(head + "========= ERROR SUMMARY: 0 errors\n", "memcheck") == Report(0)

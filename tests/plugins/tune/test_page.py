@@ -85,6 +85,7 @@ def test_what_nobody_timed_is_unmeasured_and_its_static_facts_are_there(tmp_path
     built = {i: Result(i, facts={"registers": 90.0, "spill_store_bytes": 16.0}, broken={"spills": 16.0})
              for i in GRID.feasible}  # fmt: skip
     read = words(written(tmp_path / "p.html", header("grid"), built))
+    assert read.count(" 90 unmeasured 16 B unmeasured ") == len(built), "registers, smem, spills, occupancy"
     assert f"{len(built)} of {len(built)} candidates compile and may be launched; none was timed." in read
     assert f"Soft budgets broken, of {len(built)} candidates that may be launched: spills by {len(built)}." in read
     assert (

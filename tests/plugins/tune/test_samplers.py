@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import CapabilityError
+from flashcore.errors import CapabilityError, UsageError
 from flashcore.plugins.tune import samplers
 from flashcore.plugins.tune.objectives import front, objective_names, objective_values
 from flashcore.plugins.tune.samplers import Exhaustive, Pace, pace
+from flashcore.plugins.tune.session import Options
 from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import Result
 from tests.plugins.tune.spaces import GRID, RECORDED, SPACE
@@ -30,6 +31,27 @@ from tests.plugins.tune.spaces import GRID, RECORDED, SPACE
 )
 def test_a_small_budget_is_proposed_in_small_batches(kind: str, count: int | None, expected: Pace) -> None:
     assert pace(kind, count) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "valid", "refused"),
+    [
+        ("sampler", ("", "tpe"), ("tqe",)),
+        ("evaluations", (None, 1), (0, -1)),
+        ("seconds", (None, 0.1), (0.0,)),
+        ("batch", (1,), (0,)),
+        ("processes", (1,), (0,)),
+        ("finalists", (0, 3), (-1,)),
+    ],
+)
+def test_an_option_of_a_search_is_refused_out_of_its_range(name: str, valid: Any, refused: Any) -> None:
+    fields: dict[str, Any] = dict.fromkeys(Options.__dataclass_fields__)
+    fields |= {"sampler": "", "processes": 9, "finalists": 3}
+    for value in valid:
+        Options(**fields | {name: value})
+    for value in refused:
+        with pytest.raises(UsageError, match=f"--{name} "):
+            Options(**fields | {name: value})
 
 
 def test_every_point_is_proposed_once_in_order() -> None:
