@@ -103,7 +103,7 @@ WHY = Path(__file__).with_name("mutation_why.json")
 GOAL = 0.9
 #: Modules whose mutants need a build of their own; the tests of others share one.
 _BUILDING = ("measure/build/", "measure/static/", "measure/compiling", "measure/languages", "measure/machine/toolchain")
-_LIMIT = 400.0  # seconds that a mutant's tests get
+_LIMIT = 240.0  # seconds that a mutant's tests get
 
 
 @dataclass(frozen=True, slots=True)
