@@ -90,6 +90,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 #: Module or folder → the recorded sessions of commands that test it last.
 SESSIONS = {
     "cli/list": ("list",),
+    "cli/report": ("report",),
     "cli/verdict_table": ("gate",),
     "plugins/bounds/command": ("bounds",),
     "plugins/compare": ("diff", "report"),

@@ -63,3 +63,10 @@ def test_without_a_name_the_newest_commands_runs_are_meant_in_their_order(tmp_pa
     arguments.recorded = [own.id, own.id]
     with pytest.raises(UsageError):
         options.all_recorded(arguments)
+
+
+@pytest.mark.parametrize(("of_chips", "words", "named"), [(False, [], None), (False, ["a"], "a"), (True, ["a"], ["a"])])
+def test_a_run_is_one_unless_chips_are_compared(of_chips: bool, words: list[str], named: object) -> None:
+    parser = argparse.ArgumentParser()
+    options.add_run(parser, of_chips=True) if of_chips else options.add_run(parser)
+    assert parser.parse_args(words).recorded == named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,16 @@ def test_code_that_one_side_does_not_know_is_not_the_same(which: str) -> None:
     assert diff.same_code(whole, whole, "fast/mission")
     assert not diff.same_code(*sides, "fast/mission")
     assert not diff.same_code(*sides, "cudnn/mission")
+
+
+@pytest.mark.parametrize("change", [{"code": "a"}, {"code": "z"}, {"nvcc": "12.0"}, {"nvcc": "14.0"}])
+def test_another_code_or_compiler_is_not_the_same(change: dict[str, Any]) -> None:
+    whole = factory.record()
+    key = whole.keys["fast/mission"]
+    other = replace(whole, keys={"fast/mission": replace(key, **change)})
+    assert not diff.same_code(whole, other, "fast/mission")
+    peer = replace(whole, keys={"fast/mission": replace(key, peer=True)})
+    assert not diff.same_code(peer, peer, "fast/mission")
 
 
 def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:

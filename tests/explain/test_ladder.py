@@ -122,6 +122,19 @@ def test_a_finding_follows_from_prediction_counters_and_times(
     assert found.outcome == outcome and re.match(finding, found.finding), found.finding
 
 
+@pytest.mark.parametrize(
+    ("predicted_us", "us", "limited"),
+    [((221, 100), 45, False), ((221, 20), 45, True), ((198, 300), 300, True), ((221, 95), 98, True)],
+)
+def test_the_limiter_is_named_where_a_prediction_was_not_reached(
+    predicted_us: tuple[float, float], us: float, limited: bool
+) -> None:
+    found = step(record([on_l4(*predicted_us)], counters({}, STALLS), {"slow": 100, "fast": us}))
+    assert found.limiter and ("; limited by" in found.finding) is limited, found.finding
+    bare = step(record([on_l4(*predicted_us)], [], {"slow": 100, "fast": us}))
+    assert bare.limiter or "limited by" not in bare.finding
+
+
 def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
     stalls = [factory.fact("stall_share_barrier", 41.0, "fast", shape="mission")]
     r = record(facts=[*stalls, *factory.facts_of(SHARES, "fast", shape="mission")])

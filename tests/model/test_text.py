@@ -71,3 +71,7 @@ def test_a_recorded_value_stands_in_its_own_unit() -> None:
 def test_a_long_value_is_cut_to_a_hundred_characters(length: int, shown: int) -> None:
     text = shortened("x" * (length - 2))  # with its quotes
     assert len(text) == shown and text.endswith("...") == (length > 100)
+
+
+def test_a_column_has_one_digit_unless_it_says_otherwise() -> None:
+    assert [fixed(v) for v in (1.26, 1000.0, True)] == ["1.3", "1,000.0", "True"]

@@ -21,7 +21,7 @@ from flashcore.errors import UsageError, WriteError
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import files
-from flashcore.model.catalogue import RULE
+from flashcore.model.catalogue import FACTS, RULE
 from flashcore.model.causes import CodeChanged, CompileFailed, DidNotCompile, Message, UnsupportedArch
 from flashcore.model.record import (
     Artifact,
@@ -477,7 +477,9 @@ def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, p
 
 
 def test_predictions_stand_beside_what_was_measured(pages: dict[str, str]) -> None:
-    row = [c[2] for c in Page(pages["variant/fast.html"]).row("isolated_p50")]
+    cells = Page(pages["variant/fast.html"]).row("isolated_p50")
+    row = [c[2] for c in cells]
+    assert cells[0][1] == FACTS["isolated_p50"].why
     assert row[1:4] == ["221.0 µs", "100.0 µs", "L4"]
     assert row[6].startswith("40") and row[7].startswith("40.")
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flashcore.errors import ManifestError, UsageError
-from flashcore.suites import load
+from flashcore.suites import load, variants
 from tests.conftest import FAULTS, TOY, without_line
 
 Change = Callable[[dict[str, Any]], None]
@@ -473,6 +473,25 @@ def test_selecting() -> None:
         load.select(loaded, "nothing*")
     with pytest.raises(UsageError, match="--shape huge: expected one of tail, small"):
         load.select(loaded, None, ("huge",))
+
+
+def test_a_misspelt_selection_is_told_with_the_nearest_name() -> None:
+    suite = load.load(TOY)
+    with pytest.raises(UsageError, match=r"--variant plian: .* \(did you mean plain\?\)"):
+        load.select(suite, "plian")
+    with pytest.raises(UsageError, match=r"--shape smal: .* \(did you mean small\?\)"):
+        load.select(suite, None, ("smal",))
+
+
+def test_only_so_many_variants_are_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = manifest()
+    names = len(data["variant"])
+    data["variant"]["m{m}"] = {**data["variant"]["plain"], "sweep": [{"m": i} for i in range(3)]}
+    monkeypatch.setattr(variants, "MOST_POINTS", names + 3)
+    assert len(load.load(write(tmp_path / "suite", data)).variants) == names + 3
+    monkeypatch.setattr(variants, "MOST_POINTS", names + 2)
+    (line,) = [m for m in mistakes(tmp_path / "suite", data) if "in all" in m]
+    assert f"expected at most {names + 2} variants in all, found 3 more" in line
 
 
 def test_the_faults_suite_loads() -> None:

@@ -78,3 +78,16 @@ def test_a_manifest_is_whole_or_a_part() -> None:
     assert errors({"budget": data["budget"]}) == []
     assert errors({k: v for k, v in data.items() if k not in ("variant", "problem", "shape")}) == []
     assert errors({k: v for k, v in data.items() if k != "archs"}) == ["$"]
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        (2**63 - 1, False), (2**63, True), (-(2**63), False), (-(2**63) - 1, True), (1e30, False), (1.1e30, True),
+        (-1.1e30, True), ("a\tb", False), ("a\x07b", True),
+    ],
+)  # fmt: skip
+def test_what_no_key_may_hold_is_told_by_its_key(value: object, refused: bool) -> None:
+    for data, key in (({"x": {"y": value}}, "x.y"), ({"x": [0, value]}, "x[1]")):
+        said = schema.parse(data)
+        assert isinstance(said, list) and said[0].startswith(f"{key}: ") is refused

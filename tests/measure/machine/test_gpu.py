@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -66,3 +70,61 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(OSError, match="pip install nvidia-ml-py"):
         gpu.Nvml("0-1-2")
+
+
+class _Cuda:
+    """Answers as ``libcuda`` does, of GPUs with these UUIDs."""
+
+    def __init__(self, *uuids: str, initialized: int = 0) -> None:
+        self.uuids, self.initialized = uuids, initialized
+
+    def cuInit(self, flags: int) -> int:
+        return self.initialized
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = len(self.uuids)
+        return 0
+
+    def cuDeviceGet(self, device: Any, number: int) -> int:
+        device._obj.value = number
+        return 0 if number < len(self.uuids) else 101
+
+    def cuDeviceGetUuid(self, raw: Any, device: Any) -> int:
+        raw[:] = UUID(self.uuids[device.value]).bytes
+        return 0
+
+    def cuDeviceGetName(self, name: Any, length: int, device: Any) -> int:
+        name.value = f"GPU {device.value}".encode()
+        return 0
+
+    def cuDeviceTotalMem_v2(self, memory: Any, device: Any) -> int:
+        memory._obj.value = 80 << 30
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:
+        value._obj.value = {75: 9, 76: 0, 16: 132, 38: 50 << 20, 13: 1_980_000}[attribute]
+        return 0
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[_Cuda], None]]:
+    """Puts a stand-in in the place of the driver."""
+    gpu.Gpu.numbered.cache_clear()
+    yield lambda driver: monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    gpu.Gpu.numbered.cache_clear()
+
+
+def test_gpus_are_those_of_the_driver(cuda: Callable[[_Cuda], None]) -> None:
+    names = ("00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b")
+    cuda(_Cuda(*names))
+    assert gpu.uuids() == [f"GPU-{name}" for name in names]
+    one, second = gpu.Gpu.find(), gpu.Gpu.numbered(1)
+    assert one is not None and second is not None and (one.name, second.name) == ("GPU 0", "GPU 1")
+    assert (one.capability, one.sms, one.memory_bytes, one.l2_bytes) == ((9, 0), 132, 80 << 30, 50 << 20)
+    assert one.max_sm_clock_mhz == 1980.0 and gpu.Gpu.numbered(2) is None
+
+
+@pytest.mark.parametrize("driver", [_Cuda(), _Cuda("00000000-0000-0000-0000-00000000000a", initialized=100)])
+def test_a_driver_without_a_gpu_has_none(driver: _Cuda, cuda: Callable[[_Cuda], None]) -> None:
+    cuda(driver)
+    assert gpu.uuids() == [] and gpu.Gpu.find() is None

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from flashcore.errors import FlashcoreError, UsageError
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure.machine import python_process
+from flashcore.measure.workers import kernel_call
 from flashcore.measure.workers.kernel_call import Caller, Case
 from tests import update_cases
 from tests.softmax_cases import case
@@ -148,3 +149,14 @@ def test_a_child_that_leaves_at_once_loses_nothing_that_was_printed(tmp_path: Pa
         done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=log, check=False)
     said = (tmp_path / "log").read_text().splitlines()
     assert done.returncode == 3 and sorted(said) == ["at its exit", "of Python", "of a launcher"]
+
+
+@pytest.mark.parametrize(
+    ("device", "available", "lacks"), [("cpu", False, False), ("cuda", True, False), ("cuda", False, True)]
+)
+def test_only_a_gpu_that_is_not_there_is_lacking(
+    device: str, available: bool, lacks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: available)
+    with pytest.raises(CapabilityError, match=r"no CUDA GPU .*: torch ") if lacks else contextlib.nullcontext():
+        kernel_call.require_device(device)

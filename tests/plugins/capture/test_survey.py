@@ -151,3 +151,14 @@ def test_instances_of_one_template_are_counted_together() -> None:
     surveyed = seen(*[row("void f<1>(int)", 9), row("void f<2>(int)", 1), row("g(int)", 1)] * 10)
     (window,) = windows(surveyed, select(surveyed, 1))
     assert window.count == 1 and window.skip % 2 == 0 and window.skip // 2 in range(1, 10)
+
+
+def test_a_wider_window_is_around_the_steady_launches_and_then_from_the_first_on() -> None:
+    surveyed = seen(*[row("a", 5), row("b", 9)] * 100, row("once", 1))
+    a, once = (next(case for case in surveyed.cases if case.key.kernel == kernel) for kernel in ("a", "once"))
+    (window,) = windows(surveyed, [a])
+    first, then = (surveys.wider_windows(surveyed, [a, once], attempt) for attempt in (0, 1))
+    quarter = surveys.MOST_IN_A_WINDOW // 4
+    assert [w.count for w in first] == [quarter] * 2 and [w.count for w in then] == [surveys.MOST_IN_A_WINDOW] * 2
+    assert first[0].skip == max(1, window.skip - quarter // 2) and then[0].skip == 1
+    assert first[1].skip == then[1].skip == 0 and {w.kernels for w in first} == {("a",), ("once",)}

@@ -72,6 +72,8 @@ def test_the_faster_losers_and_what_they_broke_stand_there(tmp_path: Path) -> No
     faster, kept = Summary(header("grid"), results).within_budgets()
     assert kept is not None and [one.index for one in faster] == quick
     assert f"The fastest that keeps every soft budget takes {significant(kept.us)} µs" in read
+    gains = [f"{100 * (kept.us / one.us - 1):.1f} %" for one in faster]
+    assert all(gain in read.split("Who was faster")[1].split("Genealogy")[0] for gain in gains)
     assert read.split("Who was faster")[1].split("Genealogy")[0].count("registers by 10 %, spills by 800 %") == 3
 
 
