@@ -205,7 +205,8 @@ def _module_level(source: str) -> Iterator[ast.expr]:
     """The values assigned at the top of a module."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            yield node.value
+            several = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+            yield from node.value.elts if several and isinstance(node.value, ast.Tuple) else [node.value]
 
 
 def _extent(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:

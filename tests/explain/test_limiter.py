@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from flashcore.explain.limiter import limiter, limiters, phase_shares, remedies
+from flashcore.explain.limiter import NEAR, limiter, limiters, phase_shares, remedies
 from flashcore.explain.predictions import Readings
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Facts, Record, Subject
@@ -190,6 +190,17 @@ def test_a_planted_bank_conflict_is_named() -> None:
     ).limiters[0]
     assert found.kind == "bank_conflicts" and found.brief.startswith("bank conflicts, 88 % of the passes")
     assert "shared memory 97 % busy" in found.evidence and found.facts[0] == "bank_conflicts"
+
+
+@pytest.mark.parametrize(("lost", "kind"), [(0.5, "bank_conflicts"), (0.49, "shared")])
+def test_shared_memory_is_held_by_conflicts_that_are_half_of_its_passes(lost: float, kind: str) -> None:
+    passes = 0.97 * 132 * 20_000
+    assert kinds(**COUNTED, shared_wavefronts=passes, bank_conflicts=lost * passes)[0] == kind
+
+
+@pytest.mark.parametrize("share", [NEAR, NEAR - 0.1])
+def test_a_resource_counts_from_a_share_on(share: float) -> None:
+    assert ("dram" in kinds(**COUNTED, dram_throughput=share)) is (share == NEAR)
 
 
 def test_conflicts_short_of_the_roof_are_evidence_of_the_wait_for_shared_memory() -> None:

@@ -311,6 +311,7 @@ def test_the_inner_loop_judges_only_what_it_built() -> None:
         ({"minimum": 60.0}, 61.0, "pass", 1.0),
         ({"maximum": 0.0}, 3.0, "open", 0.0),
         ({"minimum": 60.0}, -1.0, "open", 0.0),
+        ({"minimum": 0.0}, -1.0, "open", 0.0),
     ],
 )
 def test_goals_show_progress_and_never_fail(limits: dict[str, Any], value: float, status: str, progress: float) -> None:

@@ -98,3 +98,12 @@ def test_a_script_that_only_calls_a_program_is_followed(tmp_path: Path) -> None:
         script.write_text(text, encoding="utf-8")
         assert toolchain._program(script) == found
     assert toolchain._program(program) == program
+
+
+@pytest.mark.parametrize(
+    ("output", "version"), [("Version 2025.3.1.0 (build 7)", "2025.3.1.0"), ("Version x", None), ("", None)]
+)
+def test_a_tools_version_is_what_it_prints(output: str, version: str | None, tmp_path: Path) -> None:
+    (tool := tmp_path / "tool").write_text(f"#!/bin/sh\necho '{output}'\n")
+    tool.chmod(0o755)
+    assert toolchain.tool_version(tool) == version
