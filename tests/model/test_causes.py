@@ -28,6 +28,19 @@ def test_a_cause_is_read_as_it_was_written(kind: type[causes.Detail]) -> None:
     assert cause_text.text(detail) or kind is causes.SourceLine
 
 
+#: Texts that are shown elsewhere, or only where another is not given.
+UNTOLD = {("CompileFailed", "file"), ("UnsupportedArch", "archs"), ("Renamed", "kernels"), ("SourceLine", "file")}
+
+
+@pytest.mark.parametrize("kind", [k for k in causes.DETAILS.values() if k is not causes.Unknown], ids=lambda k: k.code)
+def test_a_cause_is_told_with_its_texts(kind: type[causes.Detail]) -> None:
+    kinds = {f.name: str(f.type) for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    texts: dict[str, object] = {name: f"<{name}>" for name, of in kinds.items() if of == "str"}
+    texts |= {name: (f"<{name}>",) for name, of in kinds.items() if of == "tuple[str, ...]"}
+    told = cause_text.text(kind(**{name: VALUES[of] for name, of in kinds.items()} | texts))
+    assert {name for name in texts if f"<{name}>" not in told} == {n for k, n in UNTOLD if k == kind.__name__}
+
+
 def test_a_cause_of_a_missing_plugin_is_kept() -> None:
     written = {"cause": "of_a_plugin", "detail": [1]}
     assert causes.as_json(causes.from_json(written)) == written

@@ -131,3 +131,13 @@ def test_all_that_was_written_beside_tensors_is_named_at_once() -> None:
     found = damages(outputs.guards)
     assert list(found) == ["second"] and found["second"] == outputs.guards["second"].damage()
     assert "1 bytes written before its first element, the nearest 3 bytes off" in found["second"]
+
+
+def test_damage_between_the_elements_of_a_strided_tensor_is_seen() -> None:
+    guard = Guarded((2, 3), "float32", "cpu", strides=(8, 1))
+    guard.tensor.zero_()
+    assert not guard.is_damaged() and guard.damage() == ""
+    guard.tensor.as_strided((1,), (1,), guard.tensor.storage_offset() + 5).fill_(0)
+    assert guard.is_damaged() and guard.damage() == "1 elements written between its own, the first 5 past its first"
+    guard.poison()
+    assert not guard.is_damaged()

@@ -80,3 +80,16 @@ def test_a_parent_is_the_nearest_slower_one() -> None:
 def test_what_was_broken_is_said_with_by_how_much() -> None:
     assert summary.broken(Result(1)) == "none"
     assert summary.broken(Result(1, broken={"registers": 0.82, "spills": 2076.0})) == "registers by 82 %, spills"
+
+
+def test_who_was_faster_than_the_first_that_keeps_every_budget() -> None:
+    first, second, third, *_ = GRID.feasible
+    us = {first: 1.0, second: 2.0, third: 3.0}
+
+    def within(*broken: int) -> tuple[list[int], int | None]:
+        results = (Result(i, times={"small": t}, broken={"spills": 1.0} if i in broken else {}) for i, t in us.items())
+        faster, kept = study(results).within_budgets()
+        return [one.index for one in faster], kept and kept.index
+
+    assert within() == ([], first) and within(first, second) == ([first, second], third)
+    assert within(second) == ([], first) and within(*us) == ([first, second, third], None)
