@@ -89,7 +89,7 @@ def test_who_was_faster_than_the_first_that_keeps_every_budget() -> None:
     def within(*broken: int) -> tuple[list[int], int | None]:
         results = (Result(i, times={"small": t}, broken={"spills": 1.0} if i in broken else {}) for i, t in us.items())
         faster, kept = study(results).within_budgets()
-        return [one.index for one in faster], kept and kept.index
+        return [one.index for one in faster], kept.index if kept else None
 
     assert within() == ([], first) and within(first, second) == ([first, second], third)
     assert within(second) == ([], first) and within(*us) == ([first, second, third], None)
