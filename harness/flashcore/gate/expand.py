@@ -130,7 +130,7 @@ class Expansion:
                     yield from self._by_kernel(budget, Subject(variant.name, shape=shape), (), NotRecorded())
             else:
                 yield from self._static(budget, variant)
-        unmatched = [g for g in budget.kernels if g != "*" and g not in self._matched]
+        unmatched = [g for g in budget.kernels if g != "*" and g[:1] != "!" and g not in self._matched]
         if unmatched and self._covers_all_variants(budget):
             # A limit on a kernel must not lapse because the kernel has a new name.
             yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched)))
@@ -148,7 +148,7 @@ class Expansion:
         names = (kernel, *self._aliases.get(kernel, ()))
         globs = [glob for glob in budget.kernels if any(matches_any(name, (glob,)) for name in names)]
         self._matched.update(globs)
-        return bool(globs)
+        return bool(globs) and all(matches_any(name, ("*", *budget.kernels)) for name in names)
 
     def _kernel(self, budget: Budget, subject: Subject, fact: Fact | None, cause: Cause) -> Iterator[Expectation]:
         """Yields the kernel if the budget names it.
@@ -262,7 +262,7 @@ def in_scope(scope: Budget | Waiver | GateRule, subject: Subject, *, unknown: bo
         unknown: whether any glob matches a part that the subject lacks; otherwise only ``*`` does.
     """
     return all(
-        "*" in globs or (unknown if name is None else matches_any(name, globs))
+        (unknown or "*" in globs) if name is None else matches_any(name, globs)
         for name, globs in (
             (subject.variant, scope.variants),
             (subject.arch, scope.archs),

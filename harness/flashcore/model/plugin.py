@@ -89,6 +89,7 @@ SHIPPED: Mapping[str, Entries] = {
         "bounds": "bounds",
         "init": "init",
         "sanitize": "sanitize",
+        "audit": "audit",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),

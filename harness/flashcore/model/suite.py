@@ -225,10 +225,20 @@ class ImportedKernel:
     compiler: ClassVar[str] = "nvcc"
 
 
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A library or another file with machine code, by its path: it is only read, whatever compiled it."""
+
+    name: str
+    type: Literal["binary"] = "binary"
+    file: ClassVar[str] = ""
+    compiler: ClassVar[str] = ""
+
+
 Cuda = CudaSource | ForeignLauncher
 #: Functions whose kernels are known before they run.
 CompiledCallable = AheadOfTime | RecordedCubins
-Kind = Cuda | CompiledCallable | PythonCallable | ImportedKernel
+Kind = Cuda | CompiledCallable | PythonCallable | ImportedKernel | Binary
 
 
 def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:
@@ -287,8 +297,8 @@ class Variant:
 
     @property
     def imported(self) -> str:
-        """The full name of the kernel in an imported report; empty for what is built here."""
-        return self.kind.name if isinstance(self.kind, ImportedKernel) else ""
+        """The full name of the kernel in an imported report, or a binary's path; empty for what is built here."""
+        return self.kind.name if isinstance(self.kind, ImportedKernel | Binary) else ""
 
     @property
     def origin(self) -> str:

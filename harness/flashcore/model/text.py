@@ -37,8 +37,10 @@ def visible(text: str) -> str:
 
 
 def matches_any(name: str, globs: Sequence[str]) -> bool:
-    """Whether one of the globs matches."""
-    return any(glob == "*" or glob == name or fnmatchcase(name, glob) for glob in globs)
+    """Whether one of the globs matches, and none of those that begin with ``!``."""
+    return any(glob == "*" or glob == name or fnmatchcase(name, glob) for glob in globs) and not any(
+        glob[:1] == "!" and fnmatchcase(name, glob[1:]) for glob in globs
+    )
 
 
 def same_hardware(one: str, other: str) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import mmap
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +37,8 @@ class Kernel:
     threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing.
 
     ``spills`` are the bytes per thread that it stores and reloads, functions in its section included, where ptxas lists
-    them; ``None`` where it lists none, which may also mean that this ptxas lists no spills."""
+    them; ``None`` where it lists none, which may also mean that this ptxas lists no spills. ``code`` is the hash of its
+    instructions."""
 
     name: str
     registers: int
@@ -48,6 +51,9 @@ class Kernel:
     block: tuple[int, int, int] | None = None  # __block_size__
     cluster: tuple[int, int, int] | None = None  # __cluster_dims__
     spills: tuple[int, int] | None = None
+    code_bytes: int = 0
+    constant_bytes: int = 0
+    code: str = field(default="", compare=False)
 
     @property
     def demands(self) -> dict[str, int]:
@@ -100,7 +106,7 @@ def parse(data: bytes, arch: str, name: str) -> Cubin:
     """
     try:
         return _read(data, arch)
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise FlashcoreError(
             f"{name}: expected a 64-bit CUDA ELF file, found {data[:4]!r} ({error})\n  hint: make clean build"
         ) from error
@@ -109,14 +115,18 @@ def parse(data: bytes, arch: str, name: str) -> Cubin:
 def _read(data: bytes, arch: str) -> Cubin:
     sections = sections_of(data)
     by_name = {s.name: s for s in sections}
-    symbols = _symbol_names(data, sections)
+    symbol = _symbols(data, sections)
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
         if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
-            (registers if attribute == _REGISTERS else frames)[symbols[index]] = value
+            (registers if attribute == _REGISTERS else frames)[symbol(index)] = value
     names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
+    constants = Counter[str]()
+    for section in sections:
+        if section.name.startswith(".nv.constant"):
+            constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
     reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
     kernels = []
     for name in names:
@@ -126,6 +136,7 @@ def _read(data: bytes, arch: str) -> Cubin:
         text = by_name.get(f".text.{name}")
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
+        code = data[text.offset : text.offset + text.size] if text else b""
         kernels.append(
             Kernel(
                 name=name,
@@ -139,7 +150,10 @@ def _read(data: bytes, arch: str) -> Cubin:
                 max_cluster=int.from_bytes(most, "little") if most else None,
                 block=_sizes(info.get(_BLOCK)),
                 cluster=_sizes(info.get(_CLUSTER)),
-                spills=_spills(data[text.offset : text.offset + text.size], notes) if text and notes else None,
+                spills=_spills(code, notes) if notes else None,
+                code_bytes=len(code),
+                constant_bytes=constants[name],
+                code=hashlib.sha256(code).hexdigest(),
             )
         )
     separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
@@ -177,7 +191,7 @@ def _sizes(payload: bytes | None) -> tuple[int, int, int] | None:
     return struct.unpack("<III", payload[:12]) if payload else None
 
 
-def sections_of(data: bytes) -> list[Section]:
+def sections_of(data: bytes | mmap.mmap) -> list[Section]:
     """The sections of a 64-bit ELF file."""
     if data[:5] != b"\x7fELF\x02":
         raise ValueError("no ELF header")
@@ -188,18 +202,21 @@ def sections_of(data: bytes) -> list[Section]:
     return [Section(text_at(data, names_at + r[0]), r[1], r[4], r[5], r[6], r[2], r[7]) for r in raw]
 
 
-def text_at(data: bytes, at: int) -> str:
+def text_at(data: bytes | mmap.mmap, at: int) -> str:
     """A name in a table of names."""
-    return data[at : data.index(b"\0", at)].decode()
+    end = data.find(b"\0", at)
+    if end < 0:
+        raise ValueError(f"no name at {at}")
+    return data[at:end].decode()
 
 
-def _symbol_names(data: bytes, sections: list[Section]) -> list[str]:
+def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:
+    """Index → the symbol's name."""
     table = next((s for s in sections if s.kind == 2), None)
     if table is None:
-        return []
+        return [""].__getitem__
     strings = sections[table.link].offset
-    entries = struct.iter_unpack("<I20x", data[table.offset : table.offset + table.size])
-    return [text_at(data, strings + name) for (name,) in entries]
+    return lambda index: text_at(data, strings + struct.unpack_from("<I", data, table.offset + 24 * index)[0])
 
 
 def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, bytes]]:

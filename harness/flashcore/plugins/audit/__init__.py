@@ -1,0 +1,23 @@
+"""Audits compiled CUDA code: wheels, libraries, objects, fatbins, cubins. Nothing is built, imported or run."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="audit",
+    commands={"audit": "flashcore.plugins.audit.command"},
+    help={"audit": "list and check the kernels in wheels, libraries, fatbins and cubins: no GPU, no suite"},
+    facts={
+        name: f"flashcore.plugins.audit.facts:{name.upper()}"
+        for name in ("code_bytes", "constant_bytes", "occupancy_low", "occupancy_high")
+    },
+    causes={
+        code: f"flashcore.plugins.audit.causes:{kind}"
+        for code, kind in {
+            "damaged_code": "Damaged",
+            "needs_package": "NeedsPackage",
+            "code_too_large": "TooLarge",
+            "no_device_code": "NoDeviceCode",
+            "spills_unlisted": "SpillsUnlisted",
+        }.items()
+    },
+)

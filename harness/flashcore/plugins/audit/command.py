@@ -1,0 +1,103 @@
+"""``flashcore audit``: the kernels in compiled files, and their budgets."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from flashcore.cli import options
+from flashcore.cli.grid import cell, grid
+from flashcore.errors import Exit
+from flashcore.model.cause_text import text
+from flashcore.model.groups import grouped
+from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.text import matches_any
+from flashcore.plugins.audit.inventory import Inventory, inventory
+from flashcore.plugins.audit.record import NAME, record_of
+from flashcore.plugins.imports.names import checked
+from flashcore.readers.kernel_names import without_arguments
+from flashcore.records import store
+
+_COLUMNS = {
+    "registers": "regs",
+    "spill_store_bytes": "spill st B",
+    "spill_load_bytes": "spill ld B",
+    "stack_bytes": "stack B",
+    "static_smem": "smem B",
+    "code_bytes": "code B",
+}
+_WIDEST = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="wheels, libraries, objects, fatbins, cubins, folders")
+    parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
+    parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
+    parser.add_argument(
+        "--each", action="store_true", help="a row per kernel: do not group instantiations of a template"
+    )
+    parser.add_argument(
+        "--name", default=NAME, metavar="NAME", help="name of the record's suite (default: %(default)s)"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the result as a run in --profiles")
+    options.add_profiles(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    begin = time.monotonic()
+    content = inventory(map(Path, arguments.files))
+    content.kernels = [k for k in content.kernels if matches_any(k.name, (arguments.kernel,))]
+    record = record_of(
+        store.new_id(),
+        content,
+        name=checked(arguments.name),
+        command=options.recorded_command(["flashcore", *sys.argv[1:]]),
+        seconds=time.monotonic() - begin,
+    )
+    print(table(record, arguments.top, arguments.each))
+    print("\n".join(_remarks(record, content)))
+    if arguments.keep:
+        folder = store.begin(Path(arguments.profiles), record.id)
+        store.write(record, folder)
+        print(store.complete(folder))
+    return Exit.OK if content.kernels and not content.unread else Exit.UNMEASURED
+
+
+def table(record: Record, top: int, each: bool) -> str:
+    """The kernels with the most spills, then the largest; of a template's instantiations the worst stands for all."""
+    kernels = grouped((f.subject, f) for f in record.facts)
+    rows = sorted(kernels.items(), key=lambda row: _rank(row[1]))
+    groups = grouped((subject if each else _template(subject), (subject, facts)) for subject, facts in rows)
+    cells = []
+    for members in list(groups.values())[:top]:
+        subject, facts = members[0]
+        by_name = {fact.name: fact for fact in facts}
+        name = (subject.kernel or "")[:_WIDEST] + (f"  ×{len(members)}" if len(members) > 1 else "")
+        cells.append([subject.variant, subject.arch or "", *(cell(by_name.get(c), 0) for c in _COLUMNS), name])
+    more = len(groups) - len(cells)
+    rest = f"\n… and {more} more rows: --top {len(groups)}" if more else ""
+    return grid(("file", "arch", *_COLUMNS.values(), "kernel"), cells) + rest
+
+
+def _template(subject: Subject) -> Subject:
+    return Subject(subject.variant, subject.arch, kernel=without_arguments(subject.kernel or ""))
+
+
+def _rank(facts: Iterable[Fact]) -> tuple[float, float, float]:
+    """Unmeasured spills come first, then the most."""
+    values = {fact.name: fact.number for fact in facts}
+    stores, loads = values.get("spill_store_bytes"), values.get("spill_load_bytes")
+    spilled = float("inf") if stores is None or loads is None else stores + loads
+    return -spilled, -(values.get("stack_bytes") or 0.0), -(values.get("code_bytes") or 0.0)
+
+
+def _remarks(record: Record, content: Inventory) -> Iterator[str]:
+    archs = ", ".join(record.suite.archs)
+    seconds = record.stages[0].seconds
+    yield f"{len(content.kernels)} kernels in {len(content.files)} files for {archs or 'no arch'}, {seconds:.1f} s"
+    yield from record.suite.notes
+    for one in content.unread:
+        yield f"unreadable: {content.files[one.variant]} {one.place} {one.arch}: {text(one.cause)}"

@@ -1,0 +1,298 @@
+"""Finds device code in files: yields each cubin, each PTX text and each thing that cannot be read, with its place.
+
+A file's content decides its format. Nothing is imported, unpickled or executed. Large files are mapped, members of zip
+archives are copied to a temporary file, and every decompression has a limit.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.model.causes import Cause
+from flashcore.plugins.audit.causes import Damaged, NeedsPackage, NoDeviceCode, TooLarge
+from flashcore.readers import cubin
+
+MOST_CODE = 1 << 29  # bytes of one decompressed cubin or PTX text
+MOST_MEMBER = 1 << 33  # bytes of one member of a zip archive
+_MOST_NESTED = 4  # archives in archives
+_MOST_RATIO = 1100  # no DEFLATE stream expands more
+_ERRORS = (
+    struct.error,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+)
+_ELF, _FATBIN, _ZIP = b"\x7fELF", b"\x50\xed\x55\xba", b"PK\x03\x04"
+_AR, _THIN = b"!<arch>\n", b"!<thin>\n"
+_MAGICS = (_ELF, _FATBIN, _ZIP, _AR, _THIN)
+_LINKED, _RELOCATABLE = ".nv_fatbin", "__nv_relfatbin"
+_PROGRAM_DATA, _RUNS = 1, 4  # a section's kind, and its flag for host code
+_CUDA_MACHINE = 190
+_HEADER, _ENTRY = struct.Struct("<IHHQ"), struct.Struct("<HHIQIIHHIIIQQQ")
+_PTX, _CUBIN, _LTO = 1, 2, 8  # kinds of entries
+_LZ4, _ZSTD, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x100000, 0x200000  # flags of entries
+_TARGET = re.compile(rb"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
+_COMMAND = re.compile(rb"-arch[ =](sm_\d+[af]?)")
+
+Buffer = bytes | mmap.mmap
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Device code.
+
+    Args:
+        file: the library, object or cubin that it lies in, as a path that goes on within archives.
+        place: where in that file: a section's offset, a member's name; empty for all of it.
+        kind: ``ptx`` and ``lto`` (intermediate code) are compiled at run time, or when linked.
+        arch: ``sm_90a``.
+        content: the bytes, or why they cannot be read.
+    """
+
+    file: str
+    place: str
+    kind: str
+    arch: str
+    content: bytes | Cause
+
+
+def read(path: Path) -> Iterator[Code]:
+    """The device code of a file, or of the files in a folder.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    if path.is_dir():
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            # In a compiler's cache the PTX beside a cubin is what it was made of.
+            if not (file.suffix == ".ptx" and file.with_suffix(".cubin").is_file()):
+                yield from _file(file, file.relative_to(path).as_posix())
+    elif path.is_file():
+        yield from _file(path, path.name, listed=True)
+    else:
+        raise UsageError(f"{path}: expected a file or folder with CUDA code, found neither")
+
+
+def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
+    """Args:
+    listed: whether a file without device code is reported.
+    """
+    try:
+        with _mapped(path) as data:
+            codes = 0
+            for codes, code in enumerate(_content(data, name, path.parent), 1):  # noqa: B007
+                yield code
+            if listed and not codes:
+                yield Code(name, "", "cubin", "", NoDeviceCode())
+    except _ERRORS as error:
+        yield Code(name, "", "cubin", "", Damaged(str(error)))
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[Buffer]:
+    with path.open("rb") as stream:
+        if not os.fstat(stream.fileno()).st_size:
+            yield b""
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
+
+
+def _content(data: Buffer, name: str, folder: Path | None, depth: int = 0) -> Iterator[Code]:
+    """The code in a file's content.
+
+    Args:
+        folder: where a thin archive's members are looked for; ``None`` within another archive.
+    """
+    magic = data[:8]
+    if depth > _MOST_NESTED:
+        yield Code(name, "", "cubin", "", Damaged(f"more than {_MOST_NESTED} archives within each other"))
+    elif magic.startswith(_ELF) and data[18:20] == _CUDA_MACHINE.to_bytes(2, "little"):
+        yield Code(name, "", "cubin", arch_of(data), data[:])
+    elif magic.startswith(_ELF):
+        yield from _elf(data, name)
+    elif magic.startswith(_FATBIN):
+        yield from _fatbins(data, name, "", 0, len(data))
+    elif magic.startswith(_ZIP):
+        yield from _zip(data, name, depth)
+    elif magic in (_AR, _THIN):
+        yield from _archive(data, name, folder, depth)
+    elif target := _TARGET.search(data[: 1 << 16]):
+        yield Code(name, "", "ptx", target[1].decode(), data[:])
+
+
+def _elf(data: Buffer, name: str) -> Iterator[Code]:
+    """The fatbins in any data of a host program: of some libraries they are in no section of their own."""
+    linked = False
+    for section in cubin.sections_of(data):
+        # Relocatable code comes last, and where there is other code it is linked into that.
+        if (
+            section.kind == _PROGRAM_DATA
+            and not section.flags & _RUNS
+            and not (linked and section.name == _RELOCATABLE)
+        ):
+            for code in _fatbins(data, name, section.name, section.offset, section.offset + section.size):
+                linked |= code.kind == "cubin" and section.name == _LINKED
+                yield code
+
+
+def _fatbins(data: Buffer, name: str, section: str, at: int, end: int) -> Iterator[Code]:
+    """The entries of the fatbins between two offsets, which padding separates."""
+    while 0 <= (at := data.find(_FATBIN, at, end)) <= end - _HEADER.size:
+        _, version, header, size = _HEADER.unpack_from(data, at)
+        if (version, header) != (1, _HEADER.size):
+            at += 1  # the number by itself, in other data
+            continue
+        entry, at = at + header, at + header + size
+        if at > end:
+            yield Code(
+                name, f"{section}+{entry:#x}", "cubin", "", Damaged(f"{size} bytes, of which {end - entry} left")
+            )
+            return
+        while entry + _ENTRY.size <= at:
+            place = f"{section}+{entry:#x}"
+            kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
+            start, entry = entry + header, entry + header + size
+            if entry > at or header < _ENTRY.size:
+                yield Code(name, place, "cubin", "", Damaged(f"an entry of {size} bytes in a fatbin that is shorter"))
+                break
+            arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
+            if kind == _LTO:
+                yield Code(name, place, "lto", arch, b"")
+            elif kind in (_PTX, _CUBIN):
+                content = _unpacked(data[start : start + (packed or size)], flags, unpacked)
+                yield Code(name, place, "ptx" if kind == _PTX else "cubin", arch, content)
+            else:
+                yield Code(name, place, "cubin", arch, Damaged(f"an entry of the unknown kind {kind}"))
+
+
+def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
+    """An entry's content, or why it cannot be decompressed."""
+    if not flags & (_LZ4 | _ZSTD):
+        return data
+    if size > min(MOST_CODE, len(data) * (255 if flags & _LZ4 else 1 << 14) + 64):
+        return TooLarge(size, MOST_CODE)
+    try:
+        if flags & _LZ4:
+            import lz4.block
+
+            return bytes(lz4.block.decompress(data, uncompressed_size=size))
+        import zstandard
+
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
+            content = bytes(reader.read(size + 1))
+    except ModuleNotFoundError as error:
+        return NeedsPackage(str(error.name).partition(".")[0])
+    except Exception as error:  # each library has errors of its own
+        return Damaged(str(error))
+    return content if len(content) == size else Damaged(f"{len(content)} bytes, expected {size}")
+
+
+def _zip(data: Buffer, name: str, depth: int) -> Iterator[Code]:
+    with zipfile.ZipFile(_Reader(data)) as archive:
+        for info in archive.infolist():
+            file = f"{name}!{info.filename}"
+            try:
+                if info.file_size > min(MOST_MEMBER, info.compress_size * _MOST_RATIO + 64):
+                    yield Code(file, "", "cubin", "", TooLarge(info.file_size, MOST_MEMBER))
+                    continue
+                with archive.open(info) as member:
+                    first = member.read(8)
+                    if not (first.startswith(_MAGICS) or info.filename.endswith(".ptx")):
+                        continue
+                    with tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
+                        copy.write(first)
+                        while block := member.read(1 << 20):
+                            copy.write(block)
+                        copy.flush()
+                        with _mapped(Path(copy.name)) as content:
+                            yield from _content(content, file, None, depth + 1)
+            except _ERRORS as error:
+                yield Code(file, "", "cubin", "", Damaged(str(error)))
+
+
+class _Reader:
+    """A buffer as a seekable file, which ``zipfile`` reads from."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._data, self._at = data, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = max(offset + (0, self._at, len(self._data))[whence], 0)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._at
+        self._at = min(len(self._data), start + size) if size >= 0 else len(self._data)
+        return self._data[start : self._at]
+
+
+def _archive(data: Buffer, name: str, folder: Path | None, depth: int) -> Iterator[Code]:
+    """The members of a static library. Those of a thin one are files beside it."""
+    at, long_names = len(_AR), b""
+    while at + 60 <= len(data):
+        header = data[at : at + 60]
+        if header[58:] != b"`\n":
+            raise ValueError(f"expected a member's header at {at}")
+        member, size = header[:16].decode("latin-1").rstrip(), int(header[48:58])
+        start, at = at + 60, at + 60 + size + size % 2
+        if member in ("/", "/SYM64/"):
+            continue
+        if member == "//":
+            long_names = data[start : start + size]
+            continue
+        if member[0] == "/":
+            begin = int(member[1:])
+            member = long_names[begin : long_names.index(b"\n", begin)].decode("utf-8", "replace")
+        member = member.rstrip("/")
+        if data[:8] == _AR:
+            codes = _within(data[start : start + size], name, depth)
+            yield from (replace(code, place=f"{member} {code.place}".strip()) for code in codes)
+        else:
+            at = start
+            path = folder / member if folder else None
+            if path is None or not path.is_file():
+                yield Code(name, member, "cubin", "", Damaged("expected a file beside the thin archive, found none"))
+            else:
+                yield from (replace(code, place=f"{member} {code.place}".strip()) for code in _file(path, name))
+
+
+def _within(content: bytes, file: str, depth: int) -> Iterator[Code]:
+    try:
+        yield from _content(content, file, None, depth + 1)
+    except _ERRORS as error:
+        yield Code(file, "", "cubin", "", Damaged(str(error)))
+
+
+def arch_of(data: Buffer) -> str:
+    """The arch that a cubin is for, by the compiler's note of its command or else by the ELF header."""
+    flags = struct.unpack_from("<I", data, 48)[0]
+    newer = data[8] >= 8
+    number = flags >> 8 & 0xFF if newer else flags & 0xFF
+    for section in cubin.sections_of(data):
+        content = data[section.offset : section.offset + section.size] if section.name == ".note.nv.tkinfo" else b""
+        if match := _COMMAND.search(content):
+            return match[1].decode()
+    return f"sm_{number}{'a' if not newer and flags & 0x800 else ''}"

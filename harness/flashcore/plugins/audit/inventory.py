@@ -1,0 +1,124 @@
+"""The kernels in files: named, each with what its cubin says about it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from flashcore.errors import FlashcoreError
+from flashcore.model.causes import CalledSeparately, Cause
+from flashcore.plugins.audit import containers
+from flashcore.plugins.audit.causes import Damaged, SpillsUnlisted
+from flashcore.plugins.imports.names import slug
+from flashcore.readers import cubin
+from flashcore.readers.kernel_names import canonical
+
+#: The version and the tags in a library's name.
+_TAGS = re.compile(r"(-[0-9a-f]{8})?(\.cpython-[\w-]+|\.abi3)?\.so[.\d]*$")
+
+
+class Kernel(NamedTuple):
+    """A kernel of one file and arch. ``name`` tells it from the file's others; ``place`` is its cubin's.
+
+    ``spills`` are bytes of stores and loads, or why they are not known: a cubin without spill notes shows that there
+    are none only where the kernel has no stack either."""
+
+    variant: str
+    arch: str
+    name: str
+    content: cubin.Kernel
+    spills: tuple[int, int] | Cause
+
+
+class Unread(NamedTuple):
+    """Code that cannot be read."""
+
+    variant: str
+    arch: str
+    place: str
+    cause: Cause
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The device code of some files.
+
+    Args:
+        files: variant → the file.
+        later: (variant, ``ptx`` or ``lto``, arch) → the number of its entries that hold no machine code.
+        codes: (variant, arch) → the hashes of its cubins' code.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
+    later: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    unread: list[Unread] = field(default_factory=list)
+    codes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+
+def inventory(paths: Iterable[Path]) -> Inventory:
+    """The kernels in files and folders.
+
+    Raises:
+        UsageError: a path does not exist.
+    """
+    result = Inventory()
+    variants: dict[tuple[int, str], str] = {}
+    seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
+    for number, path in enumerate(paths):
+        for code in containers.read(path):
+            variant = variants.get((number, code.file))
+            if variant is None:
+                variant = variants[number, code.file] = _variant(code.file, result.files)
+                result.files[variant] = code.file
+            _add(result, variant, code, seen)
+    names = {mangled: canonical(mangled) for mangled in {kernel.content.name for kernel in result.kernels}}
+    uses = Counter(names.values())
+
+    def shown(kernel: Kernel) -> str:
+        name = names[kernel.content.name]  # overloads that would share one stay mangled
+        return kernel.name if uses[name] > 1 else name + kernel.name.removeprefix(kernel.content.name)
+
+    result.kernels = [kernel._replace(name=shown(kernel)) for kernel in result.kernels]
+    return result
+
+
+def _variant(file: str, taken: Iterable[str]) -> str:
+    """A short name that the file keeps from version to version."""
+    name = slug(_TAGS.sub("", file.partition("!")[2] or file))
+    number = 1
+    while (numbered := f"{name}_{number}" if number > 1 else name) in taken:
+        number += 1
+    return numbered
+
+
+def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tuple[str, str, str], list[str]]) -> None:
+    if isinstance(code.content, Cause):
+        result.unread.append(Unread(variant, code.arch, code.place, code.content))
+        return
+    if code.kind != "cubin":
+        result.later[variant, code.kind, code.arch] += 1
+        return
+    try:
+        content = cubin.parse(code.content, code.arch, code.place)
+    except FlashcoreError as error:
+        result.unread.append(Unread(variant, code.arch, code.place, Damaged(str(error).partition("\n")[0])))
+        return
+    result.codes.setdefault((variant, code.arch), []).append(content.code)
+    for kernel in content.kernels:
+        same = seen.setdefault((variant, code.arch, kernel.name), [])
+        if kernel.code in same:
+            continue  # a template that several objects instantiate
+        same.append(kernel.code)
+        name = f"{kernel.name}@{len(same)}" if len(same) > 1 else kernel.name
+        result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel, content.separate)))
+
+
+def _spills(kernel: cubin.Kernel, separate: tuple[str, ...]) -> tuple[int, int] | Cause:
+    if not kernel.stack_bytes and not kernel.spills:
+        return 0, 0
+    return CalledSeparately(separate[0]) if separate else kernel.spills or SpillsUnlisted(kernel.stack_bytes)

@@ -1,0 +1,164 @@
+"""Makes an ordinary run record of an inventory: a file is a variant, so a budget may name files, archs and kernels."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from flashcore import __version__
+from flashcore.chips import occupancy
+from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import Cause, Detail, UnknownArch
+from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
+from flashcore.model.suite import Binary, Problem, Shape, Suite, Variant, Where
+from flashcore.plugins.audit.inventory import Inventory, Kernel
+
+NAME, UNKNOWN = "audit", "unknown"
+#: Kinds of code that is compiled at the first use, or when linked.
+_LATER = {"ptx": "PTX texts", "lto": "pieces of link-time code"}
+_RESOURCES = (
+    "registers",
+    "stack_bytes",
+    "static_smem",
+    "barriers",
+    "parameter_bytes",
+    "code_bytes",
+    "constant_bytes",
+)
+_SPILLS = ("spill_store_bytes", "spill_load_bytes")
+
+
+def record_of(
+    run_id: str, inventory: Inventory, *, name: str, command: str, seconds: float, block: int | None = None
+) -> Record:
+    """The record of the files; budgets are added later.
+
+    Args:
+        name: of its suite: records of one name are compared with each other.
+        seconds: the time that reading took.
+    """
+    machine = {(k.variant, k.arch): None for k in inventory.kernels} | dict.fromkeys(inventory.codes)
+    archs = {variant: [a for v, a in machine if v == variant] for variant in inventory.files}
+    for one in inventory.unread:
+        arch = one.arch or UNKNOWN
+        if arch not in archs[one.variant]:
+            archs[one.variant].append(arch)
+    every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=_number)))
+    failed = len(inventory.unread)
+    return Record(
+        id=run_id,
+        command=command,
+        suite=_suite(name, inventory.files, archs, every, _notes(inventory)),
+        environment=Environment(None, "", "", "", __version__),
+        artifacts=tuple(
+            Artifact(variant, arch, "ok", code=_hash(inventory.codes.get((variant, arch), ())))
+            for variant, of_file in archs.items()
+            for arch in of_file
+        ),
+        plans=(),
+        outcomes=(),
+        stages=(StageNote("audit", "failed" if failed else "ok", seconds, _unread(inventory)),),
+        facts=Facts(facts(inventory, block)),
+    )
+
+
+def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
+    """The facts of each kernel; of code that cannot be read, each is unmeasured with the reason.
+
+    Args:
+        block: threads per block that occupancy is for; ``None``: those that the launch bounds allow.
+    """
+    for kernel in inventory.kernels:
+        yield from _facts(kernel, block)
+    for one in inventory.unread:
+        subject = Subject(one.variant, one.arch or UNKNOWN, kernel=f"unreadable:{one.place.replace(' ', ':')}")
+        for name in (*_RESOURCES, *_SPILLS):
+            yield _fact(subject, name, None, one.cause)
+
+
+def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
+    subject, content, spills = Subject(kernel.variant, kernel.arch, kernel=kernel.name), kernel.content, kernel.spills
+    for name in _RESOURCES:
+        yield _fact(subject, name, getattr(content, name))
+    for name, value in content.demands.items():
+        yield _fact(subject, name, value)
+    for at, name in enumerate(_SPILLS):
+        yield _fact(subject, name, *((None, spills) if isinstance(spills, Cause) else (spills[at], "")))
+    only = block or (content.block and math.prod(content.block))
+    bounds = (only, only) if only else (occupancy.WARP, content.max_threads or occupancy.MAX_THREADS)
+    cluster = math.prod(content.cluster or (1,))
+    extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
+    for at, name in enumerate(("occupancy_low", "occupancy_high")):
+        pct = None if isinstance(extremes, Cause) else extremes[at]
+        detail = extremes if isinstance(extremes, Cause) else "without dynamic shared memory"
+        yield Fact(subject, name, pct, "pct", Source.OCCUPANCY, detail)
+
+
+@functools.cache
+def _occupancy(
+    arch: str, bounds: tuple[int, int], registers: int, smem: int, cluster: int
+) -> tuple[float, float] | Cause:
+    """The least and the most occupancy of the block sizes that can be launched."""
+    low, high = bounds
+    sizes = dict.fromkeys((*range(low, high, occupancy.WARP), high))
+    fits = [occupancy.occupancy(arch, threads, registers, smem, 0, cluster) for threads in sizes]
+    shares = [fit.pct for fit in fits if fit.pct]
+    return (round(min(shares), 4), round(max(shares), 4)) if shares else fits[0].cause or UnknownArch(arch)
+
+
+def _fact(subject: Subject, name: str, value: Value | None, detail: Detail | str = "") -> Fact:
+    return Fact(subject, name, value, FACTS[name].unit, Source.CUBIN, detail)
+
+
+def _number(arch: str) -> int:
+    return int("".join(filter(str.isdigit, arch)) or 0)
+
+
+def _hash(codes: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest() if codes else ""
+
+
+def _suite(
+    name: str,
+    files: Mapping[str, str],
+    archs: Mapping[str, Sequence[str]],
+    every: tuple[str, ...],
+    notes: Sequence[str],
+) -> Suite:
+    variants = {
+        variant: Variant(
+            name=variant,
+            problem=NAME,
+            kind=Binary(file),
+            technique=file,
+            where=Where(tuple(sorted(archs[variant], key=_number))),
+            roof="",
+            tolerance="",
+            tolerance_reason="read, not run",
+        )
+        for variant, file in files.items()
+    }
+    return Suite(
+        name=name,
+        title=f"audit of {', '.join(dict.fromkeys(file.partition('!')[0] for file in files.values()))}",
+        root=".",
+        nvcc="",
+        archs=every,
+        baseline="",
+        problems={NAME: Problem(NAME, "", "", (), (), ())},
+        shapes={NAME: Shape(NAME, NAME, {}, ())},
+        variants=variants,
+        budgets=(),
+        waivers=(),
+        notes=tuple(notes),
+    )
+
+
+def _notes(inventory: Inventory) -> list[str]:
+    return [f"{inventory.files[v]}: {n} {_LATER[kind]} for {arch}" for (v, kind, arch), n in inventory.later.items()]
+
+
+def _unread(inventory: Inventory) -> str:
+    return f"{len(inventory.unread)} parts cannot be read" if inventory.unread else ""

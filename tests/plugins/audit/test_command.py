@@ -1,0 +1,84 @@
+"""``flashcore audit``, and what the other commands make of its record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+from flashcore.records import store
+from tests.plugins.audit.fatbins import KERNELS, both, entry, fatbin, library
+
+BUDGETS = """
+[[budget]]
+name = "no_spills"
+fact = "spill_store_bytes"
+max = {most}
+kernels = {kernels}
+"""
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    file = tmp_path / "pkg.cpython-311-x86_64-linux-gnu.so"
+    file.write_bytes(library(both()))
+    return file
+
+
+@pytest.fixture
+def run(binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The folder of the run that an audit kept."""
+    assert main(["audit", str(binary), "--keep", "--profiles", str(tmp_path / "profiles")]) == Exit.OK
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_table_lists_the_kernels_and_the_later_code(binary: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(binary)]) == Exit.OK
+    lines = capsys.readouterr().out.splitlines()
+    rows = {tuple(line.split()) for line in lines[2:12]}
+    assert {row[-1] for row in rows} == KERNELS
+    assert lines[12].startswith("10 kernels in 1 files for sm_80, sm_90a")
+    assert lines[13] == "pkg.cpython-311-x86_64-linux-gnu.so: 1 PTX texts for sm_90"
+
+
+def test_the_record_has_the_cubins_facts(run: str) -> None:
+    record = store.read(Path(run))
+    spilled = {f.subject.kernel: f.value for f in record.facts.named("spill_store_bytes") if f.subject.arch == "sm_80"}
+    assert spilled == {"tensor<4>": 0, "shared": 0, "spills": 56, "stack": None, "warned": 0}
+    occupancy = {(f.name, f.value) for f in record.facts if f.subject.kernel == "spills" and "occupancy" in f.name}
+    assert ("occupancy_high", 100.0) in occupancy
+
+
+def test_code_that_cannot_be_read_is_listed_and_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "half.fatbin"
+    file.write_bytes(fatbin(entry(b"\x7fELF damaged", 90)))
+    assert main(["audit", str(file)]) == Exit.UNMEASURED
+    assert "unreadable: half.fatbin +0x10 sm_90: damaged: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("most", "kernels", "code"),
+    [
+        (0, ["*", "!stack", "!spills"], 0),
+        (0, ["*", "!stack"], 1),
+        (1e6, ["*", "!stack"], 0),
+        (1e6, ["*"], 3),  # whether `stack` spills is not known
+        (0, ["absent"], 3),
+    ],
+)
+def test_the_gate_judges_the_record(most: float, kernels: list[str], code: int, run: str, tmp_path: Path) -> None:
+    budgets = tmp_path / "budgets.toml"
+    budgets.write_text(BUDGETS.format(most=most, kernels=json.dumps(kernels)))
+    assert main(["gate", run, "--budgets", str(budgets)]) == code
+
+
+@pytest.mark.parametrize("command", [["report", "-o", "report"], ["facts"], ["pack", "-o", "k.run.zip"], ["diff"]])
+def test_other_commands_take_the_record(
+    command: list[str], run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    again = [run] if command[0] == "diff" else []
+    assert main([command[0], run, *again, *command[1:]]) == Exit.OK
