@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -74,6 +75,17 @@ def test_a_launch_that_fails_stands_at_zero() -> None:
     assert float(now.get("cy", "")) == BOTTOM
 
 
-@pytest.mark.parametrize("shown", [step("sm_90a", 128, 64, 0, cluster=2), step("sm_30", 128, 64, 0)])
+SHOWN = step("sm_90a", 128, 64, 0)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        step("sm_90a", 128, 64, 0, cluster=2),
+        step("sm_30", 128, 64, 0),
+        replace(SHOWN, then=None),
+        replace(SHOWN, subject=Subject("fast", None, "mission", "kernel")),
+    ],
+)
 def test_what_is_unmeasured_has_no_picture(shown: Step) -> None:
     assert charts(shown) == ""

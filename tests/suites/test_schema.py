@@ -83,8 +83,8 @@ def test_a_manifest_is_whole_or_a_part() -> None:
 @pytest.mark.parametrize(
     ("value", "refused"),
     [
-        (2**63 - 1, False), (2**63, True), (-(2**63), False), (-(2**63) - 1, True), (1e30, False), (1.1e30, True),
-        (-1.1e30, True), ("a\tb", False), ("a\x07b", True),
+        (2**63 - 1, False), (2**63, True), (2**64, True), (-(2**63), False), (-(2**63) - 1, True), (1e30, False),
+        (1.1e30, True), (-1.1e30, True), ("a\tb", False), ("a\x07b", True),
     ],
 )  # fmt: skip
 def test_what_no_key_may_hold_is_told_by_its_key(value: object, refused: bool) -> None:
