@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.measure.workers import journal
 from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, Journal, parse, read_journal, tasks_of
+from flashcore.model.causes import Hang, HungBefore, as_json
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, until
 
@@ -115,3 +117,20 @@ def test_what_starts_after_its_supervisor_ended_does_nothing() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), SUPERVISOR: str(ended.pid)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (HOPELESS, "")
+
+
+def test_the_first_answer_to_a_task_counts_and_the_supervisors_last(tmp_path: Path) -> None:
+    def line(event: str, name: str, **more: object) -> str:
+        return json.dumps({"event": event, "name": name, **more}) + "\n"
+
+    cause = as_json(Hang(2))
+    (tmp_path / "journal-001.jsonl").write_text(line("begin", "a") + line("result", "a", data={"n": 1}))
+    (tmp_path / "journal-002.jsonl").write_text(line("result", "a", data={"n": 2}) + line("fail", "b", cause=cause))
+    last = line("result", "b", data=None) + line("fail", "v/s", cause=cause, step="x")
+    (tmp_path / "supervisor.jsonl").write_text(last)
+    found = journal.answers(tmp_path)
+    assert {n: (r.status, r.data, r.cause) for n, r in found.items()} == {
+        "a": ("ok", {"n": 1}, None), "b": ("failed", None, Hang(2)), "v/s": ("failed", None, Hang(2))
+    }  # fmt: skip
+    assert found["v/s"].step.what == "x" and journal.hung(found.values()) == {"v": HungBefore("s", Hang(2))}
+    assert journal.answers(tmp_path / "nowhere") == {}
