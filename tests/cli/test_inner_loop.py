@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from flashcore.cli import inner_loop
 from flashcore.model.causes import Message
 from flashcore.model.record import Record
@@ -26,6 +28,14 @@ def test_four_answers_of_a_good_change() -> None:
     assert "times its floor" in text
     assert "stalls most on" in text
     assert "4 budgets?   none failed" in text
+
+
+@pytest.mark.parametrize("code", ["code", "another"])
+def test_a_change_of_time_without_a_change_of_code_says_so(code: str) -> None:
+    record = factory.record()
+    keys = {name: replace(key, code=f"{code}-x") for name, key in record.keys.items()}
+    before = replace(factory.record(id=OLD), keys={name: replace(key, code="code-x") for name, key in keys.items()})
+    assert ("but it is the same code" in answers(replace(record, keys=keys), before)) is (code == "code")
 
 
 def test_a_wrong_answer_comes_first() -> None:

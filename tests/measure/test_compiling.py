@@ -275,6 +275,8 @@ def test_a_mistake_of_several_archs_is_told_once_and_a_crashed_plan_by_its_shape
         "build: wide for sm_80, sm_90a FAILED", f"build: plain on small FAILED: {plans[0].error}"
     ]  # fmt: skip
     assert failures[0].endswith("\nwide.cu(1): error: no")
+    own = [v for v in opened(tmp_path, "check").variants if not v.is_reference]
+    assert said[0] == f"build: {len(own)} variants for sm_80, sm_90a"
     assert said[-1].startswith("build: 1 compiled, 1 unchanged, 2 failed in ")
     assert built.notes[0].status == "failed" and built.notes[0].detail == BuildsFailed(2, 4, 1)
     monkeypatch.setattr(launch_plan, "plans", lambda *_: [])

@@ -63,6 +63,14 @@ def test_a_file_that_packs_no_run_is_none(tmp_path: Path) -> None:
             lookup.find(tmp_path, name)
 
 
+def test_a_damaged_run_is_the_newest_all_the_same(tmp_path: Path) -> None:
+    for name in ("20260102T000000Z-0001", "20260103T000000Z-0001"):
+        store.write(factory.bare_record(id=name), folder := store.begin(tmp_path, name))
+        store.complete(folder)
+    (tmp_path / name / store.HEADER).write_text("{")
+    assert lookup.find(tmp_path, None).name == name
+
+
 def test_no_runs_yet(tmp_path: Path) -> None:
     assert lookup.runs(tmp_path / "nowhere") == lookup.unfinished(tmp_path / "nowhere") == []
     with pytest.raises(UsageError, match="found none\n  hint: `flashcore profile` records one"):
