@@ -508,6 +508,14 @@ FEW_COUNTERS: dict[str, Value | None] = {
 }  # fmt: skip
 
 
+def profiled(present: Record, variant: str, shape: str, run_id: str) -> Record:
+    """The record of present sources as if a GPU had profiled one case."""
+    gpu = replace(present.environment, gpu=GPU, gpu_arch="sm_90a")
+    facts = Facts([*present.facts, fact("plan_matches", 1, variant, shape=shape, source=Source.NCU)])
+    ran = tuple(CaseOutcome(variant, shape, stage, "ok") for stage in ("check", "profile"))
+    return replace(present, id=run_id, environment=gpu, facts=facts, outcomes=ran, stale={})
+
+
 def large_record(count: int = 10_000, budgets: Iterable[Budget] = (), waivers: Iterable[Waiver] = ()) -> Record:
     """A record of ``count`` cases (on 100 shapes) with some 20 facts each."""
     shapes = [shape(f"s{i}", {**MISSION, "S": 64 * (i + 1)}) for i in range(100)]

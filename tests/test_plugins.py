@@ -34,6 +34,7 @@ NEEDS = {
     "compare": "diff 2026 2026",
     "bounds": "bounds --suite suite --device h200",
     "init": "init new",
+    "signatures": "sign --key key",
     "sanitize": "profile --suite suite --sanitize",
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flashcore.cli import options, output, progress, verdict_table
 from flashcore.cli.baseline import save
@@ -26,6 +27,9 @@ from flashcore.pipeline.present import each_present
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, of_chips=True)
@@ -39,10 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
     parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
     parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
+    # Each gives notes and verdicts on the recorded runs that are judged or joined; plugins add theirs.
+    parser.set_defaults(checks=[_integrity])
 
 
-def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
-    """Judges, and shows the verdicts with those that a plugin adds."""
+def run(arguments: argparse.Namespace) -> int:
     # Facts and verdicts are never garbage: kernels/attention takes 2.1 s of processor time, without this line 2.9 s.
     gc.set_threshold(100_000)
     outputs = output.parse(arguments.format, _formats())
@@ -54,16 +59,19 @@ def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
         baseline_of(load(settings.suite, Path(settings.build)), rules)  # before anything is compiled
         with progress.shown(arguments.quiet) as say:
             records = each_present(settings, say)
-    judged = judge_records(replace(rules, more=more), records)
+    names = arguments.recorded or dict.fromkeys(origin.run for r in records for origin in r.joined)
+    runs = [lookup.find(options.places(arguments), name) for name in names]
+    remarks = [remark for check in arguments.checks for remark in check(runs)]
+    rules = replace(rules, more=[remark for remark in remarks if isinstance(remark, Verdict)])
+    judged = judge_records(rules, records)
     for name, record in zip(arguments.recorded, judged.records, strict=False):
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets for imported kernels, found none\n"
                 f"  hint: flashcore gate {name} --budgets FILE; only to look at them: flashcore report {name}"
             )
-    judged = replace(
-        judged, judgement=replace(judged.judgement, notes=(*judged.judgement.notes, *_integrity(arguments, judged)))
-    )
+    notes = (*judged.judgement.notes, *(remark for remark in remarks if isinstance(remark, str)))
+    judged = replace(judged, judgement=replace(judged.judgement, notes=notes))
     if judged.variants == []:
         raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only references")
     show(judged, outputs)
@@ -75,11 +83,9 @@ def run(arguments: argparse.Namespace, more: Sequence[Verdict] = ()) -> int:
     return judged.judgement.exit_code
 
 
-def _integrity(arguments: argparse.Namespace, judged: Judged) -> Iterator[str]:
-    """Whether the files of each run that is judged or joined are as they were recorded; altered ones are refused."""
-    where = options.places(arguments)
-    for name in arguments.recorded or dict.fromkeys(origin.run for r in judged.records for origin in r.joined):
-        run = lookup.find(where, name)
+def _integrity(runs: Sequence[Traversable]) -> Iterator[str]:
+    """Whether the files of each run are as they were recorded; altered ones are refused."""
+    for run in runs:
         yield f"run {run.name}: {'intact' if store.verify(run) else 'without hashes of its files'}"
 
 

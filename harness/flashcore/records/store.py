@@ -53,6 +53,7 @@ FACTS = "facts.json.gz"
 SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
+SIGNERS = "allowed_signers"  # in a suite's folder: the keys that may sign its runs, in OpenSSH's format
 _SEPARATE = ("facts", "samples", "listings")  # in other files
 #: Came after the schema: absent where there is nothing to say.
 _LATER: Mapping[str, Any] = {"gpus": (), "recording": "", "reads": {}}
@@ -154,7 +155,7 @@ def write(record: Record, folder: Path) -> None:
 
 def seal(folder: Path) -> None:
     """Writes the hashes of a record's files, as ``sha256sum --check`` reads them."""
-    lines = (f"{digest}  {name}\n" for name, digest in _sums(folder).items())
+    lines = (f"{digest}  {name}\n" for name, digest in sums(folder).items())
     write_atomically(folder / SUMS, "".join(lines).encode())
 
 
@@ -230,8 +231,9 @@ def opened(folder: Traversable) -> Record:
         listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
     )
     _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
-    if not verify(folder) and not old:
-        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found none\n  hint: restore that file")
+    if verify(folder) is old:  # records of schema 2 had none
+        found_text = f"them in a record of schema {schema}" if old else "none"
+        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found {found_text}\n  hint: restore it")
     return record
 
 
@@ -258,10 +260,10 @@ def verify(folder: Traversable) -> bool:
     Raises:
         RecordError: a file was altered, added or removed since the run was recorded.
     """
-    if not (sums := folder / SUMS).is_file():
+    if not (file := folder / SUMS).is_file():
         return False
-    recorded = {tuple(line.split("  ")[::-1]) for line in sums.read_bytes().decode(errors="replace").splitlines()}
-    if altered := sorted({name for name, *_ in recorded ^ set(_sums(folder).items())}):
+    recorded = {tuple(line.split("  ")[::-1]) for line in file.read_bytes().decode(errors="replace").splitlines()}
+    if altered := sorted({name for name, *_ in recorded ^ set(sums(folder).items())}):
         raise RecordError(
             f"{folder}: expected a run as it was recorded, with the hashes in {SUMS}, found altered: "
             f"{', '.join(altered)}\n  hint: restore the run from its copy or from git, or record it again"
@@ -269,7 +271,7 @@ def verify(folder: Traversable) -> bool:
     return True
 
 
-def _sums(folder: Traversable) -> dict[str, str]:
+def sums(folder: Traversable) -> dict[str, str]:
     """The SHA-256 of each of a record's files."""
     hashes = {name: file_hash(folder / name) for name in (HEADER, FACTS, SAMPLES, LISTINGS)}
     return {name: digest for name, digest in hashes.items() if digest}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -10,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli.main import main
+from flashcore.measure.settings import Settings
+from flashcore.pipeline.present import present
+from flashcore.records import store
+from tests import factory
 from tests.conftest import TOY, Built
+
+RUN = "20260102T030405Z-0001"
 
 
 def git(folder: Path, *words: str) -> str:
@@ -39,6 +46,12 @@ class Change:
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
 
+    def record(self) -> Path:
+        """Records a run that the gate joins."""
+        made = present(Settings(str(self.suite), profiles=str(self.root), build=str(self._build)), lambda _: None)
+        store.write(factory.profiled(made, "plain", "tail", RUN), folder := store.begin(self.root, RUN))
+        return store.complete(folder)
+
     def gate(self, *words: str, suite: Path | None = None) -> tuple[int, dict[str, str]]:
         """The exit code, and the status of each promise that is looser."""
         before = git(self.root, "status", "--porcelain")
@@ -47,6 +60,7 @@ class Change:
         out, self.err = self._capsys.readouterr()
         assert git(self.root, "status", "--porcelain") == before and git(self.root, "worktree", "list").count("\n") == 0
         verdicts = json.loads(out)["verdicts"] if out else ()
+        self.notes = [note for note in json.loads(out)["notes"] if note.startswith("run ")] if out else []
         return code, {v["subject"]["variant"]: v["status"] for v in verdicts if v["budget"] == "base"}
 
 
@@ -131,3 +145,55 @@ def test_what_cannot_be_compared_is_refused(change: Change, tmp_path: Path) -> N
     outside = shutil.copytree(TOY, tmp_path / "outside")
     assert change.gate("--base", "HEAD", suite=outside)[0] == 2
     assert "expected a suite in a git repository" in change.err
+
+
+def as_schema_2(run: Path) -> None:
+    """Rewrites a run as one of schema 2, which needs no hashes."""
+    header = json.loads((run / store.HEADER).read_bytes())
+    for entries, old, new in (("artifacts", "cause", "message"), ("plans", "cause", "error"),
+                              ("outcomes", "cause", "reason"), ("stages", "detail", "reason")):  # fmt: skip
+        for entry in header[entries]:
+            entry.pop(old, None)
+            entry[new] = ""
+    (run / store.HEADER).write_text(json.dumps(header | {"schema_version": 2, "stale": {}}))
+    facts = json.loads(gzip.decompress((run / store.FACTS).read_bytes()))
+    facts["facts"] = [[*row[:5], "a remark"] for row in facts["facts"] if row[2] is not None]
+    (run / store.FACTS).write_bytes(gzip.compress(json.dumps(facts | {"details": []}).encode()))
+    (run / store.SUMS).unlink()
+
+
+def test_a_new_run_needs_hashes_and_the_present_schema(change: Change) -> None:
+    run = change.record()
+    assert change.gate("--base", "HEAD") == (0, {})
+    assert change.notes == [f"run {RUN}: intact"]
+    as_schema_2(run)
+    assert change.gate()[0] == 0 and change.notes == [f"run {RUN}: without hashes of its files"]
+    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
+    assert change.gate("--base", "HEAD", "--allow", "run:*") == (0, {f"run:{RUN}": "waived"})
+    store.seal(run)
+    assert change.gate("--base", "HEAD") == (0, {}) and not change.notes, "it is refused, and not joined"
+
+
+def test_a_run_that_is_not_as_in_the_base_is_listed(change: Change) -> None:
+    run = change.record()
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {})
+    samples = run / store.SAMPLES
+    samples.write_bytes(gzip.compress(b"{}"))
+    store.seal(run)
+    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
+    change.commit()
+    as_schema_2(run)
+    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {}), "what the base has without hashes stays as it is"
+
+
+def test_an_added_signer_is_listed(change: Change) -> None:
+    signers = change.suite / store.SIGNERS
+    signers.write_text("# who signs\nalice@example.org ssh-ed25519 AAAA\n")
+    assert change.gate("--base", "HEAD") == (1, {"signer:alice@example.org": "fail"})
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {})
+    signers.write_text("")
+    assert change.gate("--base", "HEAD") == (0, {})

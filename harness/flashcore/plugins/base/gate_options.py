@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flashcore.cli import gate
 from flashcore.errors import UsageError
 from flashcore.gate import baseline
 from flashcore.gate.judge import Verdict
+from flashcore.model.files import file_hash
 from flashcore.model.record import Subject
 from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
 from flashcore.plugins.base.loosened import Loosened, everything
 from flashcore.plugins.base.revision import Revision, extracted
+from flashcore.records import store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow", action="append", default=[], metavar="GLOB", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int | None:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.base is None:
         if arguments.allow:
             raise UsageError("--allow: expected together with --base REV, found it alone")
-        return None
+        return
     for name in ("recorded", "baseline"):
         if getattr(arguments, name):
             option = "RUN" if name == "recorded" else "--baseline"
@@ -45,7 +51,13 @@ def run(arguments: argparse.Namespace) -> int | None:
     suite = load(suite_folder(arguments.suite))
     with extracted(arguments.base, Path(suite.root)) as revision:
         changes = _changes(suite, revision, arguments.budgets)
-    return gate.run(arguments, [_verdict(change, arguments.base, arguments.allow) for change in changes])
+        headers = revision.tree.rglob(store.HEADER)
+        before = {header.parent.name: _hashes(header.parent) for header in headers}
+
+    def check(runs: Sequence[Traversable]) -> Iterator[Verdict]:
+        return (_verdict(change, arguments.base, arguments.allow) for change in (*changes, *_runs(before, runs)))
+
+    arguments.checks.append(check)
 
 
 def _changes(suite: Suite, revision: Revision, budgets: str | None) -> list[Loosened]:
@@ -66,7 +78,31 @@ def _changes(suite: Suite, revision: Revision, budgets: str | None) -> list[Loos
         if before := revision.file(Path(budgets)):
             base = replace(base, budgets=(*base.budgets, *read(before)))
     files = [Path(one.root) / (one.gate.baseline or baseline.DEFAULT) for one in (base, suite)]
-    return everything((base, baseline.read(files[0])), (suite, baseline.read(files[1])), today())
+    added = _signers(Path(suite.root)) - _signers(Path(base.root))
+    signers = [Loosened("signer", line.split()[0], "added: a key that may sign runs") for line in sorted(added)]
+    return [*everything((base, baseline.read(files[0])), (suite, baseline.read(files[1])), today()), *signers]
+
+
+def _signers(suite: Path) -> set[str]:
+    """The lines of the suite's allowed signers."""
+    file = suite / store.SIGNERS
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
+    return {line for line in lines if line.strip() and not line.startswith("#")}
+
+
+def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) -> Iterator[Loosened]:
+    """The runs that differ from the base's, by the hashes of its runs' files, and new ones that prove less."""
+    for run in runs:
+        new = _hashes(run)
+        old = before.get(run.name, new)
+        if differing := sorted(name for name, _ in {*old.items()} ^ {*new.items()}):
+            yield Loosened("run", run.name, f"not as in the base: {', '.join(dict.fromkeys(differing))}")
+        elif run.name not in before and not new[store.SUMS]:
+            yield Loosened("run", run.name, f"new, and without {store.SUMS}: of an older schema")
+
+
+def _hashes(run: Traversable) -> dict[str, str]:
+    return {**store.sums(run), store.SUMS: file_hash(run / store.SUMS)}
 
 
 def _verdict(change: Loosened, revision: str, allowed: list[str]) -> Verdict:

@@ -25,7 +25,8 @@ class Loosened:
     """One limit that became looser.
 
     Args:
-        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule`` or ``baseline``.
+        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule``, ``baseline``, ``signer`` or
+            ``run``.
         name: of the suite's folder, the variant, shape, budget, or (of a rule) fact.
         gone: whether nothing is left that it was about, since the variants were removed.
     """
