@@ -232,8 +232,8 @@ def opened(folder: Traversable) -> Record:
     )
     _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
     if verify(folder) is old:  # records of schema 2 had none
-        found_text = f"them in a record of schema {schema}" if old else "none"
-        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found {found_text}\n  hint: restore it")
+        actual = f"them in a record of schema {schema}" if old else "none"
+        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found {actual}\n  hint: restore it")
     return record
 
 
