@@ -215,6 +215,10 @@ def test_steps_of_others_are_pinned_and_take_only_what_there_is() -> None:
     assert "hashFiles" in upload["if"] and upload["with"]["sarif_file"] == "${{ inputs.reports }}/gate.sarif"
     (cache,) = [s for name, s in uses.items() if "actions/cache" in name]
     assert cache["with"]["path"] == "${{ runner.temp }}/flashcore-build"
+    python = cache["if"].strip("${} ").replace("!startsWith(github.event_name, ", "not event.startswith(")
+    condition = compile(python.replace("github.event_name", "event").replace("&&", "and"), "if", "eval")
+    events = ("push", "schedule", "pull_request", "pull_request_target", "merge_group")
+    assert [event for event in events if eval(condition, {"event": event})] == ["push", "schedule"]
     assert '--build-dir "$RUNNER_TEMP/flashcore-build"' in STEPS["Gate"]["run"]
 
 

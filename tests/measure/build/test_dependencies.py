@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.measure.build import dependencies
-from flashcore.measure.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe
+from flashcore.measure.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe, unlisted
 from flashcore.measure.machine import toolchain
 
 # --- the text -----------------------------------------------------------------------------------
@@ -103,6 +103,7 @@ class Place:
 
     def inputs(self) -> Inputs:
         """As the next process would find them."""
+        time.sleep(0.02)  # the clock of files is coarser than that of the process
         include = [self.root / "early", self.root / "include"]
         tools = Tools([self.root / "toolkit/nvcc"], self.root / "toolkit", "13.0")
         return Inputs(str(self.root), self.build, tools, include)
@@ -111,7 +112,13 @@ class Place:
         """Compiles; gives the key."""
         inputs = self.inputs()
         rule = f"s.o: {self.root}/s.cu include/x.h {self.root}/own.h {self.root}/toolkit/include/cuda_fp16.h\n"
-        return inputs.learn("v", inputs.question("flags"), rule, self.build / "generated", time.time_ns())[0]
+        return self.learned(inputs, rule)
+
+    def learned(self, inputs: Inputs, rule: str) -> str:
+        """Ends a compilation; gives the key."""
+        key = inputs.learn("v", inputs.question("flags"), rule, self.build / "generated", [])[0]
+        inputs.refuse_changed(rule, self.build / "generated")
+        return key
 
     def known(self) -> list[str]:
         """What is known of the present question."""
@@ -124,9 +131,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A suite that was just compiled, with nothing of the compiler's in the environment."""
     for name in (*dependencies._FLAGS, *dependencies._FOLDERS, *dependencies._OTHERS):
         monkeypatch.delenv(name, raising=False)
-    made = Place(tmp_path)
-    time.sleep(0.02)  # the clock of files is coarser than that of the process
-    return made
+    return Place(tmp_path)
 
 
 def test_nothing_changed_and_a_touched_file(place: Place) -> None:
@@ -203,13 +208,107 @@ def test_going_back_finds_what_was_built(place: Place) -> None:
     assert place.known() == [first]
 
 
-def test_a_file_that_changes_while_it_is_compiled(place: Place) -> None:
+def exchange_folder(place: Place) -> None:
+    """Another folder with a header of the same name takes its place, of the same age."""
+    (place.root / "linked").rename(place.root / "old")
+    (place.root / "linked.new").rename(place.root / "linked")
+
+
+def exchange_link(place: Place) -> None:
+    (place.root / "link").unlink()
+    (place.root / "link").symlink_to("linked.new")
+
+
+#: What is read, and how it changes after the first look at it and before the compiler's.
+MEANWHILE: dict[str, tuple[str, Callable[[Place], None]]] = {
+    "a file": ("own.h", lambda place: place.write("own.h", "int late;\n")),
+    "a file of the toolkit": (
+        "toolkit/include/cuda_fp16.h",
+        lambda p: p.write("toolkit/include/cuda_fp16.h", "late\n"),
+    ),
+    "the compiler": ("own.h", lambda place: place.write("toolkit/nvcc", "another\n")),
+    "a folder": ("linked/a.h", exchange_folder),
+    "a link to a folder": ("link/a.h", exchange_link),
+    "a link behind a link": ("far/a.h", exchange_link),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_what_changes_while_it_is_compiled(place: Place, what: str) -> None:
+    file, change = MEANWHILE[what]
+    for name in ("linked/a.h", "linked.new/a.h"):
+        place.write(name, f"int {name[6]};\n")
+    (place.root / "link").symlink_to("linked", target_is_directory=True)
+    (place.root / "far").symlink_to("link", target_is_directory=True)
+    rule = f"s.o: {place.root}/{file}\n"
+    place.learned(place.inputs(), rule)
     inputs = place.inputs()
-    began = time.time_ns()
-    time.sleep(0.02)
-    place.write("own.h", "int late;\n")
-    with pytest.raises(UsageError, match=r"own\.h: changed while it was compiled"):
-        inputs.learn("v", inputs.question(), f"s.o: {place.root}/own.h", place.build, began)
+    assert inputs.keys("v", inputs.question("flags"))  # reads the file
+    (place.root / "unread.h").touch()  # and so another file is no change
+    place.learned(inputs, rule)
+    inputs = place.inputs()
+    inputs.keys("v", inputs.question("flags"))
+    change(place)
+    with pytest.raises(UsageError, match=r": changed while it was compiled"):
+        place.learned(inputs, rule)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("#include NAME", "#include NAME"),
+        ('# /**/ include \\\n NAME\n#define NAME TEXT("x.h")', "#include NAME"),
+        ('#define NAME "x.h"\n#include NAME // of the two\n#undef NAME\n#define NAME <y.h>', ""),
+        ('#define NAME "x.h"\n#define NAME() "y.h"\n#include NAME()', "#include NAME()"),
+        ('#define GIVEN "x.h"\n#include GIVEN', "#include GIVEN"),  # by a flag
+        ("%:include_next NAME", "#include NAME"),
+        ('#ifdef __has_include\n#if defined(__has_include) && __has_include ( <x.h>) || __has_include_next("y")', ""),
+        ("#if __has_include(NAME)", "a computed __has_include"),
+        ("#define HAS __has_include", "a computed __has_include"),
+        ("# embed <x>", "#embed"),
+        ('asm(".inc" "bin \\"x\\"");', ".incbin or .include of an assembler"),
+        ('asm(".include \\"x\\"");', ".incbin or .include of an assembler"),
+        ("const char* t = __TIME__;", "the time of compilation"),
+        ("// __TIME__ .incbin #include NAME", ""),
+    ],
+)
+def test_text_that_reads_what_the_compiler_does_not_list(text: str, reason: str) -> None:
+    assert unlisted(plain_text(text.encode()), "-O3 -DGIVEN=<x.h> -I@x") == reason
+
+
+@pytest.mark.parametrize("flags", ["--options-file a.opt", "-G -optf=a", "-Xcompiler @a", "@a", "-Xcompiler='@a'"])
+def test_flags_that_lie_in_a_file(flags: str) -> None:
+    assert unlisted(b"", flags) == "a file of options"
+
+
+def test_an_object_of_unknown_inputs_is_no_answer(place: Place) -> None:
+    key = place.built()
+    place.write("own.h", "#include COMPUTED\n")
+    assert place.built() != key
+    assert place.known() != [place.built()]
+
+
+@pytest.mark.parametrize("folder", ["sub", "../elsewhere", "toolkit/include/crt"])
+def test_a_header_that_is_probed_anywhere(place: Place, folder: str) -> None:
+    """Even where no folder of headers is listed: below a link, or where the system's headers lie."""
+    place.write("toolkit/include/crt/x.h", "")
+    (place.root / folder).mkdir(exist_ok=True)
+    (place.root / "include" / "link").symlink_to(place.root / folder)
+    place.write("s.cu", "#if __has_include(<link/late.h>) || __has_include(<crt/late.h>)\n#endif\n")
+    key = place.built()
+    assert place.known() == [key]
+    place.write(f"{folder}/late.h", "")
+    assert place.known() != [key]
+
+
+@pytest.mark.parametrize("flags", ["-include early.h", "--pre-include=early.h", "-Xcompiler -specs=early.h"])
+def test_a_file_that_flags_of_the_environment_name(place: Place, monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
+    place.write("early.h", "int early;\n")
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", flags)
+    key = place.built()
+    assert place.known() == [key]
+    place.write("early.h", "int other;\n")
+    assert place.known() == []
 
 
 @pytest.mark.parametrize("damage", ["", "[", '[{"files": 1}]', "[[]]", '{"a": 1}'])

@@ -250,10 +250,14 @@ def test_a_disassembler_that_fails_gives_no_text(code: int, text: str, tmp_path:
 # --- what is kept -------------------------------------------------------------------------------
 
 
-def test_facts_are_kept_and_read_again(artifact: Artifact) -> None:
+def test_facts_are_kept_and_read_again(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     assert artifact.cubin is not None
     first, code = facts_module.facts(artifact)
-    Path(artifact.cubin).write_bytes(b"not read again")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the cubin was read")
+
+    monkeypatch.setattr(cubin, "read", refuse)
     assert facts_module.facts(artifact) == (first, code)
 
 
@@ -264,7 +268,7 @@ def test_a_damaged_cache_is_made_anew(artifact: Artifact, content: str) -> None:
     cache = Path(artifact.cubin).with_name("static.json")
     cache.write_text(content, encoding="utf-8")
     assert facts_module.facts(artifact) == first
-    assert json.loads(cache.read_bytes())["code"] == first[1]
+    assert json.loads(cache.read_bytes())["value"]["code"] == first[1]
 
 
 def test_what_failed_has_no_facts() -> None:

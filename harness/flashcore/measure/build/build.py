@@ -9,6 +9,7 @@ are made in a folder of this build only, and moved when they are complete.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from flashcore.measure.build.ninja_graph import (
     CUBIN,
     EXPORTS,
     HARNESS_INCLUDE,
+    HOST_FLAGS,
     LINK,
     LOG,
     OBJECT,
@@ -37,6 +39,7 @@ from flashcore.measure.build.ninja_graph import (
 )
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
+from flashcore.model import cache
 from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, UnsupportedArch
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.progress import Step
@@ -177,7 +180,9 @@ class _Builder:
         self.suite, self.torch_root = suite, torch_root
         self.nvcc, self.root = toolchain.find_nvcc(folder), folder / suite.name
         torch_version = (torch_root / "version.py").read_text(encoding="utf-8") if torch_root else None
-        release = f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {LINK} {EXPORTS.read_text()}"
+        release = (
+            f"nvcc {self.nvcc.version} torch {torch_root} {torch_version} {HOST_FLAGS} {LINK} {EXPORTS.read_text()}"
+        )
         include = [*(Path(suite.root) / i for i in suite.include), HARNESS_INCLUDE]
         tools = dependencies.Tools(toolchain.compilers(self.nvcc), self.nvcc.root, release)
         self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
@@ -208,8 +213,10 @@ class _Builder:
         with writing(folder):
             (folder / "flashcore").mkdir(parents=True, exist_ok=True)
         for name, text in self.problem_files(problem).items():
-            if not has_content(folder / name):
-                write_atomically(folder / name, text.encode())
+            with contextlib.suppress(OSError):
+                if (folder / name).read_bytes() == text.encode():
+                    continue
+            write_atomically(folder / name, text.encode())
         return folder
 
 
@@ -246,7 +253,7 @@ def _compile(
 
     Units that the machine interrupted are compiled ``again`` with fewer jobs, those that the compiler rejected are not.
     """
-    started, since = time.monotonic(), time.time_ns()
+    started = time.monotonic()
     jobs = os.environ.get("MAX_JOBS", "")
     if again and (not jobs or jobs.isdecimal()):
         jobs = str(max(1, int(jobs or os.cpu_count() or 1) // 4))
@@ -255,7 +262,7 @@ def _compile(
         units = [replace(u, folder=workplace / u.name) for u in units]
         with writing(builder.root):
             for unit in units:
-                unit.folder.mkdir()
+                unit.folder.mkdir(0o755)
         problems = {u.variant.problem for u in units}
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         commands = graph(suite, units, bindings, builder.nvcc, toolchain.find_cxx(), builder.torch_root)
@@ -267,7 +274,9 @@ def _compile(
                 cause: Cause = _why(unit, missing, output)
             else:
                 try:
-                    final, contents = _named(builder, unit, bindings[unit.variant.problem], since)
+                    final, contents, reason = _named(builder, unit, bindings[unit.variant.problem])
+                    if reason:
+                        say(f"{unit.name}: compiled in each build, since its sources have {reason}")
                     artifacts.append(_artifact(unit, final, contents, seconds))
                     continue
                 except ManifestError as error:
@@ -349,15 +358,15 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Ca
     return result
 
 
-def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Path, dict[str, Any]]:
-    """Renames a complete unit to the name by which the next build finds it.
+def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, Any], str]:
+    """Renames a complete unit to the name by which the next build finds it, if nothing keeps that from being sound.
 
     Raises:
         ManifestError: no source reads a macro of the config.
         FlashcoreError: a source changed while it was compiled; the folder cannot be written.
     """
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
-    key, files = builder.inputs.learn(unit.name, unit.question, rule, problem, since)
+    key, files, reason = builder.inputs.learn(unit.name, unit.question, rule, problem, unit.flags)
     if unread := builder.inputs.unread(unit.variant.config, files):
         root = Path(builder.suite.root)
         file, declared, _ = lines.declaration(root, (MANIFEST, *builder.suite.manifests), unit.variant.name)
@@ -370,30 +379,38 @@ def _named(builder: _Builder, unit: Unit, problem: Path, since: int) -> tuple[Pa
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
-    sizes = {p.name: p.stat().st_size for p in unit.folder.iterdir() if p.is_file()}
-    contents = {"closure": closure, "host": host, "cxx": cxx, "files": sizes}
-    write_atomically(unit.folder / _MANIFEST, json.dumps(contents).encode())
+    builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
+    digests = {name: _digest(unit.folder / name) for name in (*unit.wanted, LOG)}
+    contents = {"name": final.name, "closure": closure, "host": host, "cxx": cxx, "files": digests}
+    cache.write_trusted(unit.folder / _MANIFEST, json.dumps(contents).encode())
     with writing(final):
-        if final.is_dir() and not _contents(final, unit.wanted):  # damaged, or without what this build needs
-            final.rename(unit.folder.with_name(f"{final.name}.old"))
+        if reason or not _contents(final, unit.wanted):  # damaged, or without what this build needs
+            with contextlib.suppress(FileNotFoundError):
+                final.rename(unit.folder.with_name(f"{final.name}.old"))
         try:
             unit.folder.rename(final)
         except OSError:
             if not _contents(final, unit.wanted):  # else another build was first
                 raise
-    return final, contents
+    return final, contents, reason
 
 
 def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """The contents of a folder, if all its files are there and unchanged."""
+    """The contents of a folder, if this user or root made it and its files are unchanged."""
+    manifest = folder / _MANIFEST
     try:
-        contents: dict[str, Any] = json.loads(Path(folder, _MANIFEST).read_bytes())
-        sizes = contents["files"]
-        complete = all(os.stat(f"{folder}{os.sep}{name}").st_size == size for name, size in sizes.items())
-        return contents if complete and all(sizes.get(name) for name in wanted) else {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        contents: dict[str, Any] = json.loads(manifest.read_bytes())
+        digests = contents["files"]
+        intact = all(_digest(folder / name) == digests[name] for name in (*wanted, LOG))
+        trusted = cache.trusted(folder) and cache.trusted(manifest) and contents["name"] == folder.name
+        return contents if intact and trusted else {}
+    except (OSError, ValueError, LookupError, TypeError):
         return {}
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _why(unit: Unit, missing: str, output: _Output) -> Cause:

@@ -1,8 +1,9 @@
 """The inputs of an object, as the key under which it is built and the hash by which records compare it.
 
 The compiler lists the files that it read (``-MD``); their content decides, never their time. An object is also compiled
-again if a new file would be found before one of those, if the environment changes the compiler's work, or if a program
-that compiles was replaced. The *closure* hashes the text of the user's files without comments and blanks, and the
+again if a new file would be found before one of those, if a header that ``__has_include`` names appears, if the
+environment changes the compiler's work, or if a program that compiles was replaced. An object that may depend on other
+files is compiled in each build. The *closure* hashes the text of the user's files without comments and blanks, and the
 flags: it holds no path and nothing of the toolkit, so it compares between machines.
 """
 
@@ -13,6 +14,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import stat
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,12 +34,22 @@ _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
 _NAMED = rb'(["<])([^"<>\n]{1,300})[">]'
 # nvcc passes its arguments to a shell within double quotes, and removes the quotes from what -I names.
 _UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
+_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: Linux's stamps of files are late by up to its resolution
 _SAMPLED = 4 << 20  # of a program larger than this, 64 KB of each MB are read
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
 # One that is not closed extends to the end: it is read once.
 _COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)"
 _BLANKS = rb"(" + _STRING + rb")|\s+"
 _DEFINES = rb"(?:# *ifndef (\w+)\s+)?# *define (?(1)\1\b|\w+)"
+_PROBE = rb'__has_(?:include|embed)\w* *\( *[<"]([^">]+)'
+_COMPUTED = rb"(?:#|%:) *(?:include_next|include|import)\b *([^\s<\"][^\n]*)"
+#: What makes a compiler look at files that it does not list, or at the clock, in text without comments.
+_UNLISTED = {
+    "a computed __has_include": rb'__has_(?:include|embed)\w*+(?! *\( *[<"])',
+    "#embed": rb"(?:#|%:) *embed\b",
+    ".incbin or .include of an assembler": rb"\.(?:incbin|include)\b",
+    "the time of compilation": rb"__(?:TIME|DATE|TIMESTAMP)__",
+}
 _TOKEN = _STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']"""
 
 
@@ -66,6 +80,25 @@ def plain_text(text: bytes) -> bytes:
     return b" ".join(parts)
 
 
+def unlisted(text: bytes, flags: str) -> str:
+    """What may make the compiler look at files that it does not list; empty if nothing does.
+
+    Args:
+        text: of the user's files, without comments.
+        flags: of the compiler. A macro that they define is not resolved.
+    """
+    if re.search(r"(?:^|[\s=,\"'])(?:@|-?-optf|--options-file)", flags):
+        return "a file of options"
+    # Adjacent strings are one; a test whether __has_include exists looks at no file.
+    text = re.sub(rb"(?:ifn?def|defined *\(?) *__has_\w+", b"", text.replace(b'" "', b""))
+    flag_words = set(re.findall(rb"(?:-D)?(\w+)", flags.encode()))
+    for name in (match[1].strip() for match in re.finditer(_COMPUTED, text)):
+        values = re.findall(rb"define %s\b *([^\n]*)" % re.escape(name), text)
+        if not values or name in flag_words or not all(re.fullmatch(_NAMED, v.strip()) for v in values):
+            return f"#include {name.decode(errors='replace')}"
+    return next((reason for reason, pattern in _UNLISTED.items() if re.search(pattern, text)), "")
+
+
 def parsed(rule: str) -> list[str]:
     """The files that a make rule depends on."""
     files = re.split(r":\s", rule.replace("\\\n", " "), maxsplit=1)[-1]  # a blank in a name comes escaped
@@ -90,6 +123,8 @@ class Inputs:
     """
 
     def __init__(self, root: str, folder: Path, tools: Tools, include: Iterable[Path]) -> None:
+        self._since = time.time_ns()
+        time.sleep(time.clock_getres(_FILE_CLOCK))  # a change after the first file is read has a later stamp
         self._folder, self._toolkit = folder, f"{os.path.realpath(tools.toolkit)}{os.sep}"
         environment = {n: os.environ[n] for n in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(n)}
         self._flags = [environment[n] for n in _FLAGS if n in environment]
@@ -102,7 +137,12 @@ class Inputs:
         self._headers = [self._below(f) for f in self._include]
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
-        programs = [self._content(tools.programs, "tools"), tools.release, [str(t) for t in tools.programs]]
+        self._plain = functools.cache(lambda file: plain_text(Path(self._root, file).read_bytes()))
+        self._changed = functools.cache(self._last_change)
+        words = re.split(r"[\s=,@\"']+", " ".join(self._flags))
+        paths = [p for w in words if os.path.isfile(p := os.path.join(root, w)) or (p := shutil.which(w) or "")]
+        self._programs = [*tools.programs, *map(Path, paths)]
+        programs = [self._content(self._programs, "tools"), tools.release, [str(t) for t in tools.programs]]
         self.tools = json.dumps([*programs, environment])
 
     def question(self, *parts: object) -> str:
@@ -113,15 +153,14 @@ class Inputs:
         """The keys that an object may have, one for each set of files that earlier builds recorded."""
         return [self._key(question, entry) for entry in self._entries(name, question)]
 
-    def learn(self, name: str, question: str, rule: str, generated: Path, since: int) -> tuple[str, list[str]]:
-        """Records the files that the compiler read; returns the key, and the user's files.
+    def learn(
+        self, name: str, question: str, rule: str, generated: Path, flags: Sequence[str]
+    ) -> tuple[str, list[str], str]:
+        """Records the files that the compiler read; returns the key, the user's files, and what may have made the
+        compiler look at others. If something has, the key is none of those by which a build looks for an object.
 
         Args:
             generated: the folder of generated headers, whose content is part of the question.
-            since: when compiling began, in nanoseconds.
-
-        Raises:
-            UsageError: a file changed meanwhile, so it is unknown which version the compiler read.
         """
         generated_files = os.path.realpath(generated) + os.sep
         users: list[str] = []
@@ -134,45 +173,62 @@ class Inputs:
                 system.append(path)
             elif not real.startswith(generated_files):
                 users.append(file)
-        for file in users:
-            path = os.path.join(self._root, file)
-            if not os.path.exists(path) or os.stat(path).st_ctime_ns > since:
-                raise UsageError(f"{file}: changed while it was compiled\n  hint: build again")
-        listed = json.dumps(system).encode()
-        entry = {"files": users, "system": hashlib.sha256(listed).hexdigest()[:16]}
-        cache.write(self._folder / f"system-{entry['system']}.json", listed)
+        text = b"\n".join(map(self._plain, users))
+        which = digest(system)[:16]
+        cache.keep(self._folder, f"system-{which}", which, system)
+        probes = sorted({probe.decode(errors="surrogateescape") for probe in re.findall(_PROBE, text)})
+        entry = {"files": users, "system": which, "probes": probes}
+        key = self._key(question, entry)
+        if reason := unlisted(text, " ".join((*flags, *self._flags))):
+            return f"once-{key}", users, reason
         entries = [entry, *(e for e in self._entries(name, question) if e != entry)]
-        cache.write(self._folder / f"{name}-{question[:16]}.json", json.dumps(entries[:4]).encode())
-        return self._key(question, entry), users
+        cache.keep(self._folder, f"{name}-{question[:16]}", question, entries[:4])
+        return key, users, ""
+
+    def refuse_changed(self, rule: str, generated: Path) -> None:
+        """Raises:
+        UsageError: a file or program, or a link or folder on the way to it, changed since this object was made, so it
+            is unknown which version was read.
+        """
+        generated_files = os.path.realpath(generated) + os.sep
+        for file in (*parsed(rule), *map(str, self._programs)):
+            path = os.path.join(self._root, file)
+            if not path.startswith(generated_files) and self._changed(path) > self._since:
+                raise UsageError(f"{file}: changed while it was compiled\n  hint: build again")
 
     def closure(self, parts: object, files: Iterable[str], generated: Mapping[str, str]) -> str:
         """The hash of the user's text and the flags; the same on every machine."""
         texts = set()
-        for real in (os.path.realpath(os.path.join(self._root, file)) for file in files):
+        for file in files:
+            real = os.path.realpath(os.path.join(self._root, file))
             below = next((f for f in self._declared if real.startswith(f + os.sep)), os.path.dirname(real))
-            texts.add((os.path.relpath(real, below), hashlib.sha256(plain_text(Path(real).read_bytes())).hexdigest()))
+            texts.add((os.path.relpath(real, below), hashlib.sha256(self._plain(file)).hexdigest()))
         return digest([parts, self._flags, sorted(texts), sorted(generated.items())])
 
     def unread(self, names: Iterable[str], files: Iterable[str]) -> list[str]:
         """The macros that none of the files reads. Defining one, also where it is not yet, does not read it."""
-        texts = b"\n".join(plain_text(Path(self._root, file).read_bytes()) for file in files)
+        texts = b"\n".join(map(self._plain, files))
         words = {*re.findall(rb"\w+", re.sub(_STRING, b"", re.sub(_DEFINES, b"", texts)))}
         return [name for name in names if name.encode() not in words]
 
     def _entries(self, name: str, question: str) -> list[dict[str, Any]]:
-        try:
-            entries = json.loads((self._folder / f"{name}-{question[:16]}.json").read_bytes())
-            return [e for e in entries if isinstance(e["files"], list) and isinstance(e["system"], str)]
-        except (OSError, ValueError, LookupError, TypeError):
-            return []
+        return cache.recall(self._folder, f"{name}-{question[:16]}", question) or []
 
     def _key(self, question: str, entry: Mapping[str, Any]) -> str:
-        content, header_names = self._system(entry["system"])
+        content, system = self._system(entry["system"])
+        header_names = set(map(os.path.basename, system))
         key = hashlib.sha256(f"{question}{content}".encode())
         for file in entry["files"]:
             text, included = self._file(os.path.join(self._root, file))
             key.update(f"\0{file}\0{text}".encode())
             header_names |= included
+        folders = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
+        folders += self._include
+        if entry["probes"]:
+            parents = (parent for path in system for parent in Path(os.path.normpath(path)).parents)
+            folders += sorted({"/usr/local/include", *map(str, parents)})
+        present = [os.path.isfile(os.path.join(folder, probe)) for probe in entry["probes"] for folder in folders]
+        key.update(json.dumps([entry["probes"], present]).encode())
         for paths in self._headers:  # a new header of such a name would be read instead of another
             key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
         return key.hexdigest()
@@ -193,12 +249,28 @@ class Inputs:
         local = sorted(n for quote, n in headers if quote == b'"' and os.path.isfile(os.path.join(folder, n)))
         return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(os.path.basename(n) for _, n in headers)
 
-    def _system_content(self, which: str) -> tuple[str, frozenset[str]]:
+    def _system_content(self, which: str) -> tuple[str, list[str]]:
+        """The hash of the system's files, and their paths."""
+        paths = cache.recall(self._folder, f"system-{which}", which) or []
         try:
-            paths = json.loads((self._folder / f"system-{which}.json").read_bytes())
-            return self._content([Path(p) for p in paths], which), frozenset(map(os.path.basename, paths))
-        except (OSError, ValueError, TypeError):
-            return "absent", frozenset()
+            return self._content([Path(p) for p in paths], which), paths
+        except OSError:
+            return "absent", []
+
+    def _last_change(self, path: str) -> int:
+        """When a file, or a link or folder on the way to it, was replaced or written, in ns."""
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return time.time_ns()
+        folder = os.path.dirname(path)
+        times = [0 if folder == path else self._changed(folder)]
+        if stat.S_ISLNK(status.st_mode):
+            times.append(self._changed(os.path.join(folder, os.readlink(path))))
+        # A new name of a folder moves its ctime only, a new file in it moves both of its times.
+        if not stat.S_ISDIR(status.st_mode) or status.st_mtime_ns < self._since:
+            times.append(status.st_ctime_ns)
+        return max(times)
 
     def _content(self, paths: Sequence[Path], name: str) -> str:
         """The hash of files that seldom change: they are read again when their stamps change."""

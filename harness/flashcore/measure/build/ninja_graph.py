@@ -29,6 +29,8 @@ HARNESS_INCLUDE = Path(__file__).parent / "include"
 #: libraries of a process have, as of a static variable in an inline function of a shared header.
 EXPORTS = HARNESS_INCLUDE / "flashcore" / "exports.map"
 LINK = "-shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -Wl,-Bsymbolic"
+#: __TIME__ would make each compilation another one.
+HOST_FLAGS = ("-Xcompiler", "-Werror=date-time")
 LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
@@ -70,7 +72,8 @@ def graph(
 ) -> str:
     """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
     q = shlex.quote
-    root = q(os.path.join(".", suite.root))  # a relative one may begin with a dash
+    top = os.path.realpath(suite.root)
+    root = _escape(q(top))
     # On a full disk ninja still gets a compiler's output, which is therefore no file until the compiler succeeded.
     # The log is whole before anything that was made is moved into place: another build may read it.
     logged = "2>&1); code=$$?; if [ $$code = 0 ]; then printf '%s\\n' \"$$output\" > $log.$$$$ && mv $log.$$$$ $log &&"
@@ -81,13 +84,13 @@ def graph(
         "ninja_required_version = 1.5",
         f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
         "rule cubin",
-        f"  command = cd {root} && output=$$($nvcc $flags -cubin $in_abs -o $out.$$$$ {logged} "
+        f"  command = cd {root} && output=$$($nvcc $flags -cubin $source -o $out.$$$$ {logged} "
         f"mv $out.$$$$ $out; {otherwise}",
         "  description = $what",
         "rule object",
         # --keep leaves the cubin that went into the object; its other intermediates are dropped.
         f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
-        f"$dir/keep.$$$$ $in_abs -o $out.$$$$ {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
+        f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
         f"rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
         "  description = $what",
         "rule binding",
@@ -141,14 +144,16 @@ def graph(
     for unit in units:
         folder = unit.folder.resolve()
         source = (Path(suite.root) / unit.variant.kind.file).resolve()
+        # From the suite's folder, so that __FILE__ is the same in a copy of it.
+        relative = re.sub("^(?=[-@])", "./", os.path.relpath(source, top))
         problem = bindings[unit.variant.problem].resolve()
         places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
         # To nvcc a comma begins another definition: one in a macro's value (template arguments) is escaped.
         given = (flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags)
-        flags = " ".join(map(q, (*given, *places)))
+        flags = " ".join(map(q, (*given, *HOST_FLAGS, *places)))
         common = [
             f"  flags = {_escape(flags)}",
-            f"  in_abs = {_escape(q(str(source)))}",
+            f"  source = {_escape(q(relative))}",
             f"  log = {_escape(q(str(folder / LOG)))}",
             f"  what = {unit.variant.name} {unit.arch}",
         ]

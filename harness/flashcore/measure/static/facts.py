@@ -7,7 +7,6 @@ sources opens no cubin and starts no disassembler.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import operator
 import re
@@ -20,6 +19,7 @@ from typing import Any
 
 from flashcore.chips import occupancy
 from flashcore.measure.machine import toolchain
+from flashcore.model import cache
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
 from flashcore.model.causes import (
@@ -37,7 +37,6 @@ from flashcore.model.causes import (
     as_json,
     from_json,
 )
-from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
 from flashcore.readers import cubin, sass, spills
 from flashcore.readers.kernel_names import canonical
@@ -73,9 +72,7 @@ OPCODES = {
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 8  # of static.json; raise it when what is read changes
-_BY_KERNEL = ("kernels", "sass", "local")
-_REQUIRED = {"code", "warnings", *_BY_KERNEL}
+_FORMAT = 9  # of static.json; raise it when what is read changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -101,14 +98,16 @@ def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str
 
 def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, name: str = "") -> tuple[list[Fact], str]:
     """The facts of one cubin and the hash of its code. ``name`` renames the kernel of a cubin that has only one."""
-    cache = path.with_suffix(".static.json") if name else path.with_name("static.json")
-    data = _cached(cache)
+    log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
+    log = log if log and log.is_file() else None
+    key = " ".join([str(_FORMAT), *(hashlib.sha256(p.read_bytes()).hexdigest() for p in (path, log) if p)])
+    cached = f"{path.stem}.static" if name else "static"
+    data = cache.recall(path.parent, cached, key)
     # The disassembler is looked for only where its output is needed.
     disassembler = toolchain.optional_tool("nvdisasm") if data is None or data["sass"] is None else None
     if data is None or disassembler is not None:
-        log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
-        data = _read(path, log if log and log.is_file() else None, artifact.arch, disassembler)
-        write_atomically(cache, json.dumps(data).encode())
+        data = _read(path, log, artifact.arch, disassembler)
+        cache.keep(path.parent, cached, key, data)
     names = dict.fromkeys(data["kernels"], name) if name else _shown_names(data["kernels"])
     subjects = {k: Subject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
     facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
@@ -123,15 +122,6 @@ def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
     return {kernel: name if uses[name] == 1 else kernel for kernel, name in shown.items()}
 
 
-def _cached(path: Path) -> dict[str, Any] | None:
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    usable = isinstance(data, dict) and data.get("format") == _FORMAT and data.keys() >= _REQUIRED
-    return data if usable else None
-
-
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
     words = log.read_text(encoding="utf-8", errors="replace") if log else ""
@@ -142,7 +132,6 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     code = listing(path, disassembler)
     functions = sass.parse(code or "")
     return {
-        "format": _FORMAT,
         "code": content.code,
         "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", words),
         "kernels": {

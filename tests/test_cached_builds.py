@@ -1,0 +1,241 @@
+"""A fresh build and a cached one give the same facts and plans, whatever changed that the compiler does not list."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.build import launch_plan
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts
+from tests.conftest import TOY, Built, compile_one, no_disassembler
+
+KERNEL = """
+#include <flashcore/problem.h>
+extern "C" __global__ void copy_kernel(const float* x, float* out, float factor, long long count) {
+  __shared__ volatile char tile[16 * (SIZE)];
+  if (threadIdx.x < sizeof tile) tile[threadIdx.x] = 1;
+  __syncthreads();
+  if (threadIdx.x < count) out[threadIdx.x] = x[threadIdx.x] * factor * tile[threadIdx.x % sizeof tile];
+}
+static flashcore::Plan plan(const flashcore::Shape&) {
+  flashcore::Plan p;
+  p.add({.kernel = "copy_kernel", .grid = dim3(1), .block = dim3(THREADS)});
+  return p;
+}
+static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p,
+                          void*, cudaStream_t stream) {
+  return flashcore::run(p.launches[0], copy_kernel, stream, static_cast<const float*>(a.x),
+                        static_cast<float*>(a.out), static_cast<float>(a.factor), s.N);
+}
+FLASHCORE_VARIANT(plan, launch)
+"""
+HAS = "#if {}\n#define SIZE 2\n#else\n#define SIZE 1\n#endif\n#define THREADS 32\n"
+INCBIN = """
+#define SIZE 1
+#define THREADS number[0]
+extern "C" __attribute__((visibility("hidden"))) const unsigned char number[];
+#ifndef __CUDA_ARCH__
+asm(".pushsection .rodata\\nnumber: .incbin \\"number.bin\\"\\n.popsection");
+#endif
+"""
+#: Variant → how its source begins.
+VARIANTS = {
+    "computed_probe": "#define TEXT(x) #x\n" + HAS.format("__has_include(TEXT(more.h))"),
+    "probe_behind_a_link": HAS.format("__has_include(<linked/late.h>)"),
+    "embedded_file": INCBIN,
+    "place": "#define SIZE sizeof(__FILE__)\n#define THREADS 32\n",
+    "options": "#ifndef SIZE\n#define SIZE 1\n#endif\n#define THREADS 32\n",
+}
+
+
+def answers(built: Built) -> dict[str, object]:
+    """Variant → what decides its verdict."""
+    plans = {p.variant: p for p in launch_plan.plans(built.suite, built.artifacts, [built.suite.shapes["small"]])}
+    assert {a.variant: a.message for a in built.artifacts if a.status != "ok"} == {}
+    with no_disassembler():
+        return {
+            a.variant: ([f for f in facts.facts(a)[0] if f.value is not None], plans[a.variant])
+            for a in built.artifacts
+        }
+
+
+class Twice:
+    """The variants before a change, after it from the same build folder, and from an empty one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.folder = folder / "suite", folder
+        shutil.copytree(TOY, self.root, ignore=shutil.ignore_patterns("__pycache__"))
+        manifest = (self.root / "suite.toml").read_text(encoding="utf-8")
+        variant = manifest[manifest.index("[variant.plain]") : manifest.index("[variant.wide]")]
+        head = manifest[: manifest.index("[variant.plain]")].replace('"plain"', '"place"')
+        for name, start in VARIANTS.items():
+            (self.root / f"{name}.cu").write_text(start + KERNEL, encoding="utf-8")
+            head += variant.replace("plain", name).replace("scale.cu", f"{name}.cu")
+        (self.root / "suite.toml").write_text(head, encoding="utf-8")
+        (folder / "elsewhere").mkdir()
+        (self.root / "include" / "linked").symlink_to(folder / "elsewhere", target_is_directory=True)
+        (self.root / "number.bin").write_bytes(b"\x20")
+        (self.root / "more.opt").write_text("-DSIZE=1", encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NVCC_APPEND_FLAGS", "--options-file more.opt")
+            compile_one(self.root, folder / "build", "options")
+            patch.undo()
+            self.before = answers(compile_one(self.root, folder / "build", "[!o]*"))
+            self.change()
+            self.cached, self.fresh = (answers(self._all(patch, folder / b)) for b in ("build", "other"))
+
+    def _all(self, patch: pytest.MonkeyPatch, build_folder: Path) -> Built:
+        built = compile_one(self.root, build_folder, "[!o]*")
+        patch.setenv("NVCC_APPEND_FLAGS", "--options-file more.opt")
+        built.artifacts += compile_one(self.root, build_folder, "options").artifacts
+        patch.undo()
+        return built
+
+    def change(self) -> None:
+        """Changes what each variant depends on."""
+        (self.root / "include" / "more.h").touch()
+        (self.folder / "elsewhere" / "late.h").touch()
+        (self.root / "number.bin").write_bytes(b"\x40")
+        (self.root / "more.opt").write_text("-DSIZE=2", encoding="utf-8")
+        self.root = self.root.rename(self.folder / "a suite in another place")
+
+
+@pytest.fixture(scope="module")
+def twice(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Twice:
+    return Twice(tmp_path_factory.mktemp("twice"))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_cached_build_says_what_a_fresh_one_says(twice: Twice, variant: str) -> None:
+    assert twice.cached[variant] == twice.fresh[variant]
+    if variant in ("computed_probe", "probe_behind_a_link", "embedded_file"):
+        assert twice.before[variant] != twice.fresh[variant]
+
+
+@pytest.mark.parametrize("word", ["__TIME__", "__DATE__", "__TIMESTAMP__"])
+def test_a_kernel_that_knows_the_time_is_refused(compiler: toolchain.Nvcc, tmp_path: Path, word: str) -> None:
+    root = shutil.copytree(TOY, tmp_path / "suite")
+    source = root / "two_steps.cu"
+    text, old = source.read_text(encoding="utf-8"), "copy[i] * factor;"
+    assert old in text
+    new = f"copy[i] * factor\n#ifdef __CUDA_ARCH__\n+ {word}[7]\n#endif\n;"
+    source.write_text(text.replace(old, new), encoding="utf-8")
+    artifact = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")
+    assert artifact.status == "failed" and f'macro "{word}"' in artifact.message
+
+
+# --- what is no answer of this build ------------------------------------------------------------
+
+
+def spoil(path: Path, old: bytes, new: bytes) -> None:
+    """Replaces bytes by as many others."""
+    data = path.read_bytes()
+    assert old in data and len(old) == len(new)
+    path.write_bytes(data.replace(old, new))
+
+
+def renamed(folder: Path) -> None:
+    """The folder of one variant under the name of another."""
+    other = next(p for p in folder.parent.glob("plain-sm_90a-*") if p.is_dir())
+    shutil.rmtree(folder)
+    shutil.copytree(other, folder)
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "an edited cubin": lambda folder: spoil(folder / "variant.cubin", b"copy_kernel", b"cope_kernel"),
+    "an edited log": lambda folder: spoil(folder / "variant.log", b"registers", b"registerz"),
+    "an edited library": lambda folder: spoil(folder / "plan.so", b"copy_kernel", b"cope_kernel"),
+    "another variant's folder": renamed,
+    "a folder that others may write": lambda folder: folder.chmod(0o777),
+    "a manifest that others may write": lambda folder: (folder / "unit.json").chmod(0o666),
+    "a list of files that others may write": lambda folder: next(folder.parent.glob("two_steps-*.json")).chmod(0o666),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compiled") / "build"
+    compile_one(TOY, folder, "[pt]*[ns]")
+    return folder
+
+
+@pytest.fixture
+def place(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a build folder, used where nothing can be compiled."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("a process was started")
+
+    folder = Path(shutil.copytree(compiled, tmp_path / "build"))
+    compile_one(TOY, folder, "two_steps")
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    return folder
+
+
+def unit(folder: Path) -> Path:
+    return next(p for p in folder.glob("toy/two_steps-sm_90a-*") if p.is_dir())
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_folder_that_is_not_as_it_was_made_is_compiled_again(place: Path, how: str) -> None:
+    assert compile_one(TOY, place, "two_steps").of("two_steps").cached
+    SPOILED[how](unit(place))
+    with pytest.raises(RuntimeError, match="a process was started"):
+        compile_one(TOY, place, "two_steps")
+
+
+@pytest.mark.parametrize(
+    ("owner", "reader", "used"), [(1000, 1000, True), (0, 1000, True), (1000, 0, False), (1000, 1001, False)]
+)
+def test_only_what_this_user_or_root_made_is_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch, owner: int, reader: int, used: bool
+) -> None:
+    if os.geteuid():
+        pytest.skip("tool: only root gives files to others")
+    for path in (place, *place.rglob("*")):
+        os.chown(path, owner, owner)
+    monkeypatch.setattr(os, "geteuid", lambda: reader)
+    if used:
+        assert compile_one(TOY, place, "two_steps").of("two_steps").cached
+    else:
+        with pytest.raises(RuntimeError, match="a process was started"):
+            compile_one(TOY, place, "two_steps")
+
+
+def test_an_edited_static_fact_is_noticed(place: Path) -> None:
+    with no_disassembler():
+        artifact = compile_one(TOY, place, "two_steps").of("two_steps")
+        right = facts.facts(artifact)
+        (kept,) = unit(place).glob("static.json")
+        edited = re.sub('("static_smem": ?)1024', r"\g<1>512", kept.read_text(encoding="utf-8"))
+        assert edited != kept.read_text(encoding="utf-8") and json.loads(edited)
+        kept.write_text(edited, encoding="utf-8")
+        assert facts.facts(artifact) == right
+
+
+def test_an_edited_generated_header_is_written_again(compiled: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(compiled, tmp_path / "build"))
+    (header,) = folder.glob("toy/*-binding-*/flashcore/problem.h")
+    right = header.read_text(encoding="utf-8")
+    header.write_text(right + "#error edited\n", encoding="utf-8")
+    shutil.rmtree(unit(folder))
+    assert compile_one(TOY, folder, "two_steps").of("two_steps").status == "ok"
+    assert header.read_text(encoding="utf-8") == right
+
+
+@pytest.mark.parametrize("mask", [0, 0o002, 0o077])
+def test_any_umask_builds_what_is_found_again(compiler: toolchain.Nvcc, tmp_path: Path, mask: int) -> None:
+    old = os.umask(mask)
+    try:
+        built = [compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").cached for _ in range(2)]
+    finally:
+        os.umask(old)
+    assert built == [False, True]
