@@ -13,7 +13,7 @@ import pytest
 from flashcore.cli import verdict_table
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict, judge
-from flashcore.model.causes import CodeChanged, PlanCrashed, PlanRefused
+from flashcore.model.causes import CodeChanged, PlanCrashed, PlanRefused, PlanStopped
 from flashcore.model.record import Facts, Origin, Record, Value
 from flashcore.model.suite import Budget, ImportedKernel, Tier, Waiver
 from tests import factory
@@ -586,6 +586,23 @@ def test_a_launch_that_no_gpu_of_an_arch_takes_fails_without_a_budget(
     assert [v.subject.arch for v in failed] == list(archs)
     assert all(str(v.subject).startswith("fast/mission/fast_kernel") and reason in v.reason for v in failed)
     assert result.exit_code is (Exit.FAILED if archs else Exit.OK)
+
+
+@pytest.mark.parametrize(
+    ("archs", "failed"), [(("sm_90a",), []), (("sm_89", "sm_90a"), ["sm_89"]), ((), ["sm_89"])]
+)  # a plan of older runs names none
+def test_a_plan_is_judged_on_the_archs_that_it_is_of(archs: tuple[str, ...], failed: list[str]) -> None:
+    plan = factory.plan("fast", "mission")
+    plan = replace(plan, launches=(replace(plan.launches[0], dynamic_smem=120_000),), archs=archs)
+    assert [v.subject.arch for v in found(judge(replace(of([]), plans=(plan,))), "as_planned", "fail")] == failed
+
+
+def test_a_plan_that_the_machine_stopped_is_no_regression() -> None:  # issue 23, number 20
+    stopped = replace(factory.plan("fast", "long", error="x"), cause=PlanStopped(-9), archs=("sm_89",))
+    result = judge(replace(of([]), plans=(stopped,)))
+    (verdict,) = found(result, "as_planned", "unmeasured")
+    assert (str(verdict.subject), result.exit_code) == ("fast/long (sm_89)", Exit.INCAPABLE)
+    assert "ended by signal 9" in verdict.reason and any("signal 9" in line for line in result.trouble)
 
 
 def test_a_plan_is_unmeasured_where_the_limits_are_not_known() -> None:

@@ -265,14 +265,18 @@ def test_a_mistake_of_several_archs_is_told_once_and_a_crashed_plan_by_its_shape
     monkeypatch.setattr(toolchain, "find_nvcc", lambda *_: toolchain.Nvcc(TOY, TOY, "13.0", "13.0.88"))
     failed = [factory.artifact("wide", arch, "failed", "wide.cu(1): error: no") for arch in ("sm_80", "sm_90a")]
     artifacts = [*failed, factory.artifact("plain", "sm_80", cached=True), factory.artifact("plain", "sm_90a")]
-    plans = [Plan("plain", "small", (), 0, Hang(2)), Plan("plain", "wide", (), 0, PlanRefused("too wide"))]
+    archs = ("sm_80", "sm_90a")
+    plans = [
+        Plan("plain", "small", (), 0, Hang(2), archs=archs),
+        Plan("plain", "wide", (), 0, PlanRefused("too wide"), archs=archs),
+    ]
     monkeypatch.setattr(build, "build", lambda *_, **__: artifacts)
     monkeypatch.setattr(launch_plan, "plans", lambda *_: plans)
     said: list[str] = []
     built = compile_all(replace(opened(tmp_path, "check"), say=said.append))
     failures = [line for line in said if isinstance(line, Failure)]
     assert [line.splitlines()[0] for line in failures] == [
-        "build: wide for sm_80, sm_90a FAILED", f"build: plain on small FAILED: {plans[0].error}"
+        "build: wide for sm_80, sm_90a FAILED", f"build: plain on small for sm_80, sm_90a FAILED: {plans[0].error}"
     ]  # fmt: skip
     assert failures[0].endswith("\nwide.cu(1): error: no")
     own = [v for v in opened(tmp_path, "check").variants if not v.is_reference]

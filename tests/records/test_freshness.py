@@ -80,13 +80,14 @@ def keys(
     host: str = "h",
     **launched: object,
 ) -> dict[str, CaseKey]:
-    """Keys of the toy suite's `plain` and peer on sm_90a; its host code was compiled with that for sm_80."""
+    """Keys of the toy suite's `plain` and peer on sm_90a; on sm_80 it has other host code and another plan."""
     artifacts = [
-        Artifact("plain", "sm_80", "ok", host=host, cxx="g++"),
-        Artifact("plain", "sm_90a", status, code=code, closure=closure),  # type: ignore[arg-type]
+        Artifact("plain", "sm_80", "ok", host="other", cxx="g++"),
+        Artifact("plain", "sm_90a", status, code=code, closure=closure, host=host, cxx="g++"),  # type: ignore[arg-type]
     ]
     launch = dataclasses.replace(Launch("scale_kernel", (1, 1, 1), (256, 1, 1), (1, 1, 1), 0), **launched)  # type: ignore[arg-type]
-    plans = [Plan("plain", name, (launch,), 0) for name in loaded.shapes]
+    plans = [Plan("plain", name, (launch,), 0, archs=("sm_90a",)) for name in loaded.shapes]
+    plans += [Plan("plain", name, (), 0, archs=("sm_80",)) for name in loaded.shapes]
     cases = [(loaded.variants[v], s) for v in ("plain", "torch_mul") for s in loaded.shapes.values()]
     return freshness.case_keys(loaded, cases, artifacts, plans, "sm_90a", nvcc)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from flashcore.cli import options, progress, text_tables
 from flashcore.errors import Exit, worst
 from flashcore.measure.settings import Settings
-from flashcore.model.causes import CompilerStopped
+from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.on_cpu import check_peers
@@ -47,8 +47,8 @@ def failed(record: Record) -> Exit:
 
 
 def built(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
-    """The exit code of a build: whether a variant or its plan failed, or the machine stopped a compiler."""
-    failures = [a.cause for a in artifacts if a.status == "failed"]
-    if any(p.crashed for p in plans) or not all(isinstance(cause, CompilerStopped) for cause in failures):
+    """The exit code of a build: whether a variant or its plan failed, or the machine stopped either."""
+    failures = [*(a.cause for a in artifacts if a.status == "failed"), *(p.cause for p in plans if p.crashed)]
+    if not all(isinstance(cause, MachineStopped) for cause in failures):
         return Exit.FAILED
     return Exit.INCAPABLE if failures else Exit.OK

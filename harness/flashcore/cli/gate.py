@@ -18,7 +18,7 @@ from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
-from flashcore.model.record import Record
+from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED
 from flashcore.pipeline import plugins
@@ -154,12 +154,12 @@ def next_steps(record: Record) -> str:
     Shapes on which a kernel is launched alike share a line.
     """
     lines: list[str] = []
-    plans = {(p.variant, p.shape): p for p in record.plans}
+    plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
     for variant in record.suite.variants:
         for arch in record.suite.archs:
             seen: dict[str, list[str]] = {}
             for shape in record.suite.shapes:
-                for step in explain.what_ifs(record, plans.get((variant, shape)), arch):
+                for step in explain.what_ifs(record, plans[arch].get((variant, shape)), arch):
                     pct = UNMEASURED if step.now.pct is None else f"{step.now.pct:.1f} %"
                     text = f"{variant}/{step.subject.kernel} ({arch}): {pct}; {'; '.join(step.lines)}"
                     seen.setdefault(text, []).append(shape)

@@ -34,7 +34,7 @@ def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, sub
     """Advice on a fact in one line; empty if there is none.
 
     Args:
-        plans: the record's plans by variant and shape.
+        plans: the plans for the subject's arch by variant and shape.
     """
     if fact in LOCAL:
         return local_memory(record, subject)

@@ -17,7 +17,7 @@ from flashcore.chips.devices import Device
 from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Caches
-from flashcore.model.record import Record, Roof, RoofOrigin, Subject
+from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
 from flashcore.model.suite import REGIMES, Variant
 
 Level = Literal["dram", "l2", "l1"]
@@ -437,7 +437,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
     A warm time has no DRAM floor if the problem's data fits L2, since it may stay there.
     """
     device = devices.find(record.gpu)
-    planned = {(p.variant, p.shape): len(p.launches) for p in record.plans}
+    planned = plans_for(record.plans, record.gpu_arch)
     measured = record.roofs_by("bench")
     by_clock: dict[float | None, tuple[Roof, ...]] = {}
     results = []
@@ -447,7 +447,8 @@ def case_bounds(record: Record) -> list[CaseBounds]:
             continue
         number = partial(record.facts.number, subject=subject)
         work = {name: value for name in WORK if (value := number(f"formula_{name}")) is not None}
-        launches = planned.get((subject.variant, subject.shape)) or int(number("kernel_launches") or 1)
+        plan = planned.get((subject.variant, subject.shape))
+        launches = len(plan.launches if plan else ()) or int(number("kernel_launches") or 1)
         clock = number("bench_sm_clock")
         if clock not in by_clock:
             by_clock[clock] = roofs(device, clock)

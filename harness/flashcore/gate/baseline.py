@@ -235,8 +235,10 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     used = {v.kind.compiler for v in suite.variants.values() if not v.is_reference}
     if not made_by and used != {""}:
         raise UsageError("expected facts made by a known nvcc, found a record that names none")
-    planless = {p.variant for p in record.plans if p.error}
-    built = {(a.variant, a.arch): a.status != "failed" and a.variant not in planless for a in record.artifacts}
+    planless = {(p.variant, arch) for p in record.plans if p.error for arch in p.archs or suite.archs}
+    built = {
+        (a.variant, a.arch): a.status != "failed" and (a.variant, a.arch) not in planless for a in record.artifacts
+    }
     failed = tuple(f"{variant} for {arch}" for (variant, arch), usable in built.items() if not usable)
     facts = {key: fact.number for key, fact in present(record).items() if built.get(key[:2])}
     now = {key: value for key, value in facts.items() if value is not None and math.isfinite(value)}

@@ -26,7 +26,7 @@ from flashcore.model.causes import (
     OtherGpu,
     Renamed,
 )
-from flashcore.model.record import Fact, Record, Subject
+from flashcore.model.record import Fact, Record, Subject, plans_for
 from flashcore.model.suite import Budget, GateRule, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
@@ -70,7 +70,8 @@ class Expansion:
         #: (variant, arch or shape) pairs met so far that the manifest or a stage calls unsupported.
         self.left_out: set[tuple[str, str]] = set()
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
-        self.plans = {(p.variant, p.shape): p for p in record.plans}
+        #: The plans for each arch.
+        self.plans = {arch: plans_for(record.plans, arch) for arch in (*record.suite.archs, record.gpu_arch)}
         self._outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
         #: The recorded kernels of each (variant, arch).
         self.kernels: dict[tuple[str, str], dict[str, None]] = {}
@@ -139,7 +140,7 @@ class Expansion:
         """Whether the expansion includes all variants that a budget names, and any kernels."""
         selected = {v.name for v in self.variants}
         named = {n for n in self.record.suite.matching("*") if matches_any(n, budget.variants)}
-        return named <= selected and bool(self.kernels or self.plans or self._aliases)
+        return named <= selected and bool(self.kernels or self.record.plans or self._aliases)
 
     def _names(self, budget: Budget, kernel: str | None) -> bool:
         """Whether the budget is about this kernel; ``None`` is a fact of all kernels together."""
@@ -183,7 +184,7 @@ class Expansion:
                 yield from self._by_kernel(budget, Subject(variant.name, arch), kernels, cause)
                 continue
             for shape in self.shapes(variant, budget.shapes, None):
-                plan = self.plans.get((variant.name, shape))
+                plan = self.plans[arch].get((variant.name, shape))
                 launches = plan.launches if plan and budget.fact in PLANNED else ()
                 gap = plan.cause or cause if plan else NoPlan()
                 kernels = dict.fromkeys(launch.kernel for launch in launches)
@@ -218,7 +219,7 @@ class Expansion:
                 yield Expectation(case, facts.get(case), cause)
                 continue
             kernels = dict.fromkeys(s.kernel for s in facts if s.kernel and s.launch is None)
-            if plan := self.plans.get((variant.name, shape)):
+            if plan := self.plans[self.record.gpu_arch].get((variant.name, shape)):
                 kernels |= dict.fromkeys(launch.kernel for launch in plan.launches)
             if not kernels:
                 yield Expectation(case, None, cause)

@@ -30,10 +30,10 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import (
     BelowFloor,
     Cause,
-    CompilerStopped,
     DidNotCompile,
     DoesNotFit,
     Impossible,
+    MachineStopped,
     NotBuilt,
     NotRecorded,
     OtherCompiler,
@@ -268,7 +268,7 @@ class _Gate:
                 reason = ""
                 if artifact is None:
                     status, reason = "unmeasured", text(NotBuilt())
-                elif isinstance(artifact.cause, CompilerStopped):
+                elif isinstance(artifact.cause, MachineStopped):
                     status, reason = "unmeasured", artifact.message
                     self.stopped.append(f"{variant.name} for {arch}: {reason}")
                 elif artifact.status == "failed":
@@ -319,10 +319,16 @@ class _Gate:
             if plan.variant not in variants:
                 continue
             subject = Subject(plan.variant, shape=plan.shape)
-            if plan.cause:
-                yield self._missed(AS_PLANNED, subject, 1, f"{plan.error} (shapes that it does not support: `where`)")
+            archs = plan.archs or self.record.suite.archs
+            for place in (replace(subject, arch=arch) for arch in archs if plan.cause):
+                if isinstance(plan.cause, MachineStopped):
+                    self.stopped.append(f"{place}: {plan.error}")
+                    yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
+                else:
+                    reason = f"{plan.error} (shapes that it does not support: `where`)"
+                    yield self._missed(AS_PLANNED, place, 1, reason)
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
-            for arch in self.record.suite.archs:
+            for arch in archs:
                 built = self.expansion.kernels.get((plan.variant, arch), {})
                 if built and (missing := [n for n in names if n not in built]):
                     reason = f"its launch plan names {', '.join(missing)}; built are {', '.join(built)}"
@@ -387,7 +393,7 @@ class _Gate:
             else:
                 status, reason = self._limit(budget, subject, value)
                 if status != "pass":
-                    more = advice(self.record, self.expansion.plans, budget.fact, subject)
+                    more = advice(self.record, self.expansion.plans.get(subject.arch, {}), budget.fact, subject)
                     reason = "; ".join(filter(None, (reason, more)))
             yield Verdict(
                 budget=budget.name,

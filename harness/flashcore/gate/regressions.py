@@ -80,7 +80,12 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     facts_by_line = grouped((line, facts[key]) for key, line in lines.items())
     new_names = {old_kernel: kernel for kernel, old_kernel in old_names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
-    planless = {p.variant: PlanFailed(p.cause, p.shape) for p in record.plans if p.cause}
+    planless = {
+        (p.variant, arch): PlanFailed(p.cause, p.shape)
+        for p in record.plans
+        if p.cause
+        for arch in p.archs or suite.archs
+    }
     removed: Counter[str] = Counter()
     expectations: list[tuple[Budget, Sequence[Expectation]]] = []
     for key, value in old.values.items():
@@ -102,7 +107,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         if shape is not None and shape not in suite.shapes:
             removed[f"shape {shape}"] += 1
             continue
-        cause: Cause = planless.get(key.variant, Gone()) if key.fact in PLANNED | PLAN_TOTALS else Gone()
+        cause: Cause = planless.get(key[:2], Gone()) if key.fact in PLANNED | PLAN_TOTALS else Gone()
         if built[key[:2]] == "failed":
             cause = DidNotCompile()
         kernel = None if key.kernel == NO_KERNEL else new_names.get(key[:3], key[:3])[2]

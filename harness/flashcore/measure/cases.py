@@ -10,8 +10,17 @@ from flashcore.measure.context import Context
 from flashcore.measure.formulas import works
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import plugin
-from flashcore.model.causes import Cause, DidNotCompile, FailedBefore, NotBuilt, Unanswered, WrongBefore, hangs
-from flashcore.model.record import Artifact, CaseOutcome, CaseStatus
+from flashcore.model.causes import (
+    Cause,
+    DidNotCompile,
+    FailedBefore,
+    MachineStopped,
+    NotBuilt,
+    Unanswered,
+    WrongBefore,
+    hangs,
+)
+from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, plans_for
 from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
 
 Pair = tuple[Variant, Shape]
@@ -54,10 +63,12 @@ def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseSta
         return "unsupported", (artifact and artifact.cause) or NotBuilt(context.gpu_arch or "")
     if artifact.status == "failed":
         return "skipped", DidNotCompile(artifact.arch)
-    plan = context.built.plan(variant.name, shape.name)
-    if plan is not None and plan.cause:
-        return "failed" if plan.crashed else "unsupported", plan.cause
-    return None
+    plan = context.built.plan(variant.name, shape.name, context.gpu_arch)
+    if plan is None or plan.cause is None:
+        return None
+    if isinstance(plan.cause, MachineStopped):
+        return "skipped", plan.cause
+    return "failed" if plan.crashed else "unsupported", plan.cause
 
 
 def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[str, Any]:
@@ -79,7 +90,7 @@ def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[s
 def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
     """Each case as the processes that run kernels need it."""
     artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
-    launches = {(p.variant, p.shape): len(p.launches) for p in context.built.plans}
+    plans = plans_for(context.built.plans, context.gpu_arch)
     cases = []
     for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
         problem = context.suite.problems[variant.problem]
@@ -97,7 +108,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
             flop=work.get("flop"),
             rank_by=shape.rank_by,
             repeats=0 if variant.is_reference else shape.repeats,
-            launches=launches.get((variant.name, shape.name), 0),
+            launches=len(plan.launches) if (plan := plans.get((variant.name, shape.name))) else 0,
         )
         cases.append(case)
     return cases

@@ -5,9 +5,9 @@ Where there is a GPU with work to do, its own arch is compiled first, and the ot
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -18,8 +18,9 @@ from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import BuildsFailed, Hang
+from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
-from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote
+from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for
 from flashcore.model.suite import Shape, Suite
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Compiling:
         artifacts = build.build(
             context.suite,
             context.build_folder,
-            dataclasses.replace(context.options, archs=archs),
+            replace(context.options, archs=archs),
             variants=context.variants,
             gpu_arch=context.gpu_arch,
             say=self._tell,
@@ -95,7 +96,7 @@ class Compiling:
             rest = [v for v in variants if v.name not in hung]
             artifacts += module.build(context.suite, context.build_folder, archs, rest)
             again = ((hung[v.name], arch) for v in variants if v.name in hung for arch in v.where.archs)
-            artifacts += [dataclasses.replace(a, arch=arch) for a, arch in again if arch in archs]
+            artifacts += [replace(a, arch=arch) for a, arch in again if arch in archs]
         self._seconds = time.monotonic() - self._started  # without the time spent waiting for it
         return artifacts
 
@@ -107,11 +108,11 @@ class Compiling:
     def _plans(self, artifacts: Sequence[Artifact]) -> tuple[Plan, ...]:
         context = self._context
         shapes = list(context.suite.shapes.values())
-        # A compiler may give a kernel other shared memory on another arch: a plan is that of the GPU's arch, or of the
-        # last.
-        ahead = {a.variant: a for a in sorted(artifacts, key=lambda a: a.arch == context.gpu_arch) if a.cubins}
-        compiled = (p for a in ahead.values() for p in _plans_of(a, context.suite, shapes))
-        return (*launch_plan.plans(context.suite, artifacts, shapes, self._recorder), *compiled)
+        plans = launch_plan.plans(context.suite, artifacts, shapes, self._recorder)
+        plans += (p for a in artifacts for p in _plans_of(a, context.suite, shapes))
+        # One that is the same on several archs is recorded once.
+        alike = grouped((replace(p, archs=()), arch) for p in plans for arch in p.archs)
+        return tuple(replace(p, archs=tuple(archs)) for p, archs in alike.items())
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
@@ -131,17 +132,17 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     for (variant, message), archs in alike.items():
         say(Failure(f"build: {variant} for {', '.join(archs)} FAILED\n{message}"))
     for plan in crashed:
-        say(Failure(f"build: {plan.variant} on {plan.shape} FAILED: {plan.error}"))
+        say(Failure(f"build: {plan.variant} on {plan.shape} for {', '.join(plan.archs)} FAILED: {plan.error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
     for artifact in built.artifacts:
         kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root))
-        artifacts.append(dataclasses.replace(artifact, code=code))
+        artifacts.append(replace(artifact, code=code))
         facts += kernel_facts
         if artifact.status == "ok":
             sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None
             plans = _plans_of(artifact, context.suite, context.suite.shapes.values(), possible=True) or built.plans
-            of_variant = [p for p in plans if p.variant == artifact.variant]
+            of_variant = [p for p in plans_for(plans, artifact.arch).values() if p.variant == artifact.variant]
             facts += static_facts.plan_facts(artifact, of_variant, kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached

@@ -58,7 +58,7 @@ def _crash(cause: c.Crash) -> str:
     return how + _tail(cause.output)
 
 
-def _plan_crashed(cause: c.PlanCrashed) -> str:
+def _plan_crashed(cause: c.PlanCrashed | c.PlanStopped) -> str:
     how = f"ended with exit code {cause.exit_code}"
     return f"the launch plan {how if cause.exit_code >= 0 else f'was ended by signal {-cause.exit_code}'}" + _tail(
         cause.output
@@ -146,6 +146,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.UnsupportedArch: _arch,
     c.PlanRefused: "{message}",
     c.PlanCrashed: _plan_crashed,
+    c.PlanStopped: lambda x: f"{_plan_crashed(x)}\n  hint: free memory",
     c.PlanHung: "the launch plan gave no answer within {seconds:.0f} s",
     c.NoPlan: lambda x: (
         "there is no launch plan: a peer, or its plan could not be read" if x.profiled else "no launch plan"

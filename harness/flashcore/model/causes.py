@@ -245,7 +245,11 @@ class CompileFailed(Cause):
     line: int = 0
 
 
-class CompilerStopped(Cause):
+class MachineStopped(Cause):
+    """The machine and not the code is the reason: it is tried once more, and then exits with 4."""
+
+
+class CompilerStopped(MachineStopped):
     """The source was neither compiled nor rejected: no space, memory or files, or a compiler killed by a signal."""
 
     code = "compiler_stopped"
@@ -278,6 +282,14 @@ class PlanCrashed(Cause):
     """The launch plan's process ended. ``exit_code`` is below 0 for a signal."""
 
     code = "plan_crashed"
+    exit_code: int
+    output: str = ""
+
+
+class PlanStopped(MachineStopped):
+    """The launch plan's process was killed, as by the kernel where memory runs out."""
+
+    code = "plan_stopped"
     exit_code: int
     output: str = ""
 

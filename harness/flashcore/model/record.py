@@ -209,7 +209,8 @@ class Plan:
     """What a variant launches on a shape, and the workspace it needs in bytes.
 
     With a ``cause`` there are no launches: the variant refuses the shape, or its plan function crashed or did not
-    return.
+    return. It is the plan of the code compiled for each of ``archs``; older runs have one for all archs, which names
+    none.
     """
 
     variant: str
@@ -217,6 +218,7 @@ class Plan:
     launches: tuple[Launch, ...]
     workspace_bytes: int
     cause: Cause | None = None
+    archs: tuple[str, ...] = ()
 
     @property
     def error(self) -> str:
@@ -229,13 +231,19 @@ class Plan:
         return self.cause is not None and not isinstance(self.cause, PlanRefused)
 
 
+def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[tuple[str, str], Plan]:
+    """The plans for an arch by variant and shape; without an arch, the last of each."""
+    return {(p.variant, p.shape): p for p in plans if arch in (None, *p.archs) or not p.archs}
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """What the build made of one (variant, arch).
 
     ``status`` is ``ok``, ``failed`` or ``unsupported``, the last two with their ``cause``. ``closure`` hashes the text
     of the user's files without comments, the flags and the config; ``code`` hashes the kernels' code sections, ``host``
-    the host's, made by ``cxx``: they decide freshness. Only what is built for the host's arch has a ``host``.
+    the host's, made by ``cxx``: they decide freshness. ``host`` and ``plan_library`` are shared by the archs
+    that have the same host code.
 
     A callable with kernels has ``cubins`` in place of ``cubin``: file by kernel; ``calls`` hashes, for each shape, the
     code of what is launched there with its grid and arguments, and ``cxx`` is its compiler.
@@ -534,9 +542,9 @@ class Built:
         """What was built of a variant for an arch."""
         return next((a for a in self.artifacts if (a.variant, a.arch) == (variant, arch)), None)
 
-    def plan(self, variant: str, shape: str) -> Plan | None:
+    def plan(self, variant: str, shape: str, arch: str | None) -> Plan | None:
         """What a variant says it launches for a shape."""
-        return next((p for p in self.plans if (p.variant, p.shape) == (variant, shape)), None)
+        return plans_for(self.plans, arch).get((variant, shape))
 
     @property
     def closures(self) -> dict[str, str]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError
-from flashcore.readers.cubin import sections_of, text_at
+from flashcore.readers.cubin import Section, sections_of, text_at
 
 _ALLOCATED, _NO_DATA, _RELOCATIONS, _SYMBOLS = 2, 8, 4, 2
 _IGNORED = re.compile(r"\.(nv|eh_frame|note|gcc_except_table)|__nv_module_id")
@@ -41,14 +42,26 @@ def read(path: Path, without: str = "") -> tuple[str, str]:
         raise FlashcoreError(f"{path}: expected a 64-bit object file, found {data[:4]!r} ({error})") from error
 
 
-def _read(data: bytes) -> tuple[str, str]:
-    sections = sections_of(data)
+def undefined(path: Path) -> list[str]:
+    """The symbols that an object uses and others define: those of the functions that it calls."""
+    data = path.read_bytes()
+    return [name for name, section in _symbols(data, sections_of(data)) if name and not section]
+
+
+def _symbols(data: bytes, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
+    """The name of each symbol and its section's index, 0 if it is defined elsewhere."""
     table = next(s for s in sections if s.kind == _SYMBOLS)
-    symbols = []
     for at in range(table.offset, table.offset + table.size, 24):
         name, _, _, section = struct.unpack_from("<IBBH", data, at)
+        yield text_at(data, sections[table.link].offset + name), section
+
+
+def _read(data: bytes) -> tuple[str, str]:
+    sections = sections_of(data)
+    symbols = []
+    for name, section in _symbols(data, sections):
         fallback = sections[section].name if section < len(sections) else ""
-        symbols.append(_RANDOM.sub("", text_at(data, sections[table.link].offset + name) or fallback))
+        symbols.append(_RANDOM.sub("", name or fallback))
     references: dict[int, list[tuple[int, int, str, int]]] = {}
     for s in sections:
         for at in range(s.offset, s.offset + s.size, 24) if s.kind == _RELOCATIONS else ():

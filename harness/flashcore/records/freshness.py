@@ -38,6 +38,7 @@ from flashcore.model.record import (
     Reads,
     Record,
     Source,
+    plans_for,
 )
 from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
 
@@ -63,8 +64,7 @@ def case_keys(
     """The freshness key of each case on ``arch``; cases that were not built have none."""
     root = Path(suite.root)
     built = {a.variant: a for a in artifacts if a.arch == arch and a.status == "ok"}
-    hosts = {a.variant: a for a in artifacts if a.host}  # the same for every arch
-    launches = {(p.variant, p.shape): [astuple(x) for x in p.launches] for p in plans}
+    launches = {case: [astuple(x) for x in p.launches] for case, p in plans_for(plans, arch).items()}
     problems = {name: module_hash(root / p.file) for name, p in suite.problems.items()}
     keys: dict[str, CaseKey] = {}
     for variant, shape in cases:
@@ -80,8 +80,7 @@ def case_keys(
             key = CaseKey(code, artifact.closure, artifact.cxx, host=code, cxx=artifact.cxx)
         else:
             case.insert(0, launches.get((variant.name, shape.name), []))
-            host = hosts.get(variant.name, artifact)
-            key = CaseKey(artifact.code, artifact.closure, nvcc, host=host.host, cxx=host.cxx)
+            key = CaseKey(artifact.code, artifact.closure, nvcc, host=artifact.host, cxx=artifact.cxx)
         contents = {part: getattr(key, part) for part in ("code", "closure", "host")}
         hashes: dict[str, Any] = {part: _hash([content, *case]) for part, content in contents.items() if content}
         settings = _hash([suite.problems[variant.problem].seeds, shape.repeats, shape.rank_by])

@@ -92,7 +92,7 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
     again = build.build(toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values())
     assert all(a.cached and a.seconds is None for a in again if a.status == "ok")
     assert [a.cubin for a in again] == [a.cubin for a in toy.artifacts]
-    assert len(launch_plan.plans(toy.suite, again, shapes)) == 6
+    assert len({(p.variant, p.shape) for p in launch_plan.plans(toy.suite, again, shapes)}) == 6
     assert all(facts.facts(a)[1] for a in again if a.status == "ok")
 
 

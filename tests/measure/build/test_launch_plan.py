@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flashcore.cli import check
+from flashcore.errors import Exit
 from flashcore.measure.build import launch_plan
-from flashcore.model.record import Plan
+from flashcore.model.causes import PlanStopped
+from flashcore.model.record import Artifact, Plan
+from flashcore.model.suite import ForeignLauncher, Problem, Shape
 from tests.conftest import HOST_FAULTS, Built
+
+_ANSWERS = shutil.ignore_patterns("plans-*.json")
 
 
 def test_plans_of_the_toy_suite(toy: Built) -> None:
@@ -44,7 +55,7 @@ def test_a_plan_that_crashes_or_hangs_costs_only_itself(faulty: Built, monkeypat
         sizes = [plans[v, shape].launches[0].dynamic_smem for v in ("plan_shares", "plan_shares_too")]
         assert sizes[1] - sizes[0] == 1024
     assert not errors
-    assert plans["plan_prints", "small"] == Plan("plan_prints", "small", plans["good", "small"].launches, 0)
+    assert plans["plan_prints", "small"] == replace(plans["good", "small"], variant="plan_prints")
 
 
 def test_variants_in_one_process_share_no_symbol(faulty: Built) -> None:
@@ -63,6 +74,50 @@ for library in [CDLL(path, RTLD_GLOBAL) for path in {libraries}]:
     assert second - first == 1024
 
 
+class Killing:
+    """Has the first processes that ask a plan killed, as if memory ran out."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        self.folder, self.times = folder, times
+
+    def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
+        return {"by": f"{__name__}:killed", "key": [arch], "folder": str(self.folder), "times": self.times}
+
+    def completed(self, plan: Plan, artifact: Artifact) -> Plan:
+        return plan
+
+
+def killed(library: Any, recording: dict[str, Any], dims: Any, *out: Any) -> int:
+    attempt = len(list(Path(recording["folder"]).iterdir()))
+    Path(recording["folder"], str(attempt)).touch()
+    if attempt < recording["times"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(library.flashcore_launch_plan(dims, *out))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: Path, times: int) -> None:
+    variant = replace(toy.suite.variants["plain"], kind=ForeignLauncher("scale.cu"))
+    suite = replace(toy.suite, variants={"plain": variant})
+    (tmp_path / "attempts").mkdir()
+    library = shutil.copytree(Path(toy.of("plain").plan_library or "").parent, tmp_path / "unit") / "plan.so"
+    artifact = replace(toy.of("plain"), plan_library=str(library))
+    recorder = Killing(tmp_path / "attempts", times)
+    (plan,) = launch_plan.plans(suite, [artifact], [suite.shapes["tail"]], recorder)
+    assert plan.cause == (None if times == 1 else PlanStopped(-9))
+    assert check.built([artifact], [plan]) is (Exit.OK if times == 1 else Exit.INCAPABLE)
+
+
+def test_an_exchanged_library_is_asked(toy: Built, tmp_path: Path) -> None:
+    grids = []
+    for name in ("plain", "wide"):
+        shutil.copytree(Path(toy.of(name).plan_library or "").parent, tmp_path, dirs_exist_ok=True, ignore=_ANSWERS)
+        artifact = replace(toy.of("plain"), plan_library=str(tmp_path / "plan.so"))
+        (plan,) = launch_plan.plans(toy.suite, [artifact], [toy.suite.shapes["tail"]])
+        grids.append(plan.launches[0].grid)
+    assert grids == [(4, 1, 1), (1, 1, 1)]
+
+
 def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_plan, "TIME_LIMIT", 1.0)
     chosen = [a for a in faulty.artifacts if a.variant in ("good", "plan_hangs")]
@@ -71,7 +126,8 @@ def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: p
     def kept(variant: str) -> int:
         path = faulty.of(variant).plan_library
         assert path is not None
-        return len(json.loads(Path(path).with_name("plans.json").read_bytes()))
+        (cache,) = Path(path).parent.glob("plans-*.json")
+        return len(json.loads(cache.read_bytes()))
 
     assert (kept("good"), kept("plan_hangs")) == (2, 0)
 
@@ -79,7 +135,7 @@ def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: p
 def test_damaged_plan_answers_are_asked_again(toy: Built) -> None:
     library = toy.of("plain").plan_library
     assert library is not None
-    cache = Path(library).with_name("plans.json")
+    (cache,) = Path(library).parent.glob("plans-*.json")
     shapes = list(toy.suite.shapes.values())
     expected = launch_plan.plans(toy.suite, [toy.of("plain")], shapes)
     for damage in ("", "{", "[1]", '{"1001": {}}', '{"1001": 7}'):

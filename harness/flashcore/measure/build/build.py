@@ -27,6 +27,7 @@ from flashcore.measure.build.ninja_graph import (
     EXPORTS,
     HARNESS_INCLUDE,
     HOST_FLAGS,
+    HOST_TEXT,
     LINK,
     LOG,
     OBJECT,
@@ -111,7 +112,8 @@ def build(
     Args:
         folder: where everything built is kept (``build/``).
         gpu_arch: the arch of the machine's GPU: the operator is built for it. Without one it is
-            built for the last arch that a variant supports, which gives the launch plan.
+            built for the last arch that a variant supports. Its launch plan is that of each arch whose host code has
+            the same text; of the others, host code is compiled too.
         with_operator: ``False`` leaves the torch operator out where torch is not installed.
 
     Raises:
@@ -124,18 +126,31 @@ def build(
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
     builder = _Builder(suite, folder, toolchain.torch_root() if with_operator else None)
     units, artifacts = _units(builder, options, variants, gpu_arch)
-    missing = []
-    for unit in units:
-        for name in builder.names(unit):
-            if contents := _contents(name, unit.wanted):
-                artifacts.append(_artifact(unit, name, contents))
-                break
-        else:
-            missing.append(unit)
-    if missing:
-        artifacts += _compile(builder, missing, options, say)
+    made = {(a.variant, a.arch): a for a in artifacts}
+    hosts = {u.variant.name: (u.variant.name, u.arch) for u in units if u.is_host}
+    while units:  # at most twice: host code whose text is not that of the host arch is compiled too
+        missing = []
+        for unit in units:
+            for name in builder.names(unit):
+                if contents := _contents(name, unit.wanted):
+                    artifacts.append(_artifact(unit, name, contents))
+                    break
+            else:
+                missing.append(unit)
+        if missing:
+            artifacts += _compile(builder, missing, options, say)
+        made = {(a.variant, a.arch): a for a in artifacts}
+        texts = {key: _contents(Path(a.cubin).parent, ())["text"] for key, a in made.items() if a.cubin}
+        keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
+        unlike = [u for u, key in keys if key in texts and texts[key] != texts.get(hosts.get(u.variant.name, key))]
+        if units := [replace(u, wanted=(CUBIN, PLAN)) for u in unlike]:
+            builder = _Builder(suite, folder, builder.torch_root)  # that one's sources may have changed meanwhile
+    for key, artifact in made.items():
+        if artifact.cubin and not artifact.plan_library:
+            host = made[hosts.get(artifact.variant, key)]
+            made[key] = replace(artifact, plan_library=host.plan_library, host=host.host, cxx=host.cxx)
     order = {name: i for i, name in enumerate(suite.variants)}
-    return sorted(artifacts, key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
+    return sorted(made.values(), key=lambda a: (order[a.variant], suite.archs.index(a.arch)))
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
@@ -379,10 +394,11 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
+    text = _host_text(unit.folder / HOST_TEXT)
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
     digests = {name: _digest(unit.folder / name) for name in (*unit.wanted, LOG)}
-    contents = {"name": final.name, "closure": closure, "host": host, "cxx": cxx, "files": digests}
+    contents = {"name": final.name, "closure": closure, "host": host, "cxx": cxx, "text": text, "files": digests}
     cache.write_trusted(unit.folder / _MANIFEST, json.dumps(contents).encode())
     with writing(final):
         if reason or not _contents(final, unit.wanted):  # damaged, or without what this build needs
@@ -396,12 +412,22 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     return final, contents, reason
 
 
+def _host_text(path: Path) -> str:
+    """The hash of preprocessed host code without line markers, whose file it removes; empty if the compiler left
+    none."""
+    if not path.is_file():
+        return ""
+    text = re.sub(rb"^# \d.*\n", b"", path.read_bytes(), flags=re.MULTILINE)
+    path.unlink()
+    return hashlib.sha256(text).hexdigest()
+
+
 def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
     """The contents of a folder, if this user or root made it and its files are unchanged."""
     manifest = folder / _MANIFEST
     try:
         contents: dict[str, Any] = json.loads(manifest.read_bytes())
-        digests = contents["files"]
+        _, digests = contents["text"], contents["files"]  # earlier builds have no text
         intact = all(_digest(folder / name) == digests[name] for name in (*wanted, LOG))
         trusted = cache.trusted(folder) and cache.trusted(manifest) and contents["name"] == folder.name
         return contents if intact and trusted else {}

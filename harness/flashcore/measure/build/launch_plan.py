@@ -1,14 +1,16 @@
 """Asks built variants what they would launch, without a GPU and without torch.
 
 A plan is the variant's own host code, so each is asked in a process of its own, forked from one that is warm: a crash
-or hang there affects nothing else, and neither do its libraries' symbols, its state or its output. Answers are cached
-beside the library, which is named by its content.
+or hang there affects nothing else, and neither do its libraries' symbols, its state or its output. None sees a GPU, so
+that a plan is the same on every machine. Answers are cached beside the library, by its content, unless its host code
+calls something whose answer may change.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import itertools
 import json
 import mmap
@@ -25,12 +27,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from flashcore.measure.build.ninja_graph import OBJECT
 from flashcore.measure.machine import python_process
 from flashcore.model import plugin
-from flashcore.model.causes import Cause, Crash, PlanCrashed, PlanHung, PlanRefused, as_json, from_json
+from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, PlanStopped, as_json, from_json
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
+from flashcore.readers import host_code
 from flashcore.readers.kernel_names import canonical
 
 TIME_LIMIT = 20.0  # for each plan
@@ -38,6 +42,15 @@ _CAPACITY = 32
 _MOST_BYTES = 1 << 20  # of an answer
 _OUTPUT = 200  # characters of a failed process's output that are kept
 _ANSWER = {"cause", "launches", "workspace"}
+#: What host code may call if its answers are cached: the CUDA runtime, which finds no GPU, and pure functions of C and
+#: C++. All others may read a clock, a file, the environment or random numbers.
+_STEADY = re.compile(
+    r"_{0,2}cuda[A-Z]\w+|_Unwind_Resume|__(cxa|gxx|stack_chk)_\w+|_GLOBAL_OFFSET_TABLE_|__dso_handle|atexit|abort"
+    r"|__assert_fail|(__)?(mem(cpy|move|set)|v?snprintf)(_chk)?|mem(cmp|chr)|str(n?cmp|n?len|r?chr|str)"
+    r"|(ceil|exp2?|floor|fmod|log(2|10)?|pow|l?l?round|sqrt|trunc)f?"
+    r"|_Zn[aw]\w+|_Zd[al]\w+|_ZT[ISV]\w+|_ZSt\d+(__throw|_Hash_bytes|_Rb_tree)\w+|_ZNK?St7__cxx1112basic_stringIc\w+"
+    r"|_ZNSt\d+(exception|invalid_argument|length_error|logic_error|out_of_range|runtime_error)[CD]\d\w*"
+)
 
 
 class _Record(ctypes.Structure):
@@ -89,7 +102,7 @@ class _Question:
 def plans(
     suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape], recorder: Recorder | None = None
 ) -> list[Plan]:
-    """The launch plan of every variant that was built, on each of the shapes that it supports.
+    """The launch plan of each artifact on each of the shapes that its variant supports.
 
     If the variant refuses a shape, or its plan function crashes or hangs, its plan has that cause and no launches.
 
@@ -108,23 +121,28 @@ def plans(
                     recording = recorder.recording(problem, shape, artifact.arch)
                 sizes = [int(shape.params[d]) for d in problem.dims]
                 questions.append(_Question(artifact, Path(artifact.plan_library or ""), shape.name, sizes, recording))
-    answers = {q.library: _cached(q.library) for q in questions}
-    missing = [q for q in questions if q.key not in answers[q.library]]
-    for question, answer in _ask(missing):
-        answers[question.library][question.key] = answer
-    for library in {q.library for q in missing}:
+    answers = {library: _cached(library) for library in {q.library for q in questions}}
+    missing = {(q.library, q.key): q for q in questions if q.key not in answers[q.library]}
+    unanswered = [*missing.values()]
+    for _ in range(2):  # once more, if the machine stopped it
+        for question, answer in _ask(unanswered):
+            answers[question.library][question.key] = answer
+        unanswered = [q for q in unanswered if isinstance(_cause(answers[q.library][q.key]), PlanStopped)]
+    for library in {q.library for q in missing.values()}:
         # A missing answer may be due to a busy machine: the question is asked again next time.
-        kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | Crash)}
-        write_atomically(_cache(library), json.dumps(kept).encode())
+        kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | PlanStopped)}
+        steady = all(map(_STEADY.fullmatch, host_code.undefined(library.with_name(OBJECT))))
+        write_atomically(_cache(library), json.dumps(kept if steady else {}).encode())
     results: list[Plan] = []
     for q in questions:
-        plan = _plan(q.artifact.variant, q.shape, answers[q.library][q.key])
+        plan = _plan(q, answers[q.library][q.key])
         results.append(recorder.completed(plan, q.artifact) if recorder and plan.variant in foreign else plan)
     return results
 
 
 def _cache(library: Path) -> Path:
-    return library.with_name("plans.json")
+    """The file of a library's answers, named by the library's content."""
+    return library.with_name(f"plans-{hashlib.sha256(library.read_bytes()).hexdigest()[:16]}.json")
 
 
 def _cached(library: Path) -> dict[str, Any]:
@@ -144,9 +162,9 @@ def _ask(questions: Sequence[_Question]) -> Iterator[tuple[_Question, dict[str, 
         input=json.dumps([TIME_LIMIT, [[str(q.library), q.sizes, q.recording] for q in questions]]).encode(),
         capture_output=True,
         check=False,
-        env=python_process.environment(),
+        env=python_process.environment() | {"CUDA_VISIBLE_DEVICES": ""},
     )
-    cause = Crash(done.returncode, done.stderr.decode(errors="replace").strip()[-_OUTPUT:])
+    cause = PlanStopped(done.returncode, done.stderr.decode(errors="replace").strip()[-_OUTPUT:])
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     yield from itertools.zip_longest(questions, answers, fillvalue=_without_launches(cause))
 
@@ -160,12 +178,13 @@ def _cause(answer: Mapping[str, Any]) -> Cause | None:
     return cause if isinstance(cause, Cause) else None
 
 
-def _plan(variant: str, shape: str, answer: Mapping[str, Any]) -> Plan:
+def _plan(question: _Question, answer: Mapping[str, Any]) -> Plan:
     launches = []
     for launch in answer["launches"]:
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
         launches.append(Launch(**plain | {"kernel": _kernel(launch["kernel"])}))
-    return Plan(variant, shape, tuple(launches), answer["workspace"], _cause(answer))
+    variant, arch = question.artifact.variant, question.artifact.arch
+    return Plan(variant, question.shape, tuple(launches), answer["workspace"], _cause(answer), (arch,))
 
 
 def _kernel(name: str) -> str:
@@ -223,7 +242,10 @@ def _isolated(limit: float, *question: Any) -> dict[str, Any]:
             return dict(json.loads(answer))
         output.seek(max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
         message = output.read().decode(errors="replace").strip()
-        return _without_launches(PlanCrashed(exit_code, message) if ended else PlanHung(limit))
+        if not ended:
+            return _without_launches(PlanHung(limit))
+        ending = PlanStopped if exit_code == -signal.SIGKILL else PlanCrashed
+        return _without_launches(ending(exit_code, message))
 
 
 def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ For each variant and arch:
     sass                     variant.sass               nvdisasm, where the machine has it
     libraries                operator.so                variant.o + the problem's binding, stable ABI
                              plan.so                    variant.o alone: the launch plan, without torch
+
+Other archs whose host code has another text than the host arch's are compiled to an object and a plan.so too.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ OPERATOR = "operator.so"
 TORCH = "libtorch_cpu.so"  # the library that has what an operator needs of torch, by the name that torch loads it by
 OBJECT = "variant.o"
 RULE = "variant.d"  # what the compiler read, as make would have it
+HOST_TEXT = "host.ii"  # the host code after the preprocessor, which depends on the arch by __CUDA_ARCH_LIST__
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Unit:
 
     @property
     def is_host(self) -> bool:
+        """Whether its host code is compiled too."""
         return PLAN in self.wanted
 
 
@@ -83,15 +87,13 @@ def graph(
     lines = [
         "ninja_required_version = 1.5",
         f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
-        "rule cubin",
-        f"  command = cd {root} && output=$$($nvcc $flags -cubin $source -o $out.$$$$ {logged} "
-        f"mv $out.$$$$ $out; {otherwise}",
-        "  description = $what",
-        "rule object",
-        # --keep leaves the cubin that went into the object; its other intermediates are dropped.
-        f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags -c --keep --keep-dir "
-        f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} mv $dir/keep.$$$$/*.cubin $cubin && "
-        f"rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
+        "rule compile",
+        # --keep leaves the host code's text, which -MD has nvcc make with -cubin too, and the cubin that went into an
+        # object; other intermediates are dropped.
+        f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags $mode --keep --keep-dir "
+        f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} {{ mv $dir/keep.$$$$/*.cpp4.ii $dir/{HOST_TEXT} "
+        f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
+        f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else rm -rf $dir/keep.$$$$; {otherwise[5:]}",
         "  description = $what",
         "rule binding",
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
@@ -155,6 +157,7 @@ def graph(
             f"  flags = {_escape(flags)}",
             f"  source = {_escape(q(relative))}",
             f"  log = {_escape(q(str(folder / LOG)))}",
+            f"  dir = {_escape(q(str(folder)))}",
             f"  what = {unit.variant.name} {unit.arch}",
         ]
         if disassembler is not None:
@@ -164,7 +167,7 @@ def graph(
             ]
             defaults.append(_path(folder / SASS))
         if not unit.is_host:
-            lines += [f"build {_path(folder / CUBIN)}: cubin {_path(source)}", *common]
+            lines += [f"build {_path(folder / CUBIN)}: compile {_path(source)}", *common, "  mode = -cubin"]
             defaults.append(_path(folder / CUBIN))
             continue
         stand_in, first = "", ""
@@ -173,17 +176,17 @@ def graph(
         ):  # its symbols take precedence over the runtime's, which has the others
             stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs "
         lines += [
-            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: object {_path(source)}",
+            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: compile {_path(source)}",
             *common,
-            f"  dir = {_escape(q(str(folder)))}",
-            f"  cubin = {_escape(q(str(folder / CUBIN)))}",
+            "  mode = -c",
+            f"  kept = mv {_escape(q(str(folder)))}/keep.$$$$/*.cubin {_escape(q(str(folder / CUBIN)))} &&",
             f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
             # A source without FLASHCORE_VARIANT fails here and not when it is loaded.
             f"  libraries = {_escape(f'{first}-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
             f"  what = {unit.variant.name} plan",
         ]
         defaults.append(_path(folder / "plan.so"))
-        if torch_root is not None:
+        if OPERATOR in unit.wanted:
             needed = f"-Wl,--push-state,--no-as-needed {q(str(stub))} -Wl,--pop-state"
             lines += [
                 f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "

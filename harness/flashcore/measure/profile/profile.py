@@ -34,7 +34,7 @@ from flashcore.model import catalogue
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, HungBefore, Message, NoRows, NotProfiled, RowsMissing, Unanswered
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject
+from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject, plans_for
 from flashcore.readers import phases
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu import results as ncu_results
@@ -100,7 +100,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     """Profiles the cases; see :class:`flashcore.measure.stage.Stage` and :func:`profiled`."""
     profiling = replace(
         _profiling(context, code.codes(context)),
-        plans={f"{p.variant}/{p.shape}": p for p in context.built.plans},
+        plans={"/".join(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
         registers=code.registers(context),
         progress=context.progress("profile", len(cases)),
     )

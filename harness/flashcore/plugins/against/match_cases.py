@@ -114,7 +114,7 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
             return True, f"does not compile for {artifact.arch}: {artifact.message}"
     if not any(a.status == "ok" for a in artifacts):
         return False, artifacts[0].message if artifacts else f"not declared for {side.job.gpu_arch}"
-    plan = side.built.plan(variant.name, shape.name)
+    plan = side.built.plan(variant.name, shape.name, side.job.gpu_arch)
     return (plan.crashed, plan.error) if plan is not None and plan.error else None
 
 
@@ -131,9 +131,11 @@ def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Sha
         }
         for side in (before, after)
     ]
-    plans = [before.built.plan(old.name, shape.name), after.built.plan(new.name, shape.name)]
-    launches = [None if p is None else (p.launches, p.workspace_bytes) for p in plans]
-    return bool(codes[0]) and codes[0] == codes[1] and launches[0] is not None and launches[0] == launches[1]
+    plans = [
+        {arch: (p.launches, p.workspace_bytes) for arch in codes[0] if (p := side.built.plan(name, shape.name, arch))}
+        for side, name in ((before, old.name), (after, new.name))
+    ]
+    return bool(codes[0]) and codes[0] == codes[1] and bool(plans[0]) and plans[0] == plans[1]
 
 
 def python_of(job: Context) -> dict[str, str]:

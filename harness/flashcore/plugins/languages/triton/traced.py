@@ -249,13 +249,13 @@ def plans(artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False
     by_shape: Mapping[str, Any] = traced.get("shapes", {})
     by_name = {s.name: by_shape[s.name] for s in shapes if s.name in by_shape}
     return [
-        _plan(artifact.variant, shape, traced)
+        _plan(artifact, shape, traced)
         for shape, traced in by_name.items()
         if possible or all(len(call) == 1 and "arguments" in call[0] for call in traced["calls"])
     ]
 
 
-def _plan(variant: str, shape: str, traced: Mapping[str, Any]) -> Plan:
+def _plan(artifact: Artifact, shape: str, traced: Mapping[str, Any]) -> Plan:
     launches = tuple(
         # The grid counts programs, each a cluster of blocks.
         Launch(
@@ -266,9 +266,10 @@ def _plan(variant: str, shape: str, traced: Mapping[str, Any]) -> Plan:
         for x, y, z in [c["grid"]]
     )
     return Plan(
-        variant,
+        artifact.variant,
         shape,
         () if traced["error"] else launches,
         traced["workspace"],
         PlanRefused(traced["error"]) if traced["error"] else None,
+        (artifact.arch,),
     )
