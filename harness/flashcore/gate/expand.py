@@ -240,7 +240,8 @@ class Expansion:
             facts = next(filter(None, (self._at(name, variant.name, shape=shape) for name in names)), {})
             launches = [s for s in facts if s.launch is not None] or [s for s in facts if s.kernel is not None]
             for subject in launches or [Subject(variant.name, shape=shape)]:
-                yield Expectation(subject, facts.get(subject), NotReturned(report=True), other_gpu)
+                fact = None if other_gpu else facts.get(subject)
+                yield Expectation(subject, fact, NotReturned(report=True), other_gpu)
 
     def _other_gpu(self, budget: Budget) -> OtherGpu | None:
         """Why a measured budget is not about the record's GPU; ``None`` if it is."""
