@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 from tests.measure.static.test_facts import DATA
 
@@ -28,14 +29,16 @@ def both() -> bytes:
     return fatbin(entry(CUBINS["sm_80"], 80), entry(CUBINS["sm_90a"], 90, SPECIFIC), entry(ptx, 90, kind=1))
 
 
-def library(fatbins: bytes, section: str = ".nv_fatbin") -> bytes:
-    """A host library with one section of data."""
-    names = f"\0{section}\0.text\0.shstrtab\0".encode()
-    ident = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 3, 2)
-    data = 64 + 3 * 64
-
-    def header(name: int, kind: int, offset: int, size: int) -> bytes:
-        return struct.pack("<IIQQQQIIQQ", name, kind, 2, 0, offset, size, 0, 0, 8, 0)
-
-    table = bytes(64) + header(1, 1, data, len(fatbins)) + header(len(section) + 8, 3, data + len(fatbins), len(names))
-    return ident + table + fatbins + names
+def library(fatbins: bytes, section: str = ".nv_fatbin", more: Mapping[str, bytes] | None = None) -> bytes:
+    """A host library with one section of data, or ``more`` behind it."""
+    sections = {section: fatbins, **(more or {})}
+    names = ("\0" + "".join(f"{name}\0" for name in sections) + ".shstrtab\0").encode()
+    count = len(sections) + 2
+    head = struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, count, count - 1)
+    content = [*((name, 1, data) for name, data in sections.items()), (".shstrtab", 3, names)]
+    table, at = bytes(64), 64 + count * 64
+    for name, kind, data in content:
+        start = names.index(f"\0{name}\0".encode()) + 1
+        table += struct.pack("<IIQQQQIIQQ", start, kind, 2, 0, at, len(data), 0, 0, 8, 0)
+        at += len(data)
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + head + table + b"".join(data for *_, data in content)

@@ -68,8 +68,13 @@ def test_each_format_is_read(
 
 
 def test_relocatable_code_counts_only_where_it_is_not_linked(tmp_path: Path) -> None:
-    relocatable = fatbin(entry(CUBINS["sm_80"], 80))
+    relocatable, linked = (fatbin(entry(CUBINS[arch], sm)) for arch, sm in (("sm_80", 80), ("sm_90a", 90)))
     assert codes(tmp_path, library(relocatable, "__nv_relfatbin")) == [("file.bin", *ALL[0])]
+    for content in (
+        library(linked, more={"__nv_relfatbin": relocatable}),
+        library(relocatable, "__nv_relfatbin", {".nv_fatbin": linked}),
+    ):
+        assert [file for file, *_ in codes(tmp_path, content)] == ["file.bin"], "in either order"
 
 
 def test_a_thin_archive_names_files_beside_it(tmp_path: Path) -> None:

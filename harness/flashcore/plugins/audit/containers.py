@@ -140,8 +140,8 @@ def _content(data: Buffer, name: str, folder: Path | None, depth: int = 0) -> It
 def _elf(data: Buffer, name: str) -> Iterator[Code]:
     """The fatbins in any data of a host program: of some libraries they are in no section of their own."""
     linked = False
-    for section in cubin.sections_of(data):
-        # Relocatable code comes last, and where there is other code it is linked into that.
+    # Where there is other code, relocatable code is linked into that; its resources are not final.
+    for section in sorted(cubin.sections_of(data), key=lambda section: section.name == _RELOCATABLE):
         if (
             section.kind == _PROGRAM_DATA
             and not section.flags & _RUNS
