@@ -285,7 +285,7 @@ def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) 
 def test_a_plan_that_crashes_exits_1(faulty: Built, tmp_path: Path, quiet: tuple[str, ...]) -> None:
     done = build_faults(faulty, tmp_path, "plan_null", *quiet)
     assert done.returncode == Exit.FAILED
-    assert "plan_null on small FAILED: the launch plan was ended by signal 11" in done.stderr
+    assert "plan_null on small for sm_90a FAILED: the launch plan was ended by signal 11" in done.stderr
 
 
 def test_interrupted_builds_leave_no_broken_state(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
