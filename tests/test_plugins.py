@@ -87,6 +87,7 @@ def copy_without(removed: Path, target: Path) -> Path:
 
 def run(package: Path, cwd: Path, *words: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("FLASHCORE_TESTS", None)  # a missing plugin's tests are skipped there
     done = subprocess.run(
         [sys.executable, "-P", *words],
         cwd=cwd,

@@ -20,7 +20,7 @@ from flashcore.measure.build import launch_plan
 from flashcore.model.causes import PlanStopped
 from flashcore.model.record import Artifact, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape
-from tests.conftest import HOST_FAULTS, Built
+from tests.conftest import HOST_FAULTS, ROOT, Built
 
 _ANSWERS = shutil.ignore_patterns("plans-*.json")
 
@@ -96,7 +96,10 @@ def killed(library: Any, recording: dict[str, Any], dims: Any, *out: Any) -> int
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: Path, times: int) -> None:
+def test_a_plan_that_the_machine_kills_is_asked_once_more(
+    toy: Built, tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)  # where the plan's process finds this module
     variant = replace(toy.suite.variants["plain"], kind=ForeignLauncher("scale.cu"))
     suite = replace(toy.suite, variants={"plain": variant})
     (tmp_path / "attempts").mkdir()
