@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ bench-against: $(READY) ## test the timing gate: false alarms, planted slowdowns
 
 bench-search: $(DEV) ## compare samplers with Kernel Tuner on recorded spaces (needs no GPU; pip install kernel-tuner)
 	$(PY) -m benchmarks.search $(ARGS)
+
+bench-capture: $(READY) ## time a training script alone and under flashcore capture (needs a GPU, ncu and torch)
+	$(PY) -m benchmarks.capture $(ARGS)
 
 bench-frames: $(READY) ## benchmark frames and exports of recorded runs and a synthetic one
 	$(PY) -m benchmarks.frames $(ARGS)

@@ -13,16 +13,25 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.model.causes import Hang
 from flashcore.plugins.capture import capture as capturing
+from flashcore.plugins.capture.activity import NoCupti
 from flashcore.plugins.capture.capture import OUTPUT, Captured, Settings, capture
 from tests.conftest import ROOT
 
 NCU = ROOT / "tests" / "standins" / "ncu_runs"
-#: What a command may call: ``launch(kernel, …)``.
+#: What a command may call: ``launch(kernel, …)``. It is seen by ncu's stand-in, or by CUPTI's.
 TARGET = """
-import json, os, signal, sys, time
+import ctypes, json, os, signal, sys, time
 def launch(kernel, **more):
+    if library := os.environ.get("CUDA_INJECTION64_PATH"):
+        ctypes.CDLL(library).InitializeInjection()  # as the driver does, once
+        sizes = *more.get("grid", (1, 1, 1)), *more.get("block", (1, 1, 1)), more.get("registers", 32), 0, 0
+        cupti = ctypes.CDLL(os.environ["FLASHCORE_CUPTI"])
+        kept = names.setdefault(kernel, ctypes.create_string_buffer(kernel.encode()))
+        cupti.launch(kept, ctypes.c_double(more.get("us", 1)), more.get("call", 0), (ctypes.c_int * 9)(*sizes))
+        return
     with open(os.environ["NCU_LAUNCHES"], "a") as file:
         file.write(json.dumps({"kernel": kernel, "process": os.getpid(), **more}) + "\\n")
+names = {}
 """
 
 
@@ -38,7 +47,9 @@ for step in range(10):
 
 
 def run(body: str, folder: Path, **chosen: Any) -> Captured:
-    return capture(command(body), folder, Settings(ncu=NCU, **{"top": 2, "finish_limit": 10, **chosen}))
+    return capture(
+        command(body), folder, Settings(ncu=NCU, **{"recorder": NoCupti(""), "top": 2, "finish_limit": 10, **chosen})
+    )
 
 
 def measured(found: Captured) -> set[str]:

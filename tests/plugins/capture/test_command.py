@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli.main import main
+from flashcore.plugins.capture import activity
+from flashcore.plugins.capture.activity import Recorder
 from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.command import NO_END, _exit, _name
 from flashcore.plugins.capture.survey import Survey
@@ -16,9 +18,10 @@ from tests.plugins.capture.test_capture import LOOP, NCU, command
 
 
 def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, recorder: Recorder
 ) -> None:
     """Starts the command twice, with real processes: how they work together is seen nowhere else."""
+    monkeypatch.setattr(activity, "recorder", lambda: recorder)
     given = ["capture", "--profiles", str(tmp_path), "--ncu", str(NCU), "--top", "2", "--propagate", "-q", "--"]
     assert main([*given, *command(f"{LOOP}\nprint('ends'); sys.exit(5)")]) == 5
     out = capsys.readouterr().out

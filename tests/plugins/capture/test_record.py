@@ -13,7 +13,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.model.causes import Hang
 from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.record import record
-from flashcore.plugins.capture.survey import TIME, select, survey
+from flashcore.plugins.capture.survey import TIME, Launch, select, survey
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.read_report import read_report
 from flashcore.records import store
@@ -26,7 +26,7 @@ def captured(tmp_path: Path) -> Captured:
     report = tmp_path / "report.ncu-rep"
     report.write_bytes(lzma.decompress((TESTS / "data" / "reports" / "app_full.ncu-rep.xz").read_bytes()))
     rows = tuple(replace(r, metrics={TIME: r.metrics[TIME]}) for r in read_report(report).results)
-    surveyed = survey(rows)
+    surveyed = survey(map(Launch.from_row, rows))
     cases = select(surveyed, 3)
     runs = (Ran("survey", 0, None, 1.0, report, rows), Ran("measure-1", 7, None, 2.0, report, rows))
     return Captured(runs, surveyed, (*cases, replace(cases[0], key=replace(cases[0].key, kernel="gone()"))), (), {})

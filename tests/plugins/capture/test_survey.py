@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from flashcore.plugins.capture import survey as surveys
-from flashcore.plugins.capture.survey import Survey, pattern, select, survey, windows
+from flashcore.plugins.capture.survey import Launch, Survey, pattern, select, survey, windows
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 from tests.conftest import TESTS
@@ -23,7 +23,7 @@ def row(kernel: str, us: float, block: int = 128, grid: int = 10, registers: int
 
 
 def seen(*rows: Result) -> Survey:
-    return survey(rows)
+    return survey(map(Launch.from_row, rows))
 
 
 def names(cases: Iterable[surveys.Case]) -> list[str]:
@@ -70,7 +70,7 @@ def test_what_an_autotuner_tried_and_dropped_is_not_measured() -> None:
 def test_what_an_autotuner_did_on_an_h200_is_told_apart() -> None:
     """Triton tried four configurations under ncu 2025.3 and used the second (without ncu it takes the third)."""
     text = gzip.decompress((TESTS / "data" / "ncu_survey_autotune.csv.gz").read_bytes()).decode()
-    surveyed = survey(raw_page.parse(text, domain=None).rows)
+    surveyed = seen(*raw_page.parse(text, domain=None).rows)
     scaled = {case.key.block[0]: case for case in surveyed.cases if case.key.kernel == "scaled"}
     assert {block: case.dropped for block, case in scaled.items()} == {32: True, 64: False, 128: True, 256: True}
     assert len(scaled[64].us) == 18 and scaled[64].warm_up == 1 and scaled[64].at[-10:] == tuple(range(57, 67))
@@ -97,11 +97,12 @@ def test_cases_far_apart_take_runs_of_their_own() -> None:
     made = windows(surveyed, cases)
     assert [w.count for w in made] == [1, 1, 1] or max(w.count for w in made) <= surveys.MOST_IN_A_WINDOW
     assert {name for w in made for name in w.kernels} == {case.key.kernel for case in cases}
+    assert len(windows(surveyed, cases, seconds=999)) == 1, "another run would take longer than measuring more launches"
 
 
 def test_each_process_is_counted_by_itself() -> None:
     rows = [row(k, 5, process=p) for p, k in (("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"))]
-    surveyed = survey(rows)
+    surveyed = seen(*rows)
     assert sorted(window.kernels for window in windows(surveyed, select(surveyed, 2))) == [("a",), ("b",)]
 
 
@@ -114,7 +115,7 @@ def test_only_launches_that_the_user_asked_for_are_chosen() -> None:
 def test_a_launch_without_a_time_is_counted_and_keeps_its_place() -> None:
     timed = row("a", 5, process="")
     bare = replace(timed, metrics={})
-    surveyed = survey([timed, bare, timed])
+    surveyed = seen(timed, bare, timed)
     assert surveyed.cases[0].at == (0, 2) and len(surveyed.cases[0].us) == 2
 
 

@@ -1,4 +1,4 @@
-"""Runs a command under ncu: a cheap pass over all of its launches, then all metrics for those that matter.
+"""Runs a command: a cheap pass over all of its launches, then under ncu with all metrics for those that matter.
 
 The folder of a capture holds, for each time the command ran (``plain``, ``survey``, ``measure-1`` …), what it wrote
 (``output.txt``), what ncu said and its report. A run that was ended by a time limit, a crash or a hang keeps what was
@@ -8,14 +8,17 @@ measured until then: the command is ended first, so that ncu can still write.
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.capabilities import reported_in
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.ncu import (
     CacheControl,
     ClockControl,
@@ -32,13 +35,16 @@ from flashcore.measure.workers.program import Limits, Program
 from flashcore.model.cause_text import FORMS, text
 from flashcore.model.causes import Cause, Hang
 from flashcore.model.files import write_atomically, writing
+from flashcore.plugins.capture import activity
 from flashcore.plugins.capture import survey as surveys
+from flashcore.plugins.capture.activity import OnlyNcu, Recorder
+from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 
 STARTER = python_process.child("flashcore.plugins.capture.start")
 ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
-OUTPUT = "output.txt"
+OUTPUT, LAUNCHES = "output.txt", "launches"
 
 
 class Stopped(Cause):
@@ -55,6 +61,7 @@ class Settings:
     """What a user may choose.
 
     Args:
+        recorder: records the first pass; or why ncu does.
         top: how many cases are measured: kernels at a launch configuration, by the time that all their launches take.
         kernel: regular expression of demangled names; other kernels are left alone.
         nvtx: NVTX range, as ncu's ``--nvtx-include`` takes it; launches elsewhere are left alone.
@@ -64,13 +71,13 @@ class Settings:
         settle: run the command once without ncu before, so that its autotuning and compilation are done.
         keep_dropped: also measure what an autotuner tried and dropped.
         stop_early: end the command once what was wanted is measured.
-        most: launches that the first pass looks at.
         options: for ncu, as they are.
         time_limit: seconds for each run of the command.
         finish_limit: seconds that ncu has to write its report.
     """
 
     ncu: Path | str
+    recorder: Recorder | Cause
     top: int = 8
     kernel: str | None = None
     nvtx: str | None = None
@@ -81,7 +88,6 @@ class Settings:
     settle: bool = False
     keep_dropped: bool = False
     stop_early: bool = False
-    most: int = 10_000
     clock_control: ClockControl = "none"
     cache_control: CacheControl = "all"
     options: Sequence[str] = ()
@@ -106,13 +112,14 @@ class Ran:
 @dataclass(frozen=True, slots=True)
 class Captured:
     """The result: how the command ran each time, what the first pass saw, the cases to measure, those of them that no
-    run launched again, and metrics that ncu refused, with its reasons."""
+    run launched again, metrics that ncu refused, with its reasons, and why the first pass was ncu's."""
 
     runs: tuple[Ran, ...]
     survey: surveys.Survey
     cases: tuple[surveys.Case, ...]
     missed: tuple[surveys.Case, ...] = ()
     refused: dict[str, str] = field(default_factory=dict)
+    by_ncu: Cause | None = None
 
 
 def require_program(command: Sequence[str]) -> None:
@@ -135,7 +142,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
         folder.mkdir(parents=True, exist_ok=True)
     if chosen.settle:
         passes.run("plain", STARTER)
-    survey = surveys.survey(passes.look().rows)
+    survey = surveys.survey(passes.look())
     last = None if chosen.count is None else chosen.skip + chosen.count
     cases = surveys.select(survey, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
     if not cases:
@@ -144,16 +151,16 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
             f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
             "--launch-skip and --launch-count"
         )
-    todo, measured = surveys.windows(survey, cases), set[surveys.Key]()
+    todo, measured = surveys.windows(survey, cases, passes.runs[-1].seconds), set[surveys.Key]()
     for attempt in range(ATTEMPTS):
         for window in todo:
-            measured |= {surveys.Key.from_row(row) for row in passes.measure(window).rows}
+            measured |= {survey.key_of(row) for row in passes.measure(window).rows}
         missing = {case.key for case in cases} - measured
         if not missing or attempt == ATTEMPTS - 1 or isinstance(passes.runs[-1].cause, Hang):
             break
         todo = surveys.wider_windows(survey, [case for case in cases if case.key in missing], attempt)
     left = tuple(case for case in cases if case.key not in measured)
-    return Captured(tuple(passes.runs), survey, tuple(cases), left, passes.refused)
+    return Captured(tuple(passes.runs), survey, tuple(cases), left, passes.refused, passes.by_ncu)
 
 
 class _Passes:
@@ -164,17 +171,38 @@ class _Passes:
         self.runs: list[Ran] = []
         self.refused: dict[str, str] = {}
         self.chip = ""
+        self.by_ncu: Cause | None = None
 
-    def look(self) -> Ran:
+    def look(self) -> Iterable[surveys.Launch]:
         """The times of all launches that the filters let pass, as the command left the caches."""
         chosen = self.chosen
-        most = chosen.most if chosen.count is None else min(chosen.most, chosen.skip + chosen.count)
-        which = ["--launch-count", str(most), *(["--kill", "yes"] if chosen.stop_early else [])]
+        most = None if chosen.count is None else chosen.skip + chosen.count
+        recorded = False
+        if chosen.nvtx is not None:
+            self.by_ncu = OnlyNcu("--nvtx")
+        elif chosen.stop_early and most is not None:
+            self.by_ncu = OnlyNcu("--stop-early with --launch-count")
+        elif isinstance(chosen.recorder, Recorder):
+            recorded, folder = True, self.folder / "survey" / LAUNCHES
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+            self.run("survey", STARTER, chosen.recorder.environment(folder))
+            launches, self.by_ncu = activity.read(folder)
+            if self.by_ncu is None:
+                gpu = Gpu.find()
+                self.chip = chip_of(gpu.capability) if gpu else ""
+                passing = re.compile(chosen.kernel or "")
+                matching = ([x for x in each if passing.search(demangled(x.key.kernel))] for each in launches.values())
+                return [launch for each in matching for launch in each[:most]]
+        else:
+            self.by_ncu = chosen.recorder
+        chosen.progress(f"survey: under ncu, about 80 ms a launch: {text(self.by_ncu)}")
+        which = [] if most is None else ["--launch-count", str(most), *(["--kill", "yes"] if chosen.stop_early else [])]
         if chosen.kernel is not None:
             which += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{chosen.kernel}"]
-        ran = self._under_ncu("survey", [surveys.TIME], which, "none")
+        ran = self._under_ncu("survey-ncu" if recorded else "survey", [surveys.TIME], which, "none")
         self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
-        return ran
+        return map(surveys.Launch.from_row, ran.rows)
 
     def measure(self, window: surveys.Window) -> Ran:
         """All metrics of a window of launches; anew without those that ncu refuses."""
@@ -223,7 +251,7 @@ class _Passes:
         if missing := reported_in(output):
             raise missing
         if not report.exists():
-            if name == "survey" and not refused_metrics(output, metrics):
+            if name.startswith("survey") and not refused_metrics(output, metrics):
                 how = text(ran.cause) or f"the command ended with exit code {ran.code}"
                 raise FlashcoreError(
                     f"expected a command that launches kernels, found none ({how}; ncu: {last_words(output)})\n"
@@ -231,7 +259,7 @@ class _Passes:
                 )
             return ran
         table = raw_page.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
-        if name != "survey":  # where NVIDIA's reader is not installed, the record is made from it
+        if not name.startswith("survey"):  # where NVIDIA's reader is not installed, the record is made from it
             write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
         for note in table.notes:
             chosen.progress(f"{name}: {note}")
@@ -239,8 +267,10 @@ class _Passes:
         self.runs[-1] = replace(ran, cause=Stopped() if stopped else ran.cause, report=report, rows=table.rows)
         return self.runs[-1]
 
-    def run(self, name: str, command: Callable[[Path, Path], list[str]]) -> Ran:
-        """Runs the command once; ``start.py`` is started by the given command line."""
+    def run(
+        self, name: str, command: Callable[[Path, Path], list[str]], more: Mapping[str, str] = MappingProxyType({})
+    ) -> Ran:
+        """Runs the command once, with ``more`` variables; ``start.py`` is started by the given command line."""
         folder = self.folder / name
         self.chosen.progress(f"{name}: {' '.join(self.command)}")
         # The starter is found by PYTHONPATH, which the command gets back as it was.
@@ -250,7 +280,7 @@ class _Passes:
         payload = {
             "argv": list(self.command),
             "output": str(folder / OUTPUT),
-            "environment": {"PYTHONUNBUFFERED": "1", **given, **tuned},
+            "environment": {"PYTHONUNBUFFERED": "1", **given, **tuned, **more},
             "unset": [] if given else ["PYTHONPATH"],
         }
         limits = Limits(time_limit=self.chosen.time_limit, finish_limit=self.chosen.finish_limit)

@@ -15,7 +15,7 @@ from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.ncu import find_ncu
-from flashcore.plugins.capture import record
+from flashcore.plugins.capture import activity, record
 from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture, require_program
 from flashcore.plugins.imports import keep
 from flashcore.plugins.imports.names import checked, slug
@@ -110,7 +110,8 @@ def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settin
     if not arguments.time_limit > 0:
         raise UsageError(f"--time-limit {arguments.time_limit:g}: expected a number above 0")
     names = {field.name for field in fields(Settings)} & vars(arguments).keys()
-    given = {name: getattr(arguments, name) for name in names} | {"ncu": find_ncu(arguments.ncu), "progress": say}
+    given = {name: getattr(arguments, name) for name in names}
+    given |= {"ncu": find_ncu(arguments.ncu), "progress": say, "recorder": activity.recorder()}
     return Settings(**given)
 
 

@@ -12,7 +12,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.cause_text import text
 from flashcore.model.record import Record, StageNote
 from flashcore.plugins.capture.capture import Captured, Ran, Stopped
-from flashcore.plugins.capture.survey import Case, Key
+from flashcore.plugins.capture.survey import Case
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.read_report import read_report
 from flashcore.readers.ncu.results import Report
@@ -32,7 +32,7 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
     wanted = {case.key for case in captured.cases}
     reports = []
     for run in captured.runs:
-        ids = {row.id for row in run.rows if Key.from_row(row) in wanted}
+        ids = {row.id for row in run.rows if captured.survey.key_of(row) in wanted}
         if run.name.startswith("measure") and run.report is not None and ids:
             whole = _read(run.report)
             reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in ids)))
@@ -99,6 +99,8 @@ def remarks(captured: Captured) -> Iterator[str]:
     if left := len(captured.survey.cases) - len(shown):
         yield f"{left} more kernels and configurations are not measured: --top"
     yield from (f"ncu refused {metric}: {words}" for metric, words in captured.refused.items())
+    if captured.by_ncu:
+        yield f"the survey ran under ncu, which takes about 80 ms a launch: {text(captured.by_ncu)}"
     if any(case.dropped for case in captured.survey.cases) and captured.runs[0].name == "survey":
         yield "its autotuner chose under ncu, where times are not its own: --settle lets it choose before"
 

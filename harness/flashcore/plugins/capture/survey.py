@@ -19,8 +19,10 @@ from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.results import Result
 
 TIME = "gpu__time_duration.sum"
-#: Launches that one run of the command may measure; cases further apart need another run.
+#: Launches that one run of the command may measure: more, if measuring them takes less time than another run. Cases
+#: further apart need another run.
 MOST_IN_A_WINDOW = 48
+_LAUNCH_SECONDS = 0.5  # about what measuring one more launch with all metrics takes
 #: Values that ncu always writes for a launch and that distinguish compiled codes.
 _CODE = (
     "launch__registers_per_thread",
@@ -35,7 +37,7 @@ _TUNED, _TRIES = 3, 2  # codes of one function, and launches in a row of each, f
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A kernel, by its mangled name, at a launch configuration. ``code`` is what ncu writes of :data:`_CODE`."""
+    """A kernel, by its mangled name, at a launch configuration. ``code`` has the values of :data:`_CODE`."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -44,12 +46,28 @@ class Key:
 
     @classmethod
     def from_row(cls, row: Result) -> Key:
-        return cls(row.kernel, row.grid, row.block, tuple(row.text(name) for name in _CODE))
+        values = map(row.number, _CODE)
+        return cls(row.kernel, row.grid, row.block, tuple("" if v is None else str(int(v)) for v in values))
 
     def __str__(self) -> str:
         name = canonical(self.kernel)
         grid, block = (re.sub("(x1)+$", "", "x".join(map(str, dims))) for dims in (self.grid, self.block))
         return f"{name if len(name) <= _SHOWN else name[:_SHOWN] + '…'} <<<{grid}, {block}>>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch that the survey saw, with the time that it took, if it is recorded."""
+
+    process: str
+    key: Key
+    us: float | None
+
+    @classmethod
+    def from_row(cls, row: Result) -> Launch:
+        reading = row.read(TIME)
+        ns = None if reading.value is None else convert(reading.value, reading.unit, "ns")
+        return cls(row.process, Key.from_row(row), None if ns is None else ns / 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +105,13 @@ class Survey:
     def total_us(self) -> float:
         return sum(case.total_us for case in self.cases)
 
+    def key_of(self, row: Result) -> Key:
+        """The key of a measured launch. If the survey saw one code of that kernel and configuration, it is that one:
+        CUPTI and ncu may count registers differently."""
+        key = Key.from_row(row)
+        alike = [case.key for case in self.cases if replace(case.key, code=key.code) == key]
+        return alike[0] if len(alike) == 1 else key
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -103,19 +128,17 @@ class Window:
         return "demangled" if any(set(name) & set("<(") for name in self.kernels) else "mangled"
 
 
-def survey(rows: Iterable[Result]) -> Survey:
+def survey(launches: Iterable[Launch]) -> Survey:
     """Groups the launches, and finds those that are not steady."""
-    launches: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     times: dict[tuple[Key, str], list[tuple[int, float]]] = {}
     orders: dict[tuple[str, str], list[Key]] = {}  # of a function in a process
-    for row in rows:
-        names = launches.setdefault(row.process, [])
-        reading, key = row.read(TIME), Key.from_row(row)
-        time = None if reading.value is None else convert(reading.value, reading.unit, "ns")
-        if time is not None:
-            times.setdefault((key, row.process), []).append((len(names), time / 1e3))
-            orders.setdefault((row.process, canonical(row.kernel).partition("<")[0]), []).append(key)
-        names.append(row.kernel)
+    for launch in launches:
+        before, key = names.setdefault(launch.process, []), launch.key
+        if launch.us is not None:
+            times.setdefault((key, launch.process), []).append((len(before), launch.us))
+            orders.setdefault((launch.process, canonical(key.kernel).partition("<")[0]), []).append(key)
+        before.append(key.kernel)
     dropped = {(code, process) for (process, _), order in orders.items() for code in _dropped(order)}
     cases: dict[Key, Case] = {}
     for (key, process), timed in times.items():
@@ -124,7 +147,7 @@ def survey(rows: Iterable[Result]) -> Survey:
         if key not in cases or len(cases[key].at) < len(case.at):
             cases[key] = case
     ordered = sorted(cases.values(), key=lambda case: -case.total_us)
-    return Survey(tuple(ordered), {process: tuple(names) for process, names in launches.items()})
+    return Survey(tuple(ordered), {process: tuple(kernels) for process, kernels in names.items()})
 
 
 def _code(key: Key) -> tuple[object, ...]:
@@ -171,21 +194,22 @@ def select(
     return selected[:top]
 
 
-def windows(surveyed: Survey, cases: Sequence[Case]) -> list[Window]:
-    """What to measure in each run of the command, so that each case is measured in one of them."""
+def windows(surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0) -> list[Window]:
+    """What to measure in each run of the command, which takes ``seconds``, so that each case is measured in one."""
+    most = MOST_IN_A_WINDOW + min(int(seconds / _LAUNCH_SECONDS), 9 * MOST_IN_A_WINDOW)
     by_process: dict[str, list[Case]] = {}
     for case in cases:
         by_process.setdefault(case.process, []).append(case)
-    return [window for process, group in by_process.items() for window in _split(surveyed.launches[process], group)]
+    return [w for process, group in by_process.items() for w in _split(surveyed.launches[process], group, most)]
 
 
-def _split(launches: Sequence[str], cases: Sequence[Case]) -> list[Window]:
+def _split(launches: Sequence[str], cases: Sequence[Case], most: int) -> list[Window]:
     window = _window(launches, cases)
-    if window.count <= MOST_IN_A_WINDOW or len(cases) == 1:
+    if window.count <= most or len(cases) == 1:
         return [window]
     ordered = sorted(cases, key=lambda case: case.at[len(case.at) // 2])
     half = len(ordered) // 2
-    return [*_split(launches, ordered[:half]), *_split(launches, ordered[half:])]
+    return [*_split(launches, ordered[:half], most), *_split(launches, ordered[half:], most)]
 
 
 def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
