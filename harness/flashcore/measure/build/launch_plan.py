@@ -8,20 +8,14 @@ calls something whose answer may change.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import itertools
 import json
-import mmap
-import os
 import re
-import select
 import signal
 import subprocess
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +23,7 @@ from typing import Any, Protocol
 
 from flashcore.measure.build.ninja_graph import OBJECT
 from flashcore.measure.machine import python_process
+from flashcore.measure.machine.isolated import Ended, isolated
 from flashcore.model import plugin
 from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, PlanStopped, as_json, from_json
 from flashcore.model.files import write_atomically
@@ -39,7 +34,6 @@ from flashcore.readers.kernel_names import canonical
 
 TIME_LIMIT = 20.0  # for each plan
 _CAPACITY = 32
-_MOST_BYTES = 1 << 20  # of an answer
 _OUTPUT = 200  # characters of a failed process's output that are kept
 _ANSWER = {"cause", "launches", "workspace"}
 #: What host code may call if its answers are cached: the CUDA runtime, which finds no GPU, and pure functions of C and
@@ -213,39 +207,14 @@ def main() -> None:
 
 
 def _isolated(limit: float, *question: Any) -> dict[str, Any]:
-    """The answer of a process that loads this library only, and asks this question only.
-
-    It answers through memory: whatever a plan writes to files is no answer, and a process that ends early gives none.
-    """
-    with mmap.mmap(-1, _MOST_BYTES) as memory, tempfile.TemporaryFile() as output:
-        child = os.fork()
-        if child == 0:
-            try:
-                os.setsid()
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.dup2(output.fileno(), 1)
-                os.dup2(output.fileno(), 2)
-                memory.write(json.dumps(_answer(*question)).encode() + b"\n")
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
-        process = os.pidfd_open(child)
-        ended = select.select([process], [], [], limit)[0]
-        os.close(process)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        answer = memory.readline()
-        if ended and exit_code == 0 and answer.endswith(b"\n"):
-            return dict(json.loads(answer))
-        output.seek(max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
-        message = output.read().decode(errors="replace").strip()
-        if not ended:
-            return _without_launches(PlanHung(limit))
-        ending = PlanStopped if exit_code == -signal.SIGKILL else PlanCrashed
-        return _without_launches(ending(exit_code, message))
+    """The answer of a process that loads this library only, and asks this question only."""
+    answer = isolated(limit, lambda: _answer(*question))
+    if not isinstance(answer, Ended):
+        return dict(answer)
+    if answer.exit_code is None:
+        return _without_launches(PlanHung(limit))
+    ending = PlanStopped if answer.exit_code == -signal.SIGKILL else PlanCrashed
+    return _without_launches(ending(answer.exit_code, answer.output))
 
 
 def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> dict[str, Any]:
