@@ -42,6 +42,11 @@ def test_without_a_demangler_the_mangled_name_stays(monkeypatch: pytest.MonkeyPa
     kernel_names.demangled.cache_clear()
 
 
+def test_a_long_type_of_a_parameter_takes_no_longer() -> None:
+    kind = "at::" + "TensorIteratorBase" * 20
+    assert canonical(f"void copy<f({kind}&)::lambda>(int)") == f"copy<f({kind}&)::lambda>"
+
+
 def test_what_is_no_name_is_left() -> None:
     assert canonical("_Znonsense") == "_Znonsense" and canonical("") == "" and canonical("graph") == "graph"
 

@@ -13,12 +13,13 @@ import re
 
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::")
 #: What demanglers write around a template argument's value, and the value does not need: ``(int)96``, ``96u``.
-_CAST = re.compile(r"\((?:[A-Za-z_][\w:]*|unsigned|signed| )+\)(?=-?\d)")
+_CAST = re.compile(r"\([A-Za-z_][\w:]*(?: [A-Za-z_][\w:]*)*\)(?=-?\d)")
 _SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _CONST = re.compile(r"((?:unsigned |signed )?[A-Za-z_][\w:]*(?:<[^<>]*>)?) const\b")
 
 
+@functools.lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
     """The name of a kernel, mangled or as any tool demangles it."""
     if name.startswith("_Z"):
