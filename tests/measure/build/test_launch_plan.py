@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from flashcore.model.record import Artifact, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape
 from tests.conftest import HOST_FAULTS, ROOT, Built
 
-_ANSWERS = shutil.ignore_patterns("plans-*.json")
+_ANSWERS = shutil.ignore_patterns("plans.json")
 
 
 def test_plans_of_the_toy_suite(toy: Built) -> None:
@@ -96,10 +97,7 @@ def killed(library: Any, recording: dict[str, Any], dims: Any, *out: Any) -> int
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_plan_that_the_machine_kills_is_asked_once_more(
-    toy: Built, tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)  # where the plan's process finds this module
+def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: Path, times: int) -> None:
     variant = replace(toy.suite.variants["plain"], kind=ForeignLauncher("scale.cu"))
     suite = replace(toy.suite, variants={"plain": variant})
     (tmp_path / "attempts").mkdir()
@@ -109,6 +107,47 @@ def test_a_plan_that_the_machine_kills_is_asked_once_more(
     (plan,) = launch_plan.plans(suite, [artifact], [suite.shapes["tail"]], recorder)
     assert plan.cause == (None if times == 1 else PlanStopped(-9))
     assert check.built([artifact], [plan]) is (Exit.OK if times == 1 else Exit.INCAPABLE)
+
+
+class Forging:
+    """Has the first plan answer for another and kill a process that would say otherwise."""
+
+    def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
+        return {"by": f"{__name__}:forging", "key": [], "parent": os.getpid(), "shape": shape.name}
+
+    def completed(self, plan: Plan, artifact: Artifact) -> Plan:
+        return plan
+
+
+def forging(library: Any, recording: dict[str, Any], dims: Any, *out: Any) -> int:
+    if recording["shape"] == "small" and (parent := os.getppid()) != recording["parent"]:
+        answer = b'{"cause": null, "workspace": 0, "launches": []}\n'
+        Path(f"/proc/{parent}/fd/1").write_bytes(2 * answer)
+        os.kill(parent, signal.SIGKILL)
+    return int(library.flashcore_launch_plan(dims, *out))
+
+
+def test_a_plan_answers_for_no_other(toy: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    variant = replace(toy.suite.variants["plain"], kind=ForeignLauncher("scale.cu"))
+    suite = replace(toy.suite, variants={"plain": variant})
+    library = shutil.copytree(Path(toy.of("plain").plan_library or "").parent, tmp_path / "unit") / "plan.so"
+    (library.with_name("plans.json")).unlink(missing_ok=True)
+    artifact = replace(toy.of("plain"), plan_library=str(library))
+    shapes = [toy.suite.shapes[name] for name in ("small", "tail")]
+    plans = launch_plan.plans(suite, [artifact], shapes, Forging())
+    assert [len(plan.launches) for plan in plans] == [1, 1]
+
+
+def test_an_edited_plan_is_asked_again(toy: Built, tmp_path: Path) -> None:
+    library = shutil.copytree(Path(toy.of("plain").plan_library or "").parent, tmp_path / "unit") / "plan.so"
+    artifact = replace(toy.of("plain"), plan_library=str(library))
+    expected = launch_plan.plans(toy.suite, [artifact], [toy.suite.shapes["tail"]])
+    (cache,) = library.parent.glob("plans*.json")
+    edited = re.sub(r'("dynamic_smem": ?)0', r"\g<1>1024", cache.read_text(encoding="utf-8"))
+    assert edited != cache.read_text(encoding="utf-8")
+    cache.write_text(edited, encoding="utf-8")
+    assert launch_plan.plans(toy.suite, [artifact], [toy.suite.shapes["tail"]]) == expected
 
 
 def test_an_exchanged_library_is_asked(toy: Built, tmp_path: Path) -> None:
@@ -129,8 +168,8 @@ def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: p
     def kept(variant: str) -> int:
         path = faulty.of(variant).plan_library
         assert path is not None
-        (cache,) = Path(path).parent.glob("plans-*.json")
-        return len(json.loads(cache.read_bytes()))
+        (cache,) = Path(path).parent.glob("plans.json")
+        return len(json.loads(cache.read_bytes())["value"])
 
     assert (kept("good"), kept("plan_hangs")) == (2, 0)
 
@@ -138,7 +177,7 @@ def test_a_plan_that_gave_no_answer_is_asked_again(faulty: Built, monkeypatch: p
 def test_damaged_plan_answers_are_asked_again(toy: Built) -> None:
     library = toy.of("plain").plan_library
     assert library is not None
-    (cache,) = Path(library).parent.glob("plans-*.json")
+    (cache,) = Path(library).parent.glob("plans.json")
     shapes = list(toy.suite.shapes.values())
     expected = launch_plan.plans(toy.suite, [toy.of("plain")], shapes)
     for damage in ("", "{", "[1]", '{"1001": {}}', '{"1001": 7}'):

@@ -1,32 +1,27 @@
 """Asks built variants what they would launch, without a GPU and without torch.
 
-A plan is the variant's own host code, so each is asked in a process of its own, forked from one that is warm: a crash
-or hang there affects nothing else, and neither do its libraries' symbols, its state or its output. None sees a GPU, so
-that a plan is the same on every machine. Answers are cached beside the library, by its content, unless its host code
-calls something whose answer may change.
+A plan is the variant's own host code, so each is asked in a process of its own, forked from this one: a crash or hang
+there affects nothing else, and neither do its libraries' symbols, its state or its output. It answers for itself only,
+since no other process stands between it and this one. None sees a GPU, so that a plan is the same on every machine.
+Answers are cached beside the library, by its content, unless its host code calls something whose answer may change.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import itertools
-import json
+import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from flashcore.measure.build.ninja_graph import OBJECT
-from flashcore.measure.machine import python_process
 from flashcore.measure.machine.isolated import Ended, isolated
-from flashcore.model import plugin
+from flashcore.model import cache, plugin
 from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, PlanStopped, as_json, from_json
-from flashcore.model.files import write_atomically
+from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
 from flashcore.readers import host_code
@@ -34,8 +29,7 @@ from flashcore.readers.kernel_names import canonical
 
 TIME_LIMIT = 20.0  # for each plan
 _CAPACITY = 32
-_OUTPUT = 200  # characters of a failed process's output that are kept
-_ANSWER = {"cause", "launches", "workspace"}
+_CACHE = "plans"
 #: What host code may call if its answers are cached: the CUDA runtime, which finds no GPU, and pure functions of C and
 #: C++. All others may read a clock, a file, the environment or random numbers.
 _STEADY = re.compile(
@@ -115,7 +109,8 @@ def plans(
                     recording = recorder.recording(problem, shape, artifact.arch)
                 sizes = [int(shape.params[d]) for d in problem.dims]
                 questions.append(_Question(artifact, Path(artifact.plan_library or ""), shape.name, sizes, recording))
-    answers = {library: _cached(library) for library in {q.library for q in questions}}
+    hashes = {library: file_hash(library) for library in {q.library for q in questions}}
+    answers = {library: cache.recall(library.parent, _CACHE, key) or {} for library, key in hashes.items()}
     missing = {(q.library, q.key): q for q in questions if q.key not in answers[q.library]}
     unanswered = [*missing.values()]
     for _ in range(2):  # once more, if the machine stopped it
@@ -126,7 +121,7 @@ def plans(
         # A missing answer may be due to a busy machine: the question is asked again next time.
         kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | PlanStopped)}
         steady = all(map(_STEADY.fullmatch, host_code.undefined(library.with_name(OBJECT))))
-        write_atomically(_cache(library), json.dumps(kept if steady else {}).encode())
+        cache.keep(library.parent, _CACHE, hashes[library], kept if steady else {})
     results: list[Plan] = []
     for q in questions:
         plan = _plan(q, answers[q.library][q.key])
@@ -134,33 +129,14 @@ def plans(
     return results
 
 
-def _cache(library: Path) -> Path:
-    """The file of a library's answers, named by the library's content."""
-    return library.with_name(f"plans-{hashlib.sha256(library.read_bytes()).hexdigest()[:16]}.json")
-
-
-def _cached(library: Path) -> dict[str, Any]:
-    try:
-        answers = json.loads(_cache(library).read_bytes())
-        return {k: a for k, a in answers.items() if a.keys() == _ANSWER}
-    except (OSError, ValueError, AttributeError):
-        return {}
-
-
-def _ask(questions: Sequence[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
-    """The answers of a server, which asks each plan in a process that it forks."""
-    if not questions:
-        return
-    done = subprocess.run(
-        python_process.command("flashcore.measure.build.launch_plan"),
-        input=json.dumps([TIME_LIMIT, [[str(q.library), q.sizes, q.recording] for q in questions]]).encode(),
-        capture_output=True,
-        check=False,
-        env=python_process.environment() | {"CUDA_VISIBLE_DEVICES": ""},
-    )
-    cause = PlanStopped(done.returncode, done.stderr.decode(errors="replace").strip()[-_OUTPUT:])
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    yield from itertools.zip_longest(questions, answers, fillvalue=_without_launches(cause))
+def _ask(questions: Iterable[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
+    """The answer of each plan's own process."""
+    hung: dict[Path, dict[str, Any]] = {}  # a library that hangs would hang again on every other shape
+    for question in questions:
+        answer = hung.get(question.library) or _isolated(question)
+        if isinstance(_cause(answer), PlanHung):
+            hung[question.library] = answer
+        yield question, answer
 
 
 def _without_launches(cause: Cause) -> dict[str, Any]:
@@ -195,29 +171,19 @@ def _plain(record: _Record) -> dict[str, Any]:
     return {"kernel": kernel, **dims, "dynamic_smem": record.dynamic_smem, **flags}
 
 
-def main() -> None:
-    """The server: reads a time limit, and libraries with questions; writes one answer a line."""
-    limit, questions = json.load(sys.stdin)
-    hung: dict[str, dict[str, Any]] = {}  # a library that hangs would hang again on every other shape
-    for library, sizes, recording in questions:
-        answer = hung.get(library) or _isolated(limit, library, sizes, recording)
-        if isinstance(_cause(answer), PlanHung):
-            hung[library] = answer
-        print(json.dumps(answer), flush=True)
-
-
-def _isolated(limit: float, *question: Any) -> dict[str, Any]:
+def _isolated(question: _Question) -> dict[str, Any]:
     """The answer of a process that loads this library only, and asks this question only."""
-    answer = isolated(limit, lambda: _answer(*question))
+    answer = isolated(TIME_LIMIT, lambda: _answer(str(question.library), question.sizes, question.recording))
     if not isinstance(answer, Ended):
         return dict(answer)
     if answer.exit_code is None:
-        return _without_launches(PlanHung(limit))
+        return _without_launches(PlanHung(TIME_LIMIT))
     ending = PlanStopped if answer.exit_code == -signal.SIGKILL else PlanCrashed
     return _without_launches(ending(answer.exit_code, answer.output))
 
 
 def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> dict[str, Any]:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     library = ctypes.CDLL(path)
     dims = (ctypes.c_int64 * len(sizes))(*sizes)
     records = (_Record * _CAPACITY)()
@@ -236,7 +202,3 @@ def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> di
         "workspace": workspace.value,
         "launches": [_plain(record) for record in records[:count]],
     }
-
-
-if __name__ == "__main__":
-    main()

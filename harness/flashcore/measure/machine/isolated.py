@@ -50,6 +50,7 @@ def isolated(limit: float, function: Callable[[], Any]) -> Any:
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
+                os.closerange(3, 1 + max(map(int, os.listdir("/proc/self/fd"))))
                 sys.stdout = sys.stderr = os.fdopen(2, "w", closefd=False)
                 memory.write(json.dumps(function()).encode() + b"\n")
                 os._exit(0)
