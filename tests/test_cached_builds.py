@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.build import launch_plan
+from flashcore.measure.build import build, launch_plan
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts
 from tests.conftest import TOY, Built, compile_one, no_disassembler
@@ -153,6 +153,8 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "an edited cubin": lambda folder: spoil(folder / "variant.cubin", b"copy_kernel", b"cope_kernel"),
     "an edited log": lambda folder: spoil(folder / "variant.log", b"registers", b"registerz"),
     "an edited library": lambda folder: spoil(folder / "plan.so", b"copy_kernel", b"cope_kernel"),
+    "an edited object": lambda folder: spoil(folder / "variant.o", b"copy_kernel", b"cope_kernel"),
+    "an added listing": lambda folder: (folder / "variant.sass").write_text("edited"),
     "another variant's folder": renamed,
     "a folder that others may write": lambda folder: folder.chmod(0o777),
     "a manifest that others may write": lambda folder: (folder / "unit.json").chmod(0o666),
@@ -229,6 +231,20 @@ def test_an_edited_generated_header_is_written_again(compiled: Path, tmp_path: P
     shutil.rmtree(unit(folder))
     assert compile_one(TOY, folder, "two_steps").of("two_steps").status == "ok"
     assert header.read_text(encoding="utf-8") == right
+
+
+@pytest.mark.parametrize("edited", ["*-binding-*/binding.o", "two_steps-sm_90a-*/variant.sass"])
+def test_what_a_build_made_is_used_only_as_it_was_made(toy: Built, tmp_path: Path, edited: str) -> None:
+    if toy.of("two_steps").library is None:
+        pytest.skip("package: torch is not installed")
+    folder = Path(shutil.copytree(toy.folder, tmp_path / "build"))
+    (path,) = folder.glob(f"toy/{edited}")
+    path.write_bytes(b"edited")
+    if "binding" in edited:
+        shutil.rmtree(unit(folder))
+    variants = [toy.suite.variants["two_steps"]]
+    (artifact,) = build.build(toy.suite, folder, build.Options(archs=("sm_90a",)), variants=variants)
+    assert artifact.status == "ok" and path.read_bytes() != b"edited"
 
 
 @pytest.mark.parametrize("mask", [0, 0o002, 0o077])

@@ -23,6 +23,7 @@ from typing import Any
 from flashcore.errors import FlashcoreError, ManifestError, UsageError
 from flashcore.measure.build import binding, dependencies
 from flashcore.measure.build.ninja_graph import (
+    BINDING,
     CUBIN,
     EXPORTS,
     HARNESS_INCLUDE,
@@ -34,6 +35,7 @@ from flashcore.measure.build.ninja_graph import (
     OPERATOR,
     PLAN,
     RULE,
+    SASS,
     Unit,
     graph,
     has_content,
@@ -42,7 +44,7 @@ from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, UnsupportedArch
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
@@ -282,6 +284,10 @@ def _compile(
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         commands = graph(suite, units, bindings, builder.nvcc, toolchain.find_cxx(), builder.torch_root)
         output = _ninja(commands, builder.nvcc, options, jobs, say)
+        for name, folder in bindings.items():
+            if digest := file_hash(compiled := workplace / f"{name}.o"):
+                cache.keep(folder, BINDING, digest, True)
+                compiled.replace(folder / BINDING)
         seconds = round(time.monotonic() - started, 3)
         artifacts = []
         for unit in units:
@@ -397,7 +403,7 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     text = _host_text(unit.folder / HOST_TEXT)
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
-    digests = {name: _digest(unit.folder / name) for name in (*unit.wanted, LOG)}
+    digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
     contents = {"name": final.name, "closure": closure, "host": host, "cxx": cxx, "text": text, "files": digests}
     cache.write_trusted(unit.folder / _MANIFEST, json.dumps(contents).encode())
     with writing(final):
@@ -428,15 +434,12 @@ def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
     try:
         contents: dict[str, Any] = json.loads(manifest.read_bytes())
         _, digests = contents["text"], contents["files"]  # earlier builds have no text
-        intact = all(_digest(folder / name) == digests[name] for name in (*wanted, LOG))
+        complete = all(digests[name] for name in wanted) and digests.keys() >= {LOG, OBJECT, SASS}
+        intact = complete and all(file_hash(folder / name) == digest for name, digest in digests.items())
         trusted = cache.trusted(folder) and cache.trusted(manifest) and contents["name"] == folder.name
         return contents if intact and trusted else {}
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _why(unit: Unit, missing: str, output: _Output) -> Cause:
@@ -453,7 +456,7 @@ def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: fl
     def path(name: str) -> str | None:
         # Another build, for another GPU, may have wanted a plan and an operator of this arch too.
         wanted = name in unit.wanted or name not in (PLAN, OPERATOR)
-        return f"{folder}{os.sep}{name}" if wanted and name in contents["files"] else None
+        return f"{folder}{os.sep}{name}" if wanted and contents["files"].get(name) else None
 
     return Artifact(
         variant=unit.variant.name,

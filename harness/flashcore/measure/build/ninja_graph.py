@@ -24,6 +24,8 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.measure.build import binding
 from flashcore.measure.machine import toolchain
+from flashcore.model import cache
+from flashcore.model.files import file_hash
 from flashcore.model.suite import ForeignLauncher, Suite, Variant
 
 HARNESS_INCLUDE = Path(__file__).parent / "include"
@@ -41,6 +43,7 @@ RECORDER = "recorder.o"  # replaces the launch functions, where a variant's plan
 OPERATOR = "operator.so"
 TORCH = "libtorch_cpu.so"  # the library that has what an operator needs of torch, by the name that torch loads it by
 OBJECT = "variant.o"
+BINDING = "binding.o"
 RULE = "variant.d"  # what the compiler read, as make would have it
 HOST_TEXT = "host.ii"  # the host code after the preprocessor, which depends on the arch by __CUDA_ARCH_LIST__
 
@@ -128,16 +131,18 @@ def graph(
             f"build {_path(stub)}: stub",
         ]
     defaults: list[str] = []
+    objects = {name: folder / BINDING for name, folder in bindings.items()}
     for name, folder in bindings.items():
-        if torch_root is None or has_content(folder / "binding.o"):
-            continue
+        if torch_root is None or cache.recall(folder, BINDING, file_hash(folder / BINDING)):
+            continue  # as it was made
+        objects[name] = units[0].folder.parent / f"{name}.o"
         includes = [
             f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}",
             f"-isystem {q(str(torch_root / 'include'))}",
             f"-I{q(str(folder.resolve()))}",
         ]
         lines += [
-            f"build {_path(folder / 'binding.o')}: binding {_path(folder / 'binding.cpp')}",
+            f"build {_path(objects[name])}: binding {_path(folder / 'binding.cpp')}",
             f"  includes = {_escape(' '.join(includes))}",
             f"  what = binding of {name}",
         ]
@@ -190,7 +195,7 @@ def graph(
             needed = f"-Wl,--push-state,--no-as-needed {q(str(stub))} -Wl,--pop-state"
             lines += [
                 f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "
-                f"{_path(bindings[unit.variant.problem] / 'binding.o')} | {_path(stub)}",
+                f"{_path(objects[unit.variant.problem])} | {_path(stub)}",
                 f"  libraries = {_escape(f'{needed} {runtime}')}",
                 f"  what = {unit.variant.name} operator",
             ]
