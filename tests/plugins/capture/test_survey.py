@@ -100,22 +100,6 @@ def test_cases_far_apart_take_runs_of_their_own() -> None:
     assert len(windows(surveyed, cases, seconds=999)) == 1, "another run would take longer than measuring more launches"
 
 
-def test_where_many_launches_lie_between_the_cases_one_of_each_configuration_is_measured() -> None:
-    step = [row("a", 5), *[row("b", 9)] * 20, row("a", 5, grid=20), *[row("c", 9)] * 20, row("other", 1)]
-    surveyed = seen(*[row("b", 90)] * 3, *step * 20)
-    (window,) = windows(surveyed, select(surveyed, 4), seconds=5)
-    assert window == surveys.Window(("a", "b", "c"), 3, 1, per_configuration=True)
-    (in_a_row,) = windows(surveyed, select(surveyed, 4), seconds=5, stops_early=True)
-    assert in_a_row.count == 23 and not in_a_row.per_configuration
-
-
-def test_configurations_without_a_steady_launch_at_one_count_take_two_runs() -> None:
-    warm_up = [row("b", us) for us in (90, 80, 70, 60, 50, 40)]
-    surveyed = seen(*[row("a", 5)] * 2, *[row("a", 5, grid=20)] * 300, *warm_up, *[row("b", 9)] * 20)
-    made = windows(surveyed, select(surveyed, 3))
-    assert [(w.kernels, w.skip) for w in made] == [(("a",), 1), (("b",), 6)] and all(w.per_configuration for w in made)
-
-
 def test_each_process_is_counted_by_itself() -> None:
     rows = [row(k, 5, process=p) for p, k in (("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"))]
     surveyed = seen(*rows)

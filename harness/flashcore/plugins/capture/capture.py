@@ -151,10 +151,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
             f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
             "--launch-skip and --launch-count"
         )
-    last_run = passes.runs[-1]
-    stops_early = chosen.stop_early or isinstance(last_run.cause, Hang)
-    todo = surveys.windows(survey, cases, last_run.seconds, stops_early=stops_early)
-    measured = set[surveys.Key]()
+    todo, measured = surveys.windows(survey, cases, passes.runs[-1].seconds), set[surveys.Key]()
     for attempt in range(ATTEMPTS):
         for window in todo:
             measured |= {survey.key_of(row) for row in passes.measure(window).rows}
@@ -219,7 +216,6 @@ class _Passes:
             str(window.skip),
             "--launch-count",
             str(window.count),
-            *(["--filter-mode", "per-launch-config"] if window.per_configuration else []),
             *(["--kill", "yes"] if hangs or self.chosen.stop_early else []),
             *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
             *(["--set", self.chosen.sections] if self.chosen.sections else []),

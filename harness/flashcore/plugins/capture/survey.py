@@ -116,12 +116,11 @@ class Survey:
 @dataclass(frozen=True, slots=True)
 class Window:
     """Launches to measure in one run of the command: of those whose kernels' names :func:`pattern` lets pass, in each
-    process, ``skip`` are passed over and ``count`` are taken; or as many of each launch configuration."""
+    process, ``skip`` are passed over and ``count`` are taken."""
 
     kernels: tuple[str, ...]
     skip: int
     count: int
-    per_configuration: bool = False
 
     @property
     def base(self) -> str:
@@ -195,49 +194,13 @@ def select(
     return selected[:top]
 
 
-def windows(
-    surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0, *, stops_early: bool = False
-) -> list[Window]:
-    """What to measure in each run of the command, which takes ``seconds``, so that each case is measured in one: a few
-    launches in a row, or one of each configuration, whichever takes less time. A run that ncu is to end once it has
-    measured a number of launches (``stops_early``) takes them in a row."""
+def windows(surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0) -> list[Window]:
+    """What to measure in each run of the command, which takes ``seconds``, so that each case is measured in one."""
     most = MOST_IN_A_WINDOW + min(int(seconds / _LAUNCH_SECONDS), 9 * MOST_IN_A_WINDOW)
     by_process: dict[str, list[Case]] = {}
     for case in cases:
         by_process.setdefault(case.process, []).append(case)
-    in_a_row = [w for process, group in by_process.items() for w in _split(surveyed.launches[process], group, most)]
-    if stops_early:
-        return in_a_row
-
-    def cost(chosen: list[Window]) -> float:
-        return sum(seconds + _LAUNCH_SECONDS * _measured(surveyed, window) for window in chosen)
-
-    return min(in_a_row, _of_each_configuration(surveyed, cases), key=cost)
-
-
-def _of_each_configuration(surveyed: Survey, cases: Iterable[Case]) -> list[Window]:
-    """The fewest windows that take a steady launch of each case, counted within its configuration."""
-    every = {case.key: case.at for case in surveyed.cases}
-    turns = {case.key: [turn for turn, at in enumerate(every[case.key]) if at in set(case.at)] for case in cases}
-    groups: list[list[Key]] = []
-    for key in sorted(turns, key=lambda key: turns[key][-1]):
-        fitting = (group for group in groups if turns[key][0] <= turns[group[0]][-1])
-        if (group := next(fitting, None)) is None:
-            groups.append([key])
-        else:
-            group.append(key)
-    return [
-        Window(tuple(sorted({key.kernel for key in group})), max(turns[key][0] for key in group), 1, True)
-        for group in groups
-    ]
-
-
-def _measured(surveyed: Survey, window: Window) -> int:
-    """How many launches a window takes."""
-    if not window.per_configuration:
-        return window.count
-    passing = re.compile(pattern(window.kernels))
-    return sum(passing.search(case.key.kernel) is not None for case in surveyed.cases if len(case.at) > window.skip)
+    return [w for process, group in by_process.items() for w in _split(surveyed.launches[process], group, most)]
 
 
 def _split(launches: Sequence[str], cases: Sequence[Case], most: int) -> list[Window]:
