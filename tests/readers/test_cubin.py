@@ -92,6 +92,13 @@ def test_spills_and_the_required_block_are_read(
     assert (kernel.spills, kernel.block) == (spills, block)
 
 
+@pytest.mark.parametrize(("name", "stack"), [("spills_called", 496), ("spills_separate", 216)])
+def test_spills_of_functions_with_stack_frames_are_unmeasured(name: str, stack: int) -> None:
+    """``ptxas -v`` counts more bytes: the registers that such a function saves for its caller."""
+    (kernel,) = cubin.parse(sample(name), "sm_80", name).kernels
+    assert (kernel.stack_bytes, kernel.called_stack_bytes, kernel.spills) == (0, stack, None)
+
+
 @pytest.mark.parametrize("damage", ["kind", "offset", "instruction", "width"])
 def test_a_note_that_is_about_anything_else_leaves_spills_unmeasured(damage: str) -> None:
     data = bytearray(sample("spills_ptxas_13_0"))

@@ -36,9 +36,9 @@ class Kernel:
     block (without what the system reserves) and named barriers; and what its source demands of a launch: the most
     threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing.
 
-    ``spills`` are the bytes per thread that it stores and reloads, functions in its section included, where ptxas lists
-    them; ``None`` where it lists none, which may also mean that this ptxas lists no spills. ``code`` is the hash of its
-    instructions."""
+    ``spills`` are the bytes per thread that it stores and reloads, where ptxas lists them (from 12.6 and sm_70 on);
+    ``None`` where it lists none, and where functions that it may call have stack frames (of ``called_stack_bytes`` in
+    sum): ptxas does not list what these save for their callers. ``code`` is the hash of its instructions."""
 
     name: str
     registers: int
@@ -51,6 +51,7 @@ class Kernel:
     block: tuple[int, int, int] | None = None  # __block_size__
     cluster: tuple[int, int, int] | None = None  # __cluster_dims__
     spills: tuple[int, int] | None = None
+    called_stack_bytes: int = 0
     code_bytes: int = 0
     constant_bytes: int = 0
     code: str = field(default="", compare=False)
@@ -118,15 +119,19 @@ def _read(data: bytes, arch: str) -> Cubin:
     symbol = _symbols(data, sections)
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
+    stacks = Counter[str]()  # section → the frames of all its functions
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
         if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
-            (registers if attribute == _REGISTERS else frames)[symbol(index)] = value
+            function, place = symbol(index)
+            (registers if attribute == _REGISTERS else frames)[function] = value
+            stacks[place] += value if attribute == _FRAME else 0
     names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
     constants = Counter[str]()
     for section in sections:
         if section.name.startswith(".nv.constant"):
             constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
+    separate_stacks = stacks.total() - sum(stacks[f".text.{name}"] for name in names)
     reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
     kernels = []
     for name in names:
@@ -137,6 +142,7 @@ def _read(data: bytes, arch: str) -> Cubin:
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
         code = data[text.offset : text.offset + text.size] if text else b""
+        called = separate_stacks + stacks[f".text.{name}"] - frames.get(name, 0)
         kernels.append(
             Kernel(
                 name=name,
@@ -150,7 +156,8 @@ def _read(data: bytes, arch: str) -> Cubin:
                 max_cluster=int.from_bytes(most, "little") if most else None,
                 block=_sizes(info.get(_BLOCK)),
                 cluster=_sizes(info.get(_CLUSTER)),
-                spills=_spills(code, notes) if notes else None,
+                spills=_spills(code, notes) if notes and not called else None,
+                called_stack_bytes=called,
                 code_bytes=len(code),
                 constant_bytes=constants[name],
                 code=hashlib.sha256(code).hexdigest(),
@@ -210,13 +217,18 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
     return data[at:end].decode()
 
 
-def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:
-    """Index → the symbol's name."""
+def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], tuple[str, str]]:
+    """Index → the names of the symbol and of its section."""
     table = next((s for s in sections if s.kind == 2), None)
     if table is None:
-        return [""].__getitem__
+        return [("", "")].__getitem__
     strings = sections[table.link].offset
-    return lambda index: text_at(data, strings + struct.unpack_from("<I", data, table.offset + 24 * index)[0])
+
+    def symbol(index: int) -> tuple[str, str]:
+        name, section = struct.unpack_from("<IxxH", data, table.offset + 24 * index)
+        return text_at(data, strings + name), sections[section].name
+
+    return symbol
 
 
 def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, bytes]]:

@@ -11,6 +11,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.records import store
 from tests.plugins.audit.fatbins import KERNELS, both, entry, fatbin, library
+from tests.readers.test_cubin import sample
 
 BUDGETS = """
 [[budget]]
@@ -57,6 +58,17 @@ def test_code_that_cannot_be_read_is_listed_and_is_no_pass(tmp_path: Path, capsy
     file.write_bytes(fatbin(entry(b"\x7fELF damaged", 90)))
     assert main(["audit", str(file)]) == Exit.UNMEASURED
     assert "unreadable: half.fatbin +0x10 sm_90: damaged: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["spills_called", "spills_separate"])
+def test_spills_of_a_called_function_are_never_zero(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "called"
+    file.write_bytes(sample(name))
+    assert main(["audit", str(file)]) == Exit.OK
+    (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if line.endswith("rec"))
+    assert row[:6] == ["called", "sm_80", "24", "unmeasured", "unmeasured", "0"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class NoDeviceCode(Cause):
 
 
 class SpillsUnlisted(Cause):
-    """The cubin has no note of a spill, as older compilers write none."""
+    """The cubin has no note of a spill, as older compilers write none; or it calls functions with stack frames."""
 
     code = "spills_unlisted"
     stack_bytes: int
@@ -43,6 +43,4 @@ FORMS[Damaged] = "damaged: {message}"
 FORMS[NeedsPackage] = "compressed: pip install {package} (the extra `audit` of flashcore-harness has it)"
 FORMS[TooLarge] = "refused: {bytes} bytes when decompressed, at most {most} are read"
 FORMS[NoDeviceCode] = "no CUDA code: expected a library, an object, an archive, a wheel, a fatbin, a cubin or PTX"
-FORMS[SpillsUnlisted] = (
-    "the cubin lists no spills, as those of older compilers never do; its {stack_bytes} B of stack may hold some"
-)
+FORMS[SpillsUnlisted] = "the cubin does not list them all; its {stack_bytes} B of stack may hold more"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
-from flashcore.model.causes import CalledSeparately, Cause
+from flashcore.model.causes import Cause
 from flashcore.plugins.audit import containers
 from flashcore.plugins.audit.causes import Damaged, SpillsUnlisted
 from flashcore.plugins.imports.names import slug
@@ -115,10 +115,11 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
             continue  # a template that several objects instantiate
         same.append(kernel.code)
         name = f"{kernel.name}@{len(same)}" if len(same) > 1 else kernel.name
-        result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel, content.separate)))
+        result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel)))
 
 
-def _spills(kernel: cubin.Kernel, separate: tuple[str, ...]) -> tuple[int, int] | Cause:
-    if not kernel.stack_bytes and not kernel.spills:
+def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
+    stack = kernel.stack_bytes + kernel.called_stack_bytes
+    if not stack and not kernel.spills:
         return 0, 0
-    return CalledSeparately(separate[0]) if separate else kernel.spills or SpillsUnlisted(kernel.stack_bytes)
+    return kernel.spills or SpillsUnlisted(stack)
