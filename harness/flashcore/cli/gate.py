@@ -36,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)
-    text = f"{', '.join(_formats())}, on standard output or into FILE; repeatable (default: table)"
-    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
+    add_formats(parser)
     text = "further [[budget]] tables; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
@@ -47,10 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(checks=[_integrity])
 
 
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes, in which form."""
+    text = f"{', '.join(formats())}, on standard output or into FILE; repeatable (default: table)"
+    parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     # Facts and verdicts are never garbage: kernels/attention takes 2.1 s of processor time, without this line 2.9 s.
     gc.set_threshold(100_000)
-    outputs = output.parse(arguments.format, _formats())
+    outputs = output.parse(arguments.format, formats())
     rules = _rules(arguments)
     if arguments.recorded:
         records = options.all_recorded(arguments)
@@ -138,7 +143,7 @@ def tighten(judged: Judged) -> None:
         print(f"slack in the manifest: {line}", file=sys.stderr)
 
 
-def _formats() -> list[str]:
+def formats() -> list[str]:
     return ["table", *FORMATS, *dict(plugins.entries("formats"))]
 
 

@@ -126,7 +126,7 @@ class Limits:
         key = f"gate.rule[{index}]"
         facts = self._mistakes.check_globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline")
         scope = self._scope(key, form, form.variants)
-        rule = GateRule(**{**form.model_dump(), "facts": facts, "reason": form.reason or "", **scope})
+        rule = GateRule(**{**dict(form), "facts": facts, "reason": form.reason or "", **scope})
         if (loose := gate_policy.looser(rule)) and not rule.reason:
             self._mistakes.add(f"{key}.reason", f"why {', '.join(loose)} may get worse", "nothing")
         return rule
@@ -141,7 +141,7 @@ class Limits:
         implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
         if form.budget.removeprefix(gate_policy.PREFIX) not in {*implicit, *gate_policy.ALLOWANCES}:
             self._mistakes.check_name(f"{key}.budget", form.budget, budgets, "the name of a budget")
-        return Waiver(**{**form.model_dump(), **self._scope(key, form, form.variants)})
+        return Waiver(**{**dict(form), **self._scope(key, form, form.variants)})
 
 
 # --- a file of its own ----------------------------------------------------------------------------
@@ -160,8 +160,8 @@ class BudgetFile(schema.Form):
     budget: list[BudgetOfAny]
 
 
-def read(path: Path) -> tuple[Budget, ...]:
-    """The budgets of a file.
+def parsed(path: Path, form: type[schema.Form]) -> tuple[Any, Mistakes]:
+    """The content of a file in that form, and a collector of further mistakes in it.
 
     Raises:
         UsageError: there is no such file.
@@ -171,17 +171,25 @@ def read(path: Path) -> tuple[Budget, ...]:
         text = path.read_bytes()
         data = tomllib.loads(text.decode("utf-8"))
         locate = partial(lines.located, path.name, text)
-        forms = BudgetFile.model_validate(data).budget
+        return form.model_validate(data), Mistakes(locate)
     except OSError as error:
         raise UsageError(f"{path}: expected a file of budgets, cannot read it: {error.strerror}") from error
     except ValidationError as error:
-        raise ManifestError(str(path), [*map(locate, schema.mistakes(error.errors(), data, BudgetFile))]) from error
+        raise ManifestError(str(path), [*map(locate, schema.mistakes(error.errors(), data, form))]) from error
     except ValueError as error:
         raise ManifestError(str(path), [lines.invalid(path.name, error)]) from error
-    mistakes = Mistakes(locate)
-    if not forms:
+
+
+def read(path: Path) -> tuple[Budget, ...]:
+    """The budgets of a file.
+
+    Raises:
+        UsageError, ManifestError: see :func:`parsed`.
+    """
+    file, mistakes = parsed(path, BudgetFile)
+    if not file.budget:
         mistakes.add("budget", "at least one [[budget]]", "none")
-    budgets = [budget for i, form in enumerate(forms) if (budget := _of_any(i, form, mistakes))]
+    budgets = [budget for i, form in enumerate(file.budget) if (budget := _of_any(i, form, mistakes))]
     if mistakes.lines:
         raise ManifestError(str(path), mistakes.lines)
     return tuple(budgets)

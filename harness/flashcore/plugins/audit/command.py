@@ -6,20 +6,25 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from glob import glob
 from pathlib import Path
 
-from flashcore.cli import options
+from flashcore.cli import gate, options, output
 from flashcore.cli.grid import cell, grid
-from flashcore.errors import Exit
+from flashcore.errors import Exit, ManifestError
 from flashcore.model.cause_text import text
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.text import matches_any
+from flashcore.pipeline.judging import Rules, judge_records
+from flashcore.plugins.audit import limits
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, record_of
 from flashcore.plugins.imports.names import checked
 from flashcore.readers.kernel_names import without_arguments
 from flashcore.records import store
+from flashcore.suites.budgets import parsed
 
 _COLUMNS = {
     "registers": "regs",
@@ -30,10 +35,20 @@ _COLUMNS = {
     "code_bytes": "code B",
 }
 _WIDEST = 100
+_PROJECT = Path(limits.FILE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="wheels, libraries, objects, fatbins, cubins, folders")
+    text = "wheels, libraries, objects, fatbins, cubins, folders, or patterns (default: those of flashcore.toml)"
+    parser.add_argument("files", nargs="*" if _PROJECT.is_file() else "+", metavar="FILE", help=text)
+    for name, extreme in (("maximum", "most"), ("minimum", "least")):
+        text = f"the {extreme} that a static fact of any kernel may be, such as registers=128; repeatable"
+        parser.add_argument(
+            f"--{name[:3]}", dest=name, action="append", default=[], type=limits.limit, metavar="FACT=NUMBER", help=text
+        )
+    text = "kernels without limits; repeatable"
+    parser.add_argument("--except", dest="exceptions", action="append", default=[], metavar="GLOB", help=text)
+    gate.add_formats(parser)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
@@ -48,8 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
-    content = inventory(map(Path, arguments.files))
-    content.kernels = [k for k in content.kernels if matches_any(k.name, (arguments.kernel,))]
+    outputs = output.parse(arguments.format, gate.formats())
+    form = parsed(_PROJECT, limits.ProjectFile)[0].audit if _PROJECT.is_file() else limits.AuditForm()
+    patterns = arguments.files or form.files
+    content = inventory(Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
     record = record_of(
         store.new_id(),
         content,
@@ -57,18 +74,29 @@ def run(arguments: argparse.Namespace) -> int:
         command=options.recorded_command(["flashcore", *sys.argv[1:]]),
         seconds=time.monotonic() - begin,
     )
-    print(table(record, arguments.top, arguments.each))
-    print("\n".join(_remarks(record, content)))
+    kernels = {kernel.name for kernel in content.kernels}
+    suite, mistakes = limits.limited(record.suite, form, arguments, kernels)
+    if mistakes:
+        raise ManifestError("flashcore audit", mistakes)
+    record = replace(record, suite=suite)
+    if shown := ("table", None) in outputs:
+        print(table(record, arguments.kernel, arguments.top, arguments.each))
+        print("\n".join(_remarks(record, content)))
+    code = Exit.OK if content.kernels else Exit.UNMEASURED
+    if suite.budgets or arguments.format:
+        judged = judge_records(Rules(compare=False), [record])
+        gate.show(judged, outputs)
+        code = judged.judgement.exit_code
     if arguments.keep:
         folder = store.begin(Path(arguments.profiles), record.id)
         store.write(record, folder)
-        print(store.complete(folder))
-    return Exit.OK if content.kernels and not content.unread else Exit.UNMEASURED
+        print(store.complete(folder), file=None if shown else sys.stderr)
+    return code
 
 
-def table(record: Record, top: int, each: bool) -> str:
+def table(record: Record, names: str, top: int, each: bool) -> str:
     """The kernels with the most spills, then the largest; of a template's instantiations the worst stands for all."""
-    kernels = grouped((f.subject, f) for f in record.facts)
+    kernels = grouped((f.subject, f) for f in record.facts if matches_any(f.subject.kernel or "", (names,)))
     rows = sorted(kernels.items(), key=lambda row: _rank(row[1]))
     groups = grouped((subject if each else _template(subject), (subject, facts)) for subject, facts in rows)
     cells = []

@@ -12,7 +12,7 @@ from flashcore.chips import occupancy
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, Detail, UnknownArch
 from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
-from flashcore.model.suite import Binary, Problem, Shape, Suite, Variant, Where
+from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
 from flashcore.plugins.audit.inventory import Inventory, Kernel
 
 NAME, UNKNOWN = "audit", "unknown"
@@ -27,6 +27,10 @@ _RESOURCES = (
     "code_bytes",
     "constant_bytes",
 )
+#: A part that cannot be read is a gap, whatever kernels the other budgets are about.
+_READABLE = Budget(
+    "readable", "code_bytes", "B", "static", "limit", "every audit", minimum=0, kernels=("unreadable:*",)
+)
 _SPILLS = ("spill_store_bytes", "spill_load_bytes")
 
 
@@ -39,18 +43,15 @@ def record_of(
         name: of its suite: records of one name are compared with each other.
         seconds: the time that reading took.
     """
-    machine = {(k.variant, k.arch): None for k in inventory.kernels} | dict.fromkeys(inventory.codes)
-    archs = {variant: [a for v, a in machine if v == variant] for variant in inventory.files}
-    for one in inventory.unread:
-        arch = one.arch or UNKNOWN
-        if arch not in archs[one.variant]:
-            archs[one.variant].append(arch)
+    places = {(k.variant, k.arch): None for k in inventory.kernels} | dict.fromkeys(inventory.codes)
+    places |= {(one.variant, one.arch or UNKNOWN): None for one in inventory.unread}
+    archs = {variant: [a for v, a in places if v == variant] or [UNKNOWN] for variant in inventory.files}
     every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=_number)))
     failed = len(inventory.unread)
     return Record(
         id=run_id,
         command=command,
-        suite=_suite(name, inventory.files, archs, every, _notes(inventory)),
+        suite=_suite(name, inventory, archs, every),
         environment=Environment(None, "", "", "", __version__),
         artifacts=tuple(
             Artifact(variant, arch, "ok", code=_hash(inventory.codes.get((variant, arch), ())))
@@ -120,13 +121,8 @@ def _hash(codes: Sequence[str]) -> str:
     return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest() if codes else ""
 
 
-def _suite(
-    name: str,
-    files: Mapping[str, str],
-    archs: Mapping[str, Sequence[str]],
-    every: tuple[str, ...],
-    notes: Sequence[str],
-) -> Suite:
+def _suite(name: str, inventory: Inventory, archs: Mapping[str, Sequence[str]], every: tuple[str, ...]) -> Suite:
+    files = inventory.files
     variants = {
         variant: Variant(
             name=variant,
@@ -150,9 +146,9 @@ def _suite(
         problems={NAME: Problem(NAME, "", "", (), (), ())},
         shapes={NAME: Shape(NAME, NAME, {}, ())},
         variants=variants,
-        budgets=(),
+        budgets=(_READABLE,) if inventory.unread else (),
         waivers=(),
-        notes=tuple(notes),
+        notes=tuple(_notes(inventory)),
     )
 
 

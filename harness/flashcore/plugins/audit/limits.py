@@ -1,0 +1,58 @@
+"""The limits of an audit: the table ``[audit]`` of the current folder's ``flashcore.toml``, and options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from dataclasses import replace
+
+from pydantic import Field
+
+from flashcore.model.suite import Suite
+from flashcore.suites.budgets import Limits
+from flashcore.suites.mistakes import Mistakes
+from flashcore.suites.schema import BudgetForm, Form, GateForm, Manifest, Text, WaiverForm
+
+FILE = "flashcore.toml"
+
+
+class AuditForm(GateForm):
+    """``[audit]``: ``max`` and ``min`` are budgets on every kernel, called ``max_FACT`` and ``min_FACT``."""
+
+    files: list[Text] = Field(default=[])
+    maximum: dict[str, float] = Field(default={}, alias="max")
+    minimum: dict[str, float] = Field(default={}, alias="min")
+    exceptions: list[Text] = Field(default=[], alias="except")
+    budget: list[BudgetForm] = Field(default=[])
+    waiver: list[WaiverForm] = Field(default=[])
+
+
+class ProjectFile(Form):
+    """The file."""
+
+    audit: AuditForm
+
+
+def limit(text: str) -> tuple[str, float]:
+    """What ``--max`` and ``--min`` take."""
+    fact, _, value = text.partition("=")
+    return fact, float(value)
+
+
+def limited(
+    suite: Suite, form: AuditForm, options: argparse.Namespace, kernels: Collection[str]
+) -> tuple[Suite, list[str]]:
+    """The suite with the budgets and waivers of the table and the options, and the mistakes in these."""
+    everywhere = [
+        BudgetForm.model_construct(name=f"{bound[:3]}_{fact}", fact=fact, source="flashcore audit", **{bound: value})
+        for bound in ("maximum", "minimum")
+        for fact, value in (*getattr(form, bound).items(), *getattr(options, bound))
+    ]
+    mistakes = Mistakes(str)
+    manifest = Manifest.model_construct(budget=[*form.budget, *everywhere], waiver=form.waiver, gate=form, documents={})
+    limits = Limits(manifest, suite.archs, suite.shapes, suite.variants, mistakes)
+    budgets = limits.budgets()
+    waivers = limits.waivers(budgets)
+    excepted = mistakes.check_globs("except", (*form.exceptions, *options.exceptions), kernels, "kernel")
+    budgets = tuple(replace(b, kernels=(*b.kernels, *(f"!{glob}" for glob in excepted))) for b in budgets)
+    return replace(suite, budgets=(*suite.budgets, *budgets), waivers=waivers), mistakes.lines
