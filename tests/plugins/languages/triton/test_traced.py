@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
@@ -299,6 +300,32 @@ def test_what_is_compiled_anew(
     assert traced._is_made(unit, suite) == same
 
 
+def _edited(path: Path) -> None:
+    path.write_text(re.sub('("shared": ?)', r"\g<1>1", path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: _edited(folder / "traced.json"),
+        lambda folder: (folder / "traced.json").chmod(0o666),
+        lambda folder: (folder / "0.cubin").write_bytes((folder / "0.cubin").read_bytes() + b"edited"),
+        lambda folder: (folder / "0.log").write_text("edited", encoding="utf-8"),
+        lambda folder: (folder / "variant.sass").write_text("added", encoding="utf-8"),
+        lambda folder: folder.rename(folder.with_name("other")).rename(folder),
+    ],
+    ids=["edited answer", "answer that others may write", "edited kernel", "edited log", "added listing", "none"],
+)
+def test_what_is_not_as_it_was_made_is_compiled_anew(
+    compiled: Compiled, tmp_path: Path, change: Callable[[Path], object], request: pytest.FixtureRequest
+) -> None:
+    build = Path(shutil.copytree(compiled.build, tmp_path / "build"))
+    unit = traced._unit(compiled.suite, build / "planted", compiled.suite.variants["sound"], ARCH)
+    assert traced._is_made(unit, compiled.suite)
+    change(unit.folder)
+    assert traced._is_made(unit, compiled.suite) == request.node.name.endswith("[none]")
+
+
 def test_a_key_knows_the_compiler_the_code_and_the_arguments(compiled: Compiled) -> None:
     suite = compiled.suite
     cases = [(suite.variants[n], suite.shapes["rows"]) for n in ("sound", "comment", "spilling")]
@@ -387,4 +414,4 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
 
 def test_what_is_kept_names_the_files_that_were_read(compiled: Compiled) -> None:
     folder = Path(compiled.artifacts["sound"].log or "").parent
-    assert list(json.loads((folder / "traced.json").read_text())["read"]) == ["sound.py"]
+    assert list(json.loads((folder / "traced.json").read_text())["value"]["read"]) == ["sound.py"]

@@ -1,7 +1,7 @@
 """The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what Triton compiled.
 
 Reads one JSON object, ``{"jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a process of its own,
-forked when Triton is imported, and leaves ``traced.json`` in its folder: what was made, the ``error``, or the time
+forked when Triton is imported, and leaves ``answer.json`` in its folder: what was made, the ``error``, or the time
 limit of a ``hang``.
 """
 
@@ -24,7 +24,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.model.files import file_hash
 from flashcore.model.suite import Argument
 from flashcore.plugins.languages.triton import calls as triton_calls
-from flashcore.plugins.languages.triton.traced import TRACED
+from flashcore.plugins.languages.triton.traced import ANSWER
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def _message(error: BaseException, root: str) -> str:
 
 
 def _answer(folder: Path, answer: Mapping[str, Any]) -> None:
-    (folder / TRACED).write_text(json.dumps(answer), encoding="utf-8")
+    (folder / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
 
 
 def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from typing import Any
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.capabilities import lacking
+from flashcore.model import cache
 from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
 from flashcore.model.files import file_hash, writing
 from flashcore.model.record import Artifact, Launch, Plan
@@ -34,8 +35,8 @@ from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.readers import cubin
 from flashcore.readers.compiler_log import failed
 
-TRACED, LOG = "traced.json", "variant.log"
-_FORMAT = 3  # of what is kept; raise it when that changes
+ANSWER, TRACED, LOG = "answer.json", "traced", "variant.log"
+_FORMAT = 4  # of what is kept; raise it when that changes
 LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
 
 
@@ -104,12 +105,14 @@ def _is_made(unit: _Unit, suite: Suite) -> bool:
 
 
 def _traced(folder: Path) -> dict[str, Any]:
-    """What a folder holds, or the ``error``; nothing if it is not complete."""
-    try:
-        traced: dict[str, Any] = json.loads((folder / TRACED).read_bytes())
-        return traced if all((folder / f).stat().st_size for f in traced.get("kernels", {}).values()) else {}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
+    """What a folder holds, or the ``error``; nothing if it is not complete, or not as it was made."""
+    traced: dict[str, Any] = cache.recall(folder, TRACED, folder.name) or {}
+    return traced if traced and traced["files"] == _files(folder) else {}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The hashes of the kernels and of what ptxas said about them."""
+    return {path.name: file_hash(path) for path in folder.iterdir() if path.suffix != ".json"}
 
 
 def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
@@ -122,15 +125,17 @@ def _make(units: Sequence[_Unit], root: Path, suite: Suite) -> None:
             if isinstance(unit.variant.kind, AheadOfTime):
                 tasks.append({**unit.task, "variant": unit.variant.name, "folder": str(made)})
             else:
-                (made / TRACED).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
+                (made / ANSWER).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
         output = _child(tasks, place) if tasks else ""
         for unit, made in zip(units, folders, strict=True):
-            traced = _traced(made) or {"error": output[-4000:].strip() or "no reason was given"}
+            traced: dict[str, Any] = {"error": output[-4000:].strip() or "no reason was given"}
+            with contextlib.suppress(OSError, ValueError):
+                traced = json.loads((made / ANSWER).read_bytes())
             if "read" in traced:
                 logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
                 (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
                 traced["closure"] = _closure(unit, suite, traced["read"])
-            (made / TRACED).write_text(json.dumps(traced), encoding="utf-8")
+            cache.keep(made, TRACED, unit.folder.name, {**traced, "files": _files(made)})
             if _is_made(unit, suite):
                 continue  # another build was first
             with writing(unit.folder):
